@@ -1,0 +1,1 @@
+"""The time-sliced delay index: what is due when, for every subscription."""
