@@ -64,8 +64,8 @@ def tidegate_conf(socket_path: Path, **extra: str) -> dict[str, str]:
 class LocalBroker:
     """One Pulsar standalone (metadata, bookie and broker in one JVM), without functions worker.
 
-    ``conf`` overrides keys of the distribution's own ``standalone.conf``; ``extra_classpath`` is where the shim's
-    jar comes in without touching the distribution.
+    ``conf`` overrides keys of the distribution's own ``standalone.conf``; ``extra_classpath`` is where the
+    shim's jar comes in without touching the distribution.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class LocalBroker:
             "--bookkeeper-port", str(self.ports.bookie),
         ]  # fmt: skip
         with self.log_path.open("ab") as log:
-            # A session of its own: Ctrl-C in a terminal reaches the parent alone, which then stops the broker.
+            # A session of its own: Ctrl-C in a terminal reaches the parent alone, which stops the broker.
             self._process = subprocess.Popen(  # noqa: S603
                 command,
                 env=environment,
