@@ -1,0 +1,74 @@
+"""Every error that the index raises, each with a message that says what to do.
+
+Errors of rocksdict, pcodec, pyroaring and the operating system are translated into these at the boundary; no
+caller needs to know which library is underneath.
+"""
+
+from __future__ import annotations
+
+
+class TidegateIndexError(Exception):
+    """Base of every error raised by `tidegate.index`."""
+
+
+class StorageError(TidegateIndexError):
+    """The store failed to read or write (disk full, I/O error). Nothing durable is lost; try again."""
+
+
+class NewerFormatError(StorageError):
+    """The data directory was written by a newer Tidegate than this one."""
+
+    def __init__(self, found: int, known: int) -> None:
+        self.found = found
+        self.known = known
+        super().__init__(
+            f"the data directory has format {found}, this Tidegate knows formats up to {known}: "
+            "install the newer Tidegate, or start with another data directory"
+        )
+
+
+class AlreadyOpenError(StorageError):
+    """Another process (or this one) has the data directory open."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the data directory {path} is in use by another Tidegate daemon: stop it first, "
+            "or give this one a data directory of its own"
+        )
+
+
+class UnwritableDirectoryError(StorageError):
+    """The data directory cannot be created or written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"cannot write to the data directory {path} ({reason}): "
+            "give its owner write permission, or choose another directory"
+        )
+
+
+class ForeignDirectoryError(StorageError):
+    """The directory holds a RocksDB database that is not a Tidegate index."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} holds data that is not a Tidegate index: choose another data directory")
+
+
+class CorruptRecordError(TidegateIndexError):
+    """A stored value fails its checksum or does not follow `docs/format.md`."""
+
+
+class CorruptBlockError(CorruptRecordError):
+    """A packed block fails its checksum or is missing."""
+
+
+class InvalidEntriesError(TidegateIndexError):
+    """Entries given by the caller are out of range or not of equal length."""
+
+
+class ClosedError(TidegateIndexError):
+    """The catalog was used after `close()`."""
+
+
+class CheckError(TidegateIndexError):
+    """An invariant of the index does not hold; the message carries the state."""

@@ -1,0 +1,60 @@
+"""What can be chosen about an index, with units. All have a default that works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """Options of a Catalog. Raises ValueError if one is out of range.
+
+    slice_width_ms: slice width of a new subscription, in milliseconds.
+    staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
+        spills.
+    carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them over
+        in one record), so that short delays never reach the slices.
+    persist_age_ms: a subscription with a journal record older than this many milliseconds is persisted.
+    journal_budget_bytes: size of all journals together; past it the one with the largest is persisted.
+    block_entries: most entries of one packed block, 1 … 65,536.
+    seal_entries: staged entries are sorted in chunks of this many.
+    merge_runs: a slice with this many overlapping runs of blocks is merged, 2 or more.
+    prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
+    pop_scan_entries: most entries one `pop_due` looks at, live or not; it bounds the pause, not the result.
+    write_piece_bytes: blocks are written in pieces of about this size: a write holds the interpreter lock.
+    retry_ms: after a failed persist (disk full) the next one starts this much later.
+    """
+
+    slice_width_ms: int = 3_600_000
+    staging_budget_bytes: int = 32 * MIB
+    carry_ms: int = 10_000
+    persist_age_ms: int = 300_000
+    journal_budget_bytes: int = 64 * MIB
+    block_entries: int = 65_536
+    seal_entries: int = 32_768
+    merge_runs: int = 8
+    prefetch_ms: int = 1_000
+    pop_scan_entries: int = 262_144
+    write_piece_bytes: int = MIB // 2
+    retry_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("slice_width_ms", 1, 1 << 53),
+            ("staging_budget_bytes", 0, 1 << 53),
+            ("carry_ms", 0, 1 << 53),
+            ("persist_age_ms", 0, 1 << 53),
+            ("journal_budget_bytes", 0, 1 << 53),
+            ("block_entries", 1, 65_536),
+            ("seal_entries", 1, 1 << 20),
+            ("merge_runs", 2, 1 << 10),
+            ("prefetch_ms", 0, 1 << 53),
+            ("pop_scan_entries", 1, 1 << 53),
+            ("write_piece_bytes", 1, 1 << 30),
+            ("retry_ms", 0, 1 << 53),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"option {name} must be {low} … {high}, not {value}")

@@ -1,0 +1,59 @@
+"""What the index tells about itself; plain numbers, for metrics and `tidegate status`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidegate.index.names import SubscriptionName
+
+
+class SliceStats(NamedTuple):
+    """One slice: `state` is `stored`, `active` (being popped) or `finished` (about to be dropped)."""
+
+    start_ms: int
+    width_ms: int
+    entries: int
+    state: str
+
+
+class IndexStats(NamedTuple):
+    """One subscription. Counts are entries unless the name says otherwise."""
+
+    name: SubscriptionName
+    held: int
+    popped: int
+    acknowledged: int
+    staged: int
+    slices_in_memory: int
+    slices_on_disk: int
+    blocks: int
+    blocks_quarantined: int
+    memory_bytes: int
+    disk_bytes: int
+    journal_bytes: int
+    next_due_ms: int | None
+    slice_width_ms: int
+    slices: list[SliceStats]
+
+
+class CatalogStats(NamedTuple):
+    """All subscriptions of one data directory."""
+
+    subscriptions: int
+    held: int
+    popped: int
+    acknowledged: int
+    staged: int
+    slices_in_memory: int
+    slices_on_disk: int
+    blocks: int
+    blocks_quarantined: int
+    corrupt_records: int
+    memory_bytes: int
+    disk_bytes: int
+    journal_bytes: int
+    durable_token: int
+    appended_token: int
+    persists: int
+    persist_failures: int
+    last_failure: str | None
