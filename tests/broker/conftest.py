@@ -1,0 +1,67 @@
+"""The session's broker and a topic for each test."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.cluster import SUBSCRIBED, Cluster, MissingPartError, TrackerKind, check_parts
+from tests.broker.harness import Lane
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark everything here; with Pulsar's own trackers leave out what is about the daemon or strict time."""
+    mine = [item for item in items if HERE in item.path.parents]
+    for item in mine:
+        item.add_marker(pytest.mark.broker)
+    if TrackerKind.chosen() is not TrackerKind.TIDEGATE:
+        left_out = {item for item in mine if item.get_closest_marker("tidegate_only")}
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The daemon and the broker of this session."""
+    kind = TrackerKind.chosen()
+    try:
+        check_parts(kind)
+    except MissingPartError as error:
+        pytest.fail(str(error), pytrace=False)
+    # A socket's path may have about 100 bytes; pytest's own directories can be longer.
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
+        started = Cluster(kind, tmp_path_factory.mktemp("cluster"), Path(short) / "daemon.sock")
+        try:
+            started.start()
+            yield started
+        finally:
+            started.end()
+
+
+@pytest.fixture
+def make_lane(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., Lane]]:
+    """Makes further topics of this test; closed at its end."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    lanes: list[Lane] = []
+
+    def make(namespace: str = SUBSCRIBED) -> Lane:
+        lanes.append(Lane(cluster, name, namespace=namespace))
+        return lanes[-1]
+
+    try:
+        yield make
+    finally:
+        for lane in lanes:
+            lane.disconnect()
+
+
+@pytest.fixture
+def lane(make_lane: Callable[..., Lane]) -> Lane:
+    """The topic of this test, in a namespace that keeps nothing that all have acknowledged."""
+    return make_lane()
