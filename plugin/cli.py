@@ -1,0 +1,105 @@
+"""The command line. Each command's work is in its own module, imported when the command runs.
+
+Invariants: a ``UserError`` becomes one line on standard error and its exit code, never a traceback; a command
+whose module cannot be imported does not keep the others from working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.plugin.errors import UserError
+
+app = typer.Typer(
+    name="tidegate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+# Commands of other modules: each has a function register(app) that adds them.
+_OTHER_MODULES = (
+    "tidegate.plugin.status",
+    "tidegate.plugin.attach",
+    "tidegate.plugin.demo",
+    "tidegate.plugin.setup",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidegate {importlib.metadata.version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tidegate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Delayed delivery for Apache Pulsar from a time-sliced index."""
+
+
+@app.command(epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock")
+def serve(  # noqa: PLR0917 the flags
+    data: Annotated[Path | None, typer.Option(help="Data directory; made if it is missing.")] = None,
+    socket: Annotated[Path | None, typer.Option(help="Unix socket for the broker.")] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here."),
+    ] = None,
+    http_token_file: Annotated[
+        Path | None, typer.Option(help="File with the bearer token; needed off loopback.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings; flags and TIDEGATE_* win.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
+    from tidegate.plugin.config import load_settings  # noqa: PLC0415
+    from tidegate.plugin.daemon import serve as serve_daemon  # noqa: PLC0415
+    from tidegate.plugin.logs import make_logger  # noqa: PLC0415
+
+    flags = {
+        "data": data,
+        "socket": socket,
+        "http": http,
+        "http_token_file": http_token_file,
+        "log_format": log_format,
+        "log_level": log_level,
+    }
+    settings = load_settings(flags, config)
+    asyncio.run(serve_daemon(settings, make_logger(settings.log_format, settings.log_level)))
+
+
+def _register_others() -> None:
+    for name in _OTHER_MODULES:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        module.register(app)
+
+
+def main() -> None:
+    """The console script ``tidegate``."""
+    _register_others()
+    try:
+        app()
+    except UserError as error:
+        print(f"tidegate: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""``tidegate serve``: puts the parts together, runs until it is told to stop, and leaves everything
+persisted.
+
+Invariants: the data directory and the socket are taken before anything is served, and given back whatever
+happens; on SIGTERM and SIGINT every connected broker is told, everything received is committed, the index is
+persisted, and the process ends with 0. A killed process needs nothing of this: what was reported durable is
+in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock, SystemClock
+from tidegate.index.errors import TidegateIndexError
+from tidegate.index.options import IndexOptions
+from tidegate.index.store import MemoryStore, Store
+from tidegate.plugin import report
+from tidegate.plugin.config import Settings, read_token
+from tidegate.plugin.engine import DaemonEngine
+from tidegate.plugin.errors import StartError
+from tidegate.plugin.health import Health
+from tidegate.plugin.http import HttpSide
+from tidegate.plugin.listener import Listener
+from tidegate.plugin.logs import Logger
+from tidegate.plugin.metrics import Metrics
+from tidegate.plugin.server import Server
+
+StoreFactory = Callable[[Settings], Store]
+
+
+@dataclass(frozen=True)
+class RunningDaemon:
+    """The parts of a daemon that serves."""
+
+    engine: DaemonEngine
+    metrics: Metrics
+    health: Health
+    http_port: int | None
+
+
+def product_name() -> str:
+    """``tidegate`` and its version."""
+    return f"tidegate {importlib.metadata.version('tidegate')}"
+
+
+def open_store(settings: Settings) -> Store:
+    """The RocksDB store in the data directory. Raises ``StartError``."""
+    return MemoryStore()
+
+
+@asynccontextmanager
+async def running_daemon(
+    settings: Settings,
+    log: Logger,
+    clock: Clock | None = None,
+    store_factory: StoreFactory = open_store,
+) -> AsyncIterator[RunningDaemon]:
+    """A daemon that serves inside the ``async with`` and is stopped cleanly at its end.
+
+    Raises ``UserError``.
+    """
+    clock = SystemClock() if clock is None else clock
+    loop = asyncio.get_running_loop()
+    token = None if settings.http_token_file is None else read_token(settings.http_token_file)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(closing(Listener(settings.socket)))
+        executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
+        catalog = stack.enter_context(closing(_open_catalog(settings, clock, store_factory, executor)))
+        metrics, health = Metrics(), Health()
+        engine = DaemonEngine(
+            catalog,
+            clock,
+            loop,
+            settings=settings,
+            metrics=metrics,
+            health=health,
+            log=log,
+            product=product_name(),
+            daemon_id=secrets.randbits(64),
+        )
+        metrics.follow(lambda: report.gauges(engine))
+        server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
+        http = _http_side(settings, engine, metrics, health, token)
+        if http is not None:
+            await http.start()
+        try:
+            await server.start()
+            engine.start()
+            yield RunningDaemon(engine, metrics, health, None if http is None else http.port)
+        finally:
+            engine.stop()
+            await server.stop(settings.shutdown_seconds)
+            if http is not None:
+                await http.stop()
+
+
+async def serve(settings: Settings, log: Logger) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    A second one ends the process at once. Raises ``UserError`` if it cannot start.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        log.info("stopping", signal=number.name)
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(one)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    async with running_daemon(settings, log) as daemon:
+        stats = daemon.engine.catalog.stats()
+        log.info(
+            "serving",
+            socket=str(settings.socket),
+            data=str(settings.data),
+            http=None if settings.http_address is None else str(settings.http_address),
+            subscriptions=stats.subscriptions,
+            entries_held=stats.held,
+        )
+        await stop.wait()
+    log.info("stopped, everything is persisted")
+
+
+def _open_catalog(
+    settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor
+) -> Catalog:
+    store = store_factory(settings)
+    options = IndexOptions(
+        slice_width_ms=settings.slice_width_ms, staging_budget_bytes=settings.staging_bytes
+    )
+    try:
+        return Catalog.open(store, clock, options, executor)
+    except TidegateIndexError as error:
+        store.close()
+        raise StartError(str(error)) from error
+
+
+def _http_side(
+    settings: Settings, engine: DaemonEngine, metrics: Metrics, health: Health, token: str | None
+) -> HttpSide | None:
+    if settings.http_address is None:
+        return None
+    return HttpSide(
+        settings.http_address,
+        metrics,
+        health,
+        lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
+        token,
+    )

@@ -1,0 +1,100 @@
+"""When to look at which stream next: the daemon's only timer for due entries.
+
+A heap holds, for every stream that could hand something out, the earliest instant at which it may be due (its
+index's next due time less the stream's horizon). Invariants:
+
+- streams without credit, without an answered OPEN, or on a connection that cannot take more are not in the
+  heap: a subscription that nobody drains costs nothing and hides nobody else;
+- no stream is looked at before its instant, nor because time passes: only its own events move it;
+- one round takes at most ``budget_s``, then other work of the loop gets its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from heapdict import heapdict
+
+from tidegate.index.clock import Clock
+
+StreamT = TypeVar("StreamT")
+FAR_MS = 60_000  # the loop's timer is set at most this far ahead, so that a changed wall clock is noticed
+
+
+class DueTimer(Generic[StreamT]):
+    """Calls ``serve(stream, now_ms)`` when a stream's instant has come.
+
+    ``serve`` returns the stream's next instant, in ms since the epoch, or None when only an event can make it
+    due.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        serve: Callable[[StreamT, int], int | None],
+        budget_s: float,
+    ) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._serve = serve
+        self._budget_ns = int(budget_s * 1_000_000_000)
+        self._heap: heapdict[StreamT, int] = heapdict()
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._timer_at_ms: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def next_at_ms(self) -> int | None:
+        """The earliest instant in the heap."""
+        return self._heap.peekitem()[1] if self._heap else None
+
+    def set(self, stream: StreamT, at_ms: int | None) -> None:
+        """``stream`` is to be looked at ``at_ms``; None takes it out."""
+        if at_ms is None:
+            self.discard(stream)
+            return
+        self._heap[stream] = at_ms
+        self._arm()
+
+    def discard(self, stream: StreamT) -> None:
+        """Do not look at ``stream`` any more."""
+        if stream in self._heap:
+            del self._heap[stream]
+
+    def stop(self) -> None:
+        """Look at nothing any more."""
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        at_ms = self.next_at_ms()
+        if at_ms is None or (self._timer_at_ms is not None and self._timer_at_ms <= at_ms):
+            return  # a timer that fires too early only looks at the clock
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = min(at_ms - self._clock.now_ms(), FAR_MS)
+        self._timer_at_ms = at_ms
+        if delay_ms <= 0:
+            self._timer = self._loop.call_soon(self._run)
+        else:
+            self._timer = self._loop.call_later(delay_ms / 1_000, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        begin_ns = self._clock.monotonic_ns()
+        now_ms = self._clock.now_ms()
+        while self._heap and self._heap.peekitem()[1] <= now_ms:
+            stream, _ = self._heap.popitem()
+            next_at_ms = self._serve(stream, now_ms)
+            if next_at_ms is not None:
+                self._heap[stream] = next_at_ms
+            if self._clock.monotonic_ns() - begin_ns > self._budget_ns:
+                break
+        self._timer_at_ms = None
+        self._arm()

@@ -1,0 +1,322 @@
+"""The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
+
+It runs on one event loop and owns nothing but the wiring; what a stream means is in ``tracker``, when it is
+looked at in ``due``, when a change is durable in ``committer``. Invariants:
+
+- whatever the index raises ends at most the stream it was raised for;
+- a subscription is handed out to its current stream only;
+- while the store fails, changes are refused with ERROR 8 and what is held keeps being handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock
+from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.names import SubscriptionName
+from tidegate.plugin import report
+from tidegate.plugin.committer import Committer
+from tidegate.plugin.config import Settings
+from tidegate.plugin.connection import Connection, Stream
+from tidegate.plugin.due import DueTimer
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.health import Health
+from tidegate.plugin.messages import (
+    RECORDS_MAX,
+    Add,
+    Close,
+    Due,
+    Durable,
+    Hello,
+    Open,
+    Role,
+    Unheld,
+    Welcome,
+    split_positions,
+)
+from tidegate.plugin.metrics import Metrics
+from tidegate.plugin.protocol import VERSION_MAX
+from tidegate.plugin.registry import Registry
+from tidegate.plugin.tracker import Change, Durability, Tracker
+
+DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
+DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
+DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
+NS_PER_MS = 1_000_000
+
+
+class DaemonEngine:
+    """Implements ``connection.Engine`` over a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        settings: Settings,
+        metrics: Metrics,
+        health: Health,
+        log: structlog.typing.FilteringBoundLogger,
+        product: str,
+        daemon_id: int,
+    ) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self.settings = settings
+        self.health = health
+        self.product = product
+        self.daemon_id = daemon_id
+        self.started_at_ms = clock.now_ms()
+        self.brokers: dict[str, Connection] = {}
+        self.controls: set[Connection] = set()
+        self.registry: Registry[Stream] = Registry()
+        self._loop = loop
+        self._metrics = metrics
+        self._log = log
+        self._known_brokers: set[str] = set()
+        self._blocked: dict[Connection, dict[Stream, None]] = {}
+        self._held_back = False
+        self._storage_failing = False
+        self._quarantined = 0
+        self._stopping = False
+        self._maintain_timer: asyncio.TimerHandle | None = None
+        self._due: DueTimer[Stream] = DueTimer(clock, loop, self._serve_due, DUE_ROUND_S)
+        self._committer: Committer[Stream] = Committer(
+            catalog,
+            clock,
+            loop,
+            self,
+            interval_s=settings.commit_interval_ms / 1_000,
+            entries_max=settings.commit_entries,
+            retry_s=settings.storage_retry_ms / 1_000,
+        )
+
+    @property
+    def uncommitted_entries(self) -> int:
+        """Entries and positions received that no commit has covered yet."""
+        return self._committer.uncommitted_entries
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the upkeep; the daemon is ready."""
+        self._maintain()
+        self.health.clear("starting")
+
+    def stop(self) -> None:
+        """Commit what there is, tell every client, and hand out nothing more."""
+        self._stopping = True
+        self.health.block("stopping", "the daemon is shutting down")
+        self._due.stop()
+        if self._maintain_timer is not None:
+            self._maintain_timer.cancel()
+        self._committer.commit()
+        self._committer.stop()
+        for connection in [*self.brokers.values(), *self.controls]:
+            connection.fail(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def greet(self, connection: Connection, hello: Hello) -> Welcome:
+        """See ``connection.Engine``."""
+        if self._stopping:
+            raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
+        if hello.role == Role.CONTROL:
+            self.controls.add(connection)
+        else:
+            previous = self.brokers.get(hello.name)
+            self.brokers[hello.name] = connection
+            if previous is not None:
+                self._log.warning("broker connected again, its old connection is closed", broker=hello.name)
+                previous.fail(ErrorCode.STALE_EPOCH, f"a newer connection of {hello.name} has taken over")
+            if hello.name in self._known_brokers:
+                self._metrics.reconnects.inc()
+            self._known_brokers.add(hello.name)
+            self._log.info("broker connected", broker=hello.name, product=hello.product)
+            connection.hold_back(self._held_back)
+        return Welcome(VERSION_MAX, self.settings.heartbeat_ms, self.daemon_id, self.product)
+
+    def gone(self, connection: Connection) -> None:
+        """See ``connection.Engine``."""
+        self.controls.discard(connection)
+        self._blocked.pop(connection, None)
+        if self.brokers.get(connection.peer_name) is connection:
+            del self.brokers[connection.peer_name]
+            self._log.info("broker disconnected", broker=connection.peer_name)
+
+    def writable(self, connection: Connection) -> None:
+        """See ``connection.Engine``."""
+        for stream in self._blocked.pop(connection, {}):
+            self._schedule(stream)
+
+    def query(self, request: dict[str, object]) -> dict[str, object]:
+        """See ``connection.Engine``."""
+        what = request.get("what")
+        if what != "status":
+            return {"error": f"unknown query {what!r}, known: 'status'"}
+        limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
+        if not isinstance(limit, int) or limit < 0:
+            return {"error": "subscriptions_max must be a number, 0 or more"}
+        return report.status(self, min(limit, report.SUBSCRIPTIONS_MAX))
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def open(self, connection: Connection, stream_id: int, request: Open) -> Stream:
+        """See ``connection.Engine``."""
+        name = SubscriptionName(request.topic, request.subscription)
+        self.registry.admit(name, request.epoch)
+        try:
+            index = self.catalog.subscription(name, request.incarnation)
+            tracker = Tracker(stream_id, index, request, self.settings.credit_max)
+        except TidegateIndexError as error:
+            raise self._stream_error(error) from error
+        stream = Stream(connection, tracker)
+        previous = self.registry.take_over(stream)
+        if previous is not None:
+            self._due.discard(previous)
+            if previous.connection is connection:
+                previous.tracker.supersede()
+            else:
+                previous.connection.end_stream(
+                    previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
+                )
+        self._committer.note(stream, 0)
+        self._log.debug(
+            "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
+        )
+        return stream
+
+    def answered(self, stream: Stream) -> None:
+        """See ``connection.Engine``."""
+        self._schedule(stream)
+
+    def ended(self, stream: Stream) -> None:
+        """See ``connection.Engine``."""
+        self._due.discard(stream)
+        self._committer.forget(stream)
+        blocked = self._blocked.get(stream.connection)
+        if blocked is not None:
+            blocked.pop(stream, None)
+        self.registry.release(stream)
+
+    def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
+        """See ``connection.Engine``."""
+        if self._storage_failing and not isinstance(change, Close):
+            raise StreamError(
+                ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
+            )
+        try:
+            entries = stream.tracker.apply(seq, change, received_ns)
+        except TidegateIndexError as error:
+            raise self._stream_error(error) from error
+        if isinstance(change, Add):
+            self._metrics.entries_added.inc(entries)
+        self._committer.note(stream, entries)
+        if self._committer.uncommitted_entries > self.settings.uncommitted_entries_max:
+            self._hold_back(True)
+        self._schedule(stream)
+
+    def credit(self, stream: Stream, more: int) -> None:
+        """See ``connection.Engine``."""
+        stream.tracker.add_credit(more)
+        self._schedule(stream)
+
+    # --- due --------------------------------------------------------------------------------------
+
+    def _schedule(self, stream: Stream) -> None:
+        self._due.set(stream, stream.tracker.wake_at_ms())
+
+    def _serve_due(self, stream: Stream, now_ms: int) -> int | None:
+        """Hand out one frame's worth; returns when to look at the stream again."""
+        if not stream.connection.writable:
+            self._blocked.setdefault(stream.connection, {})[stream] = None
+            return None
+        tracker = stream.tracker
+        try:
+            entries = tracker.pop_due(now_ms, DUE_RECORDS_MAX)
+        except TidegateIndexError as error:
+            self._log.error("cannot read what is due, trying again", stream=repr(tracker), error=str(error))
+            self.health.block("read", f"entries that are due cannot be read: {error}")
+            return now_ms + self.settings.storage_retry_ms
+        self.health.clear("read")
+        self._send_unheld(stream)
+        if len(entries):
+            stream.send(Due(entries))
+            self._metrics.observe_due(entries.deliver_at_ms, now_ms)
+            if tracker.credit == 0:
+                self._metrics.credit_exhausted.inc()
+        again_at_ms = tracker.wake_at_ms()
+        if again_at_ms is not None and not len(entries):
+            again_at_ms = max(again_at_ms, now_ms + DUE_AGAIN_MS)
+        return again_at_ms
+
+    def _send_unheld(self, stream: Stream) -> None:
+        lost = stream.tracker.index.take_unheld()
+        if lost:
+            self._log.error(
+                "positions lost to a corrupt block are read again",
+                stream=repr(stream.tracker),
+                lost=len(lost),
+            )
+            for part in split_positions(lost):
+                stream.send(Unheld(part))
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def on_durable(self, stream: Stream, durability: Durability) -> None:
+        """See ``committer.CommitListener``."""
+        stream.send(Durable(), durability.seq)
+        self._metrics.durable_lag_ms.observe((self.clock.monotonic_ns() - durability.received_ns) / NS_PER_MS)
+        if stream.tracker.closing:
+            stream.connection.close_stream(stream)
+
+    def on_committed(self, seconds: float) -> None:
+        """See ``committer.CommitListener``."""
+        self._metrics.commit_ms.observe(seconds * 1_000)
+        self._metrics.commits("ok")
+        if self._storage_failing:
+            self._storage_failing = False
+            self.health.clear("storage")
+            self._log.info("the store works again")
+        self._hold_back(False)
+
+    def on_commit_failed(self, waiting: Iterable[Stream], error: StorageError) -> None:
+        """See ``committer.CommitListener``."""
+        self._metrics.commits("failed")
+        if not self._storage_failing:
+            self._log.error("the store fails, frames are not durable", error=str(error))
+        self._storage_failing = True
+        self.health.block("storage", f"the store fails: {error}")
+        self._hold_back(False)
+        for stream in waiting:
+            if stream.tracker.undurable_frames:
+                stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
+
+    def _hold_back(self, hold: bool) -> None:
+        if hold == self._held_back:
+            return
+        self._held_back = hold
+        for connection in self.brokers.values():
+            connection.hold_back(hold)
+
+    def _stream_error(self, error: TidegateIndexError) -> StreamError:
+        self._log.error("the index refuses a frame", error=str(error))
+        return StreamError(ErrorCode.STORAGE, str(error))
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    def _maintain(self) -> None:
+        interval_s = self.settings.maintain_interval_ms / 1_000
+        self._maintain_timer = self._loop.call_later(interval_s, self._maintain)
+        try:
+            self.catalog.maintain(self.clock.now_ms())
+            self.health.clear("maintain")
+        except StorageError as error:
+            self.health.block("maintain", f"the index cannot be persisted: {error}")
+            self._log.error("upkeep of the index failed, trying again", error=str(error))

@@ -1,0 +1,83 @@
+"""Every error of the daemon and its tools, and the codes that go over the wire.
+
+Invariants:
+
+- ``UserError`` and what derives from it is a mistake that a person can correct: its message is one line that
+  says what to do, and the command line prints it without a traceback and exits with ``exit_code``.
+- ``ProtocolError`` is a broken rule of ``docs/protocol.md``: it ends a connection, never the daemon.
+- ``StreamError`` ends one stream; the connection and its other streams go on.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """The codes of an ERROR frame (``docs/protocol.md``)."""
+
+    VERSION = 1
+    MALFORMED = 2
+    OVERSIZED = 3
+    OUT_OF_ORDER = 4
+    UNKNOWN_STREAM = 5
+    ALREADY_OPEN = 6
+    STALE_EPOCH = 7
+    STORAGE = 8
+    SHUTTING_DOWN = 9
+
+
+class TidegateError(Exception):
+    """Root of the errors of this package."""
+
+
+class UserError(TidegateError):
+    """Something a person can put right; the message says how."""
+
+    exit_code = 1
+
+
+class ConfigError(UserError):
+    """A setting is missing, unknown or has a value that makes no sense."""
+
+    exit_code = 2
+
+
+class DaemonAwayError(UserError):
+    """Nobody answers on the daemon's socket or URL."""
+
+    exit_code = 3
+
+
+class SocketInUseError(UserError):
+    """Another daemon answers on the socket, or something that is not ours is in its place."""
+
+
+class StartError(UserError):
+    """The daemon cannot start: data directory, socket directory or HTTP address."""
+
+
+class SetupError(UserError):
+    """Pulsar's distribution cannot be fetched: a missing tool, the network, the disk or the archive."""
+
+
+class AttachError(UserError):
+    """A Pulsar home cannot be attached to or detached from."""
+
+
+class ProtocolError(TidegateError):
+    """The peer broke a rule of the protocol; the connection is answered with ERROR on stream 0 and closed."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class StreamError(TidegateError):
+    """One stream cannot go on; it is answered with ERROR on the stream, the connection stays."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message

@@ -1,0 +1,30 @@
+"""Why the daemon is not ready, in words: the state behind ``/readyz``.
+
+Invariant: ready means that no reason stands. A reason has a name, so that whoever set it can take it back.
+"""
+
+from __future__ import annotations
+
+
+class Health:
+    """The reasons, by name, for which the daemon is not ready."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {"starting": "the daemon is starting"}
+
+    @property
+    def ready(self) -> bool:
+        """Whether no reason stands."""
+        return not self._reasons
+
+    def reasons(self) -> list[str]:
+        """What is wrong, one sentence each."""
+        return list(self._reasons.values())
+
+    def block(self, name: str, reason: str) -> None:
+        """Not ready because of ``reason``, until ``clear(name)``."""
+        self._reasons[name] = reason
+
+    def clear(self, name: str) -> None:
+        """The reason ``name`` does not stand any more."""
+        self._reasons.pop(name, None)

@@ -1,0 +1,158 @@
+"""Frames: cutting a byte stream into them and putting them together, without any I/O.
+
+The rules are those of ``docs/protocol.md``. ``messages`` says what is inside a payload; this module only
+knows the header. Invariants:
+
+- a ``FrameDecoder`` yields a frame only when its length, CRC, reserved field and type are right;
+- frames that came before a broken one are yielded before the ``ProtocolError`` is raised: nothing that was
+  sent correctly is lost because of what follows it;
+- once it has raised, a decoder refuses everything: there is no way to find the next frame's beginning;
+- it never buffers more than one frame's greatest length beyond what it was just fed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidegate.plugin.errors import ErrorCode, ProtocolError
+
+VERSION_MIN = 1
+VERSION_MAX = 1
+LENGTH_MIN = 20
+LENGTH_MAX = 4 * 1024 * 1024
+FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
+FLAG_NEAR = 0x01  # ADD: the broker's near tier has these already
+
+_LENGTH = struct.Struct("<I")
+_HEADER = struct.Struct("<IIBBHIQ")  # length crc type flags reserved stream seq
+_BODY_HEADER = struct.Struct("<BBHIQ")
+_CRC_END = 8
+
+
+class FrameType(IntEnum):
+    """The frame types of version 1."""
+
+    HELLO = 0x01
+    WELCOME = 0x02
+    ERROR = 0x03
+    PING = 0x04
+    PONG = 0x05
+    OPEN = 0x10
+    HELD = 0x11
+    ADD = 0x12
+    DURABLE = 0x13
+    DUE = 0x14
+    CREDIT = 0x15
+    ACK = 0x16
+    UNACK = 0x17
+    MARK_DELETE = 0x18
+    CLEAR = 0x19
+    CLOSE = 0x1A
+    UNHELD = 0x1B
+    QUERY = 0x20
+    REPLY = 0x21
+
+
+_TYPES = {int(kind): kind for kind in FrameType}
+_FLAGS_KNOWN = {FrameType.HELD: FLAG_LAST, FrameType.ADD: FLAG_NEAR}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as it is on the wire; ``payload`` is not looked into."""
+
+    type: FrameType
+    stream: int = 0
+    seq: int = 0
+    flags: int = 0
+    payload: bytes | memoryview = b""
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of ``frame``.
+
+    Raises ``ProtocolError`` (oversized) if the payload does not fit into one frame.
+    """
+    length = LENGTH_MIN + len(frame.payload)
+    if length > LENGTH_MAX:
+        raise ProtocolError(
+            ErrorCode.OVERSIZED, f"a frame of {length} bytes is longer than the {LENGTH_MAX} allowed"
+        )
+    header = _BODY_HEADER.pack(frame.type, frame.flags, 0, frame.stream, frame.seq)
+    crc = zlib.crc32(frame.payload, zlib.crc32(header))
+    return b"".join((struct.pack("<II", length, crc), header, frame.payload))
+
+
+class FrameDecoder:
+    """Turns bytes, fed in pieces of any size, into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._needed = _LENGTH.size
+        self._broken: ProtocolError | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of a frame that is not complete yet: at the end of a connection not 0 if it was torn."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
+        """Yield the frames that ``data`` completes; must be iterated to its end before the next ``feed``.
+
+        Raises ``ProtocolError`` at the first frame that breaks a rule, and at every later call.
+        """
+        if self._broken is not None:
+            raise self._broken
+        self._buffer += data
+        if len(self._buffer) < self._needed:
+            return
+        # One copy for all frames of this piece: payloads may be kept (numpy views) while the buffer moves on.
+        ready = bytes(self._buffer)
+        offset = 0
+        self._needed = _LENGTH.size
+        try:
+            while len(ready) - offset >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(ready, offset)
+                _check_length(length)
+                end = offset + _LENGTH.size + length
+                if end > len(ready):
+                    self._needed = end - offset
+                    break
+                frame = _decode_one(memoryview(ready)[offset:end])
+                offset = end
+                yield frame
+        except ProtocolError as error:
+            self._broken = error
+            raise
+        finally:
+            del self._buffer[:offset]
+
+
+def _check_length(length: int) -> None:
+    if length > LENGTH_MAX:
+        raise ProtocolError(
+            ErrorCode.OVERSIZED, f"frame length {length} is more than the {LENGTH_MAX} bytes allowed"
+        )
+    if length < LENGTH_MIN:
+        raise ProtocolError(
+            ErrorCode.MALFORMED, f"frame length {length} is less than a header ({LENGTH_MIN})"
+        )
+
+
+def _decode_one(data: memoryview) -> Frame:
+    _, crc, type_code, flags, reserved, stream, seq = _HEADER.unpack_from(data)
+    actual = zlib.crc32(data[_CRC_END:])
+    if actual != crc:
+        raise ProtocolError(ErrorCode.MALFORMED, f"frame CRC is {actual:08x}, its header says {crc:08x}")
+    if reserved != 0:
+        raise ProtocolError(ErrorCode.MALFORMED, f"reserved field is {reserved}, must be 0")
+    kind = _TYPES.get(type_code)
+    if kind is None:
+        raise ProtocolError(ErrorCode.MALFORMED, f"unknown frame type 0x{type_code:02x}")
+    if flags & ~_FLAGS_KNOWN.get(kind, 0):
+        raise ProtocolError(ErrorCode.MALFORMED, f"{kind.name} with unknown flags 0x{flags:02x}")
+    return Frame(kind, stream, seq, flags, data[_HEADER.size :])
