@@ -1,0 +1,100 @@
+"""``python -m bench``: list, run, plot and report the benches. Run it from the project's root."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench import driver, plot, registry, report, results
+from bench.errors import BenchError
+from bench.machine import ROOT
+from tidegate.plugin.local_broker import LocalBrokerError
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+# A table needs its width; where there is no terminal nobody is hurt by long lines.
+console = Console(log_path=False, width=None if sys.stdout.isatty() else 160)
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+@app.command("list")
+def list_benches() -> None:
+    """Name every bench: what it measures and how long it takes."""
+    table = Table("name", "measures", "beside", "takes", "--quick")
+    for bench in registry.BENCHES.values():
+        others = ", ".join(peer for peer in bench.peers if peer != "tidegate") or "–"
+        table.add_row(bench.name, bench.measures, others, bench.takes, bench.takes_quick)
+    console.print(table)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="a name that `list` shows")],
+    quick: Annotated[bool, typer.Option("--quick", help="smaller, to see that it works")] = False,
+    json: Annotated[Path | None, typer.Option(help="write the result to this file")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="rounds; the bench's own number by default")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="these peers alone (may be given several times)")
+    ] = None,
+) -> None:
+    """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
+    result = driver.run(
+        registry.find(name),
+        quick=quick,
+        runs=runs,
+        only=only or [],
+        console=console,
+        command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+    )
+    for table in report.tables(result):
+        console.print(table)
+    console.print(report.describe(result), highlight=False)
+    if json is not None:
+        results.save(result, json)
+        console.print(f"written: {json}")
+
+
+@app.command("plot")
+def plot_results(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="results; all of bench/results by default")
+    ] = None,
+) -> None:
+    """Draw SVG and PNG plots beside each result."""
+    for path in files or sorted(results.RESULTS.glob("*.json")):
+        for drawn in plot.draw(results.load(path), path.with_suffix("")):
+            console.print(f"drawn: {drawn} and .png")
+
+
+@app.command("report")
+def write_report() -> None:
+    """Write the tables of bench/results into docs/benchmarks.md."""
+    paths = sorted(results.RESULTS.glob("*.json"))
+    order = list(registry.BENCHES)
+    loaded = sorted(
+        ((results.load(path), path) for path in paths), key=lambda pair: (order.index(pair[0].bench), pair[1])
+    )
+    plots: dict[str, list[str]] = {}
+    for result, path in loaded:
+        drawn = sorted(path.parent.glob(f"{path.stem}*.svg"))
+        plots[result.bench] = [f"../bench/results/{svg.name}" for svg in drawn]
+    report.write_page(PAGE, [result for result, _ in loaded], plots)
+    console.print(f"written: {PAGE.relative_to(ROOT)} from {len(loaded)} results")
+
+
+def main() -> None:
+    """Run the command; a user's mistake or a missing part is one line and exit code 1."""
+    try:
+        app()
+    except (BenchError, LocalBrokerError) as error:
+        Console(stderr=True).print(f"bench: {error}", style="red", highlight=False, markup=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

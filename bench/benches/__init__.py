@@ -1,0 +1,1 @@
+"""The benches, one a module; each has a ``BENCH`` that bench.registry lists."""

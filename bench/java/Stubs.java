@@ -1,0 +1,192 @@
+import java.lang.reflect.Field;
+import java.lang.reflect.Proxy;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.ServiceConfiguration;
+import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
+import org.apache.pulsar.broker.service.BrokerService;
+import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
+import org.apache.pulsar.broker.service.persistent.PersistentTopic;
+
+/**
+ * The broker around a tracker, with nothing behind it: a dispatcher, its topic, subscription and cursor.
+ *
+ * <p>The classes are Pulsar's own, made without their constructors, with the few methods that a tracker calls
+ * overridden. The cursor says that nothing is acknowledged.
+ */
+final class Stubs {
+    private Stubs() {
+    }
+
+    static PersistentDispatcherMultipleConsumers dispatcher(String subscription) throws ReflectiveOperationException {
+        Dispatcher dispatcher = allocate(Dispatcher.class);
+        dispatcher.stubTopic = allocate(Topic.class);
+        dispatcher.stubTopic.stubBroker = allocate(Broker.class);
+        dispatcher.stubSubscription = allocate(Subscription.class);
+        dispatcher.stubSubscription.stubName = subscription;
+        dispatcher.stubCursor = cursor(subscription);
+        return dispatcher;
+    }
+
+    static PulsarService pulsar(String socket) throws ReflectiveOperationException {
+        Pulsar pulsar = allocate(Pulsar.class);
+        pulsar.stubConfiguration = new ServiceConfiguration();
+        Properties properties = new Properties();
+        properties.setProperty("tidegateSocket", socket);
+        properties.setProperty("tidegateBrokerName", "bench");
+        pulsar.stubConfiguration.setProperties(properties);
+        return pulsar;
+    }
+
+    static boolean open(DelayedDeliveryTracker tracker) {
+        return true;
+    }
+
+    private static ManagedCursor cursor(String name) {
+        Position start = PositionFactory.create(0, -1);
+        ManagedLedger ledger = (ManagedLedger) Proxy.newProxyInstance(Stubs.class.getClassLoader(),
+                new Class<?>[] {ManagedLedger.class}, (self, method, arguments) -> switch (method.getName()) {
+                    case "getName" -> "public/default/persistent/bench";
+                    case "toString" -> "stub ledger";
+                    case "hashCode" -> System.identityHashCode(self);
+                    case "equals" -> self == arguments[0];
+                    default -> nothing(method.getReturnType());
+                });
+        return (ManagedCursor) Proxy.newProxyInstance(Stubs.class.getClassLoader(),
+                new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
+                    case "getName" -> name;
+                    case "getManagedLedger" -> ledger;
+                    case "getCursorProperties" -> Map.of();
+                    case "getReadPosition", "getMarkDeletedPosition", "getPersistentMarkDeletedPosition" -> start;
+                    case "putCursorProperty", "removeCursorProperty", "setCursorProperties" ->
+                        CompletableFuture.completedFuture(null);
+                    case "toString" -> "stub cursor";
+                    case "hashCode" -> System.identityHashCode(self);
+                    case "equals" -> self == arguments[0];
+                    default -> nothing(method.getReturnType());
+                });
+    }
+
+    private static Object nothing(Class<?> type) {
+        if (type == boolean.class) {
+            return false;
+        }
+        if (type == int.class) {
+            return 0;
+        }
+        return type == long.class ? (Object) 0L : null;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <T> T allocate(Class<T> type) throws ReflectiveOperationException {
+        Field field = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
+        field.setAccessible(true);
+        return (T) ((sun.misc.Unsafe) field.get(null)).allocateInstance(type);
+    }
+
+    private static final class Dispatcher extends PersistentDispatcherMultipleConsumers {
+        private Topic stubTopic;
+        private Subscription stubSubscription;
+        private ManagedCursor stubCursor;
+
+        private Dispatcher() {
+            super(null, null, null);
+        }
+
+        @Override
+        public String getName() {
+            return "persistent://public/default/bench / " + stubSubscription.stubName;
+        }
+
+        @Override
+        public ManagedCursor getCursor() {
+            return stubCursor;
+        }
+
+        @Override
+        public PersistentTopic getTopic() {
+            return stubTopic;
+        }
+
+        @Override
+        public PersistentSubscription getSubscription() {
+            return stubSubscription;
+        }
+
+        @Override
+        public void readMoreEntriesAsync() {
+        }
+
+        @Override
+        public boolean isConsumerConnected() {
+            return true;
+        }
+    }
+
+    private static final class Topic extends PersistentTopic {
+        private Broker stubBroker;
+
+        private Topic() {
+            super(null, null, null);
+        }
+
+        @Override
+        public String getName() {
+            return "persistent://public/default/bench";
+        }
+
+        @Override
+        public BrokerService getBrokerService() {
+            return stubBroker;
+        }
+    }
+
+    private static final class Subscription extends PersistentSubscription {
+        private String stubName;
+
+        private Subscription() {
+            super(null, null, null, null);
+        }
+
+        @Override
+        public String getName() {
+            return stubName;
+        }
+    }
+
+    private static final class Broker extends BrokerService {
+        private Broker() throws Exception {
+            super(null, null);
+        }
+    }
+
+    private static final class Pulsar extends PulsarService {
+        private ServiceConfiguration stubConfiguration;
+
+        private Pulsar() {
+            super(null);
+        }
+
+        @Override
+        public ServiceConfiguration getConfiguration() {
+            return stubConfiguration;
+        }
+
+        @Override
+        public ServiceConfiguration getConfig() {
+            return stubConfiguration;
+        }
+
+        @Override
+        public String getAdvertisedAddress() {
+            return "127.0.0.1";
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""The others: what Tidegate is measured against, each the real thing."""
