@@ -151,10 +151,11 @@ def _archive(
         if archive.is_file() and _sha256(archive) == distribution.sha256:
             _require_disk(directory, distribution.unpacked_bytes)
             return archive
-    maven = toolchain.find_maven(environment)
-    for found in (toolchain.find_jdk(environment), maven):
-        if isinstance(found, toolchain.Problem):
-            raise SetupError(found.text)
+    jdk, maven = toolchain.find_jdk(environment), toolchain.find_maven(environment)
+    if isinstance(jdk, toolchain.Problem):
+        raise SetupError(jdk.text)
+    if isinstance(maven, toolchain.Problem):
+        raise SetupError(maven.text)
     _require_disk(directory, 2 * distribution.size_bytes + distribution.unpacked_bytes)
     what = f"fetching {distribution.file_name}"
     command = [

@@ -21,7 +21,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Problem:
     text: str
 
 
-def check_python(version: Sequence[int]) -> Problem | None:
+def check_python(version: tuple[int, ...]) -> Problem | None:
     """Whether ``version`` (as ``sys.version_info``) is new enough."""
     if tuple(version[:2]) >= PYTHON_MIN:
         return None
@@ -126,8 +126,8 @@ def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]
 
 def check(needs: Iterable[str], environment: Mapping[str, str]) -> list[Problem]:
     """All problems with ``needs`` (of ``python``, ``jdk`` and ``maven``); empty: nothing is missing."""
-    checks = {
-        "python": lambda: check_python(sys.version_info),
+    checks: dict[str, Callable[[], Tool | Problem | None]] = {
+        "python": lambda: check_python(sys.version_info[:3]),
         "jdk": lambda: find_jdk(environment),
         "maven": lambda: find_maven(environment),
     }

@@ -1,0 +1,100 @@
+# `make demo` and `make test` do all the set-up by themselves; a second call finds it done. `make help` lists the rest.
+
+VENV := .venv
+BIN := $(VENV)/bin
+JAR := plugin/jars/tidegate-pulsar-shim.jar
+SHIM_SOURCES := $(shell find plugin/shim/pom.xml plugin/shim/src -type f 2>/dev/null)
+MAVEN := mvn -B -ntp
+COMPATIBLE_PULSARS := 4.1.1 4.2.4
+# The first Python on PATH that is new enough; looked for only when the virtual environment is made.
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-quick test-shim shim-compat lint format setup pulsar shim wheel lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+demo: setup ## delayed messages on a real broker, through two kill -9s (DEMO_ARGS="--plain" for no terminal)
+	@$(BIN)/tidegate demo $(DEMO_ARGS)
+
+test: setup ## every test: Python's with a real broker, then the shim's (PYTEST_ARGS="-k attach" for some)
+	@status=0; \
+	$(BIN)/python -m pytest $(PYTEST_ARGS) || status=1; \
+	$(MAVEN) -f plugin/shim/pom.xml test || status=1; \
+	exit $$status
+
+test-quick: $(VENV)/.installed ## Python's tests that need no broker
+	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
+
+test-shim: build/.tools ## the shim's JUnit tests
+	@$(MAVEN) -f plugin/shim/pom.xml test
+
+# In copies, so that classes compiled against another Pulsar never end up in the jar.
+shim-compat: build/.tools ## the shim, compiled and tested against newer Pulsars
+	@set -e; for version in $(COMPATIBLE_PULSARS); do \
+		copy=build/shim-$$version; rm -rf $$copy; mkdir -p $$copy; cp -R plugin/shim/pom.xml plugin/shim/src $$copy/; \
+		$(MAVEN) -q -f $$copy/pom.xml -Ppulsar-$$version -Dframes.dir=$(CURDIR)/tests/testdata/frames test; \
+		echo "shim: compiled and tested against Pulsar $$version"; \
+	done
+
+lint: $(VENV)/.installed ## ruff, strict mypy, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@mkdir -p build/links/tidegate
+	@for package in index plugin; do ln -sfn ../../../$$package build/links/tidegate/$$package; done
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.installed ## let ruff put the code in order
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+setup: build/.tools $(VENV)/.installed pulsar shim ## everything that demo and test need, and nothing else
+
+pulsar: $(VENV)/.installed
+	@$(BIN)/python -m tidegate.plugin.setup_command >/dev/null
+
+shim: $(JAR)
+
+$(JAR): $(SHIM_SOURCES) | build/.tools
+	@echo "building the shim"
+	@$(MAVEN) -q -f plugin/shim/pom.xml -DskipTests package || \
+		{ echo "tidegate: Maven could not build the shim; its lines above say why" >&2; exit 1; }
+	@touch $@
+
+# Asked first, so that a machine without Java says so before anything is downloaded.
+build/.tools: plugin/toolchain.py
+	@test -n "$(PYTHON)" || \
+		{ echo "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) plugin/toolchain.py --need python jdk maven
+	@mkdir -p build && touch $@
+
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt
+	@test -n "$(PYTHON)" || \
+		{ echo "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) plugin/toolchain.py --need python
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
+		{ echo "tidegate: $(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "installing the Python dependencies into $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' || \
+		{ echo "tidegate: pip could not install the dependencies: check the network, then run make again" >&2; exit 1; }
+	@touch $@
+
+wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
+	@rm -rf build/lib build/bdist.*
+	@$(BIN)/python -m build -q --wheel
+	@ls dist/*.whl
+
+lock: ## constraints.txt anew, from the newest versions that pyproject.toml allows
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@{ echo "# The versions that make installs and CI tests with. Made by: make lock"; \
+		build/lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
+
+clean: ## remove what was built (the virtual environment and .cache stay)
+	@rm -rf build dist plugin/jars plugin/shim/target *.egg-info

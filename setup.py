@@ -1,0 +1,22 @@
+"""The one build step that pyproject.toml cannot say: a wheel without the shim's jar is refused."""
+
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.errors import SetupError
+
+SHIM_JAR = Path("plugin", "jars", "tidegate-pulsar-shim.jar")
+
+
+class BuildWithShim(build_py):
+    """``tidegate attach`` copies the jar out of the installed package: it must be in the wheel."""
+
+    def run(self) -> None:
+        """Build, unless this is a wheel and the jar is missing; an editable install may be made before the jar."""
+        if not self.editable_mode and not SHIM_JAR.is_file():
+            raise SetupError(f"{SHIM_JAR} is missing, so the wheel could attach no broker: run `make wheel`")
+        super().run()
+
+
+setup(cmdclass={"build_py": BuildWithShim})
