@@ -49,7 +49,8 @@ def _spread(spread: Spread | None) -> str:
 def _verdict(metric: Metric, ours: Spread | None) -> str:
     if metric.target is None:
         return ""
-    bound = f"{'≤' if metric.better == 'lower' else '≥'} {format_value(metric.target)}"
+    sign = "" if metric.target == 0 else "≤ " if metric.better == "lower" else "≥ "
+    bound = f"{sign}{format_value(metric.target)}"
     if ours is None:
         return bound
     if meets(worst(ours, metric.better), metric.target, metric.better):
@@ -76,7 +77,8 @@ def describe(result: Result) -> str:
     return (
         f"`{result.command}`, {result.runs} rounds{quick}, {result.started_at[:16]}Z, "
         f"{result.duration_s:,.0f} s; {place.cpu}, {place.cores} cores, {place.memory_gib:g} GiB, "
-        f"{place.system}, load {place.load_1min_at_start:g} at the start; {versions}; revision {result.revision}"
+        f"{place.system}, load {place.load_1min_at_start:g} at the start; {versions}; "
+        f"revision {result.revision}"
     )
 
 

@@ -73,7 +73,7 @@ def format_value(value: float) -> str:
     if magnitude >= 1000 or float(value).is_integer():
         return f"{value:,.0f}"
     if magnitude >= 100:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     if magnitude >= 10:
         return f"{value:.1f}"
     return f"{value:.3g}"
