@@ -13,7 +13,7 @@ class BuildWithShim(build_py):
     """``tidegate attach`` copies the jar out of the installed package: it must be in the wheel."""
 
     def run(self) -> None:
-        """Build, unless this is a wheel and the jar is missing; an editable install may be made before the jar."""
+        """Refuse a wheel without the jar; an editable install may be made before the jar is."""
         if not self.editable_mode and not SHIM_JAR.is_file():
             raise SetupError(f"{SHIM_JAR} is missing, so the wheel could attach no broker: run `make wheel`")
         super().run()
