@@ -1,0 +1,79 @@
+package tidegate.pulsar;
+
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One thread that has every tracker look at its cursor: the busy ones at each poll, the others once a second.
+ *
+ * <p>Polling, because Pulsar tells a tracker of no acknowledgement. A look-up costs tens of ns; the poll interval bounds how
+ * many acknowledgements a crash of the broker forgets.
+ */
+final class AckWatch implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(AckWatch.class);
+    private static final long SLOW_NS = TimeUnit.SECONDS.toNanos(1);
+
+    private final Set<TrackerCore> cores = ConcurrentHashMap.newKeySet();
+    private final long pollNs;
+    private final Thread thread;
+    private volatile boolean running = true;
+
+    AckWatch(int pollMs) {
+        pollNs = TimeUnit.MILLISECONDS.toNanos(pollMs);
+        thread = new Thread(this::run, "tidegate-ack-watch");
+        thread.setDaemon(true);
+    }
+
+    void start() {
+        thread.start();
+    }
+
+    void add(TrackerCore core) {
+        cores.add(core);
+    }
+
+    private void run() {
+        long nextSlowNs = System.nanoTime();
+        while (running) {
+            long startNs = System.nanoTime();
+            boolean slow = startNs - nextSlowNs >= 0;
+            if (slow) {
+                nextSlowNs = startNs + SLOW_NS;
+            }
+            for (TrackerCore core : cores) {
+                watch(core, slow);
+            }
+            try {
+                TimeUnit.NANOSECONDS.sleep(Math.max(0, startNs + pollNs - System.nanoTime()));
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+    }
+
+    private void watch(TrackerCore core, boolean slow) {
+        try {
+            if (core.isFinished()) {
+                cores.remove(core);
+            } else if (slow || core.isBusy()) {
+                core.watch();
+            }
+        } catch (RuntimeException e) {
+            LOG.error("[{}] Looking at the cursor failed; trying again at the next poll", core.name(), e);
+        }
+    }
+
+    @Override
+    public void close() {
+        running = false;
+        thread.interrupt();
+        try {
+            thread.join(TimeUnit.SECONDS.toMillis(1));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

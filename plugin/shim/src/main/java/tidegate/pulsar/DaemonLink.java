@@ -1,0 +1,373 @@
+package tidegate.pulsar;
+
+import java.io.IOException;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The broker's one connection to the daemon: a thread that connects, connects again with backoff and jitter, and moves bytes
+ * between the socket and a {@link LinkSession}.
+ *
+ * <p>Dispatcher threads never touch the socket: they leave a note in a queue, and the link fetches the frames at most every
+ * {@link #DRAIN_INTERVAL_NS}, so that one wake-up and one frame carry many entries.
+ */
+final class DaemonLink implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(DaemonLink.class);
+    private static final long DRAIN_INTERVAL_NS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final long FIRST_BACKOFF_MS = 20;
+    private static final long MAX_BACKOFF_MS = 500;
+    private static final long IDLE_MS = 1000;
+    /** What a closed tracker has not got onto the daemon's disk is kept that long for the daemon's return. */
+    private static final long KEEP_FINISHED_MS = 60_000;
+    private static final int READ_BYTES = 256 * 1024;
+
+    /** A picture of the connection for metrics. */
+    record Stats(boolean connected, long reconnects, long bytesIn, long bytesOut) {}
+
+    private final Path socket;
+    private final String brokerName;
+    private final String product;
+    private final Clock clock;
+    private final Thread thread;
+    private final Selector selector;
+    private final Queue<Runnable> commands = new ConcurrentLinkedQueue<>();
+    private final Queue<TrackerCore> waiting = new ConcurrentLinkedQueue<>();
+    private final CountDownLatch drained = new CountDownLatch(1);
+
+    // The link's thread only.
+    private final Map<String, TrackerCore> byKey = new HashMap<>();
+    private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
+    private final Set<TrackerCore> cores = new LinkedHashSet<>();
+    private SocketChannel channel;
+    private LinkSession session;
+    private long nextDrainNs;
+    private long nextConnectNs = System.nanoTime();
+    private int failures;
+    private boolean lossLogged;
+
+    private volatile boolean running = true;
+    private volatile boolean draining;
+    private volatile boolean connected;
+    private volatile boolean asleep;
+    private volatile long connections;
+    private volatile long bytesIn;
+    private volatile long bytesOut;
+
+    DaemonLink(Path socket, String brokerName, String product, Clock clock) throws IOException {
+        this.socket = socket;
+        this.brokerName = brokerName;
+        this.product = product;
+        this.clock = clock;
+        selector = Selector.open();
+        thread = new Thread(this::run, "tidegate-link");
+        thread.setDaemon(true);
+    }
+
+    void start() {
+        thread.start();
+    }
+
+    boolean isConnected() {
+        return connected;
+    }
+
+    Stats stats() {
+        return new Stats(connected, Math.max(0, connections - 1), bytesIn, bytesOut);
+    }
+
+    /** Takes a new tracker in. A former one of the same subscription ends first, or leaves its unfinished frames to it. */
+    void register(TrackerCore core) {
+        submit(() -> {
+            TrackerCore former = byKey.put(core.key(), core);
+            if (former != null && former != core) {
+                former.finish();
+                if (session != null && former.isOpen()) {
+                    // Its CLOSE goes out before the OPEN of the new one.
+                    session.drain(former);
+                } else {
+                    core.adopt(former);
+                    forget(former);
+                }
+            }
+            cores.add(core);
+            if (session != null) {
+                session.attach(core);
+            }
+        });
+    }
+
+    /** The core has frames to send. Any thread; cheap when the link is awake anyway. */
+    void framesWaiting(TrackerCore core) {
+        waiting.add(core);
+        wake();
+    }
+
+    /** Runs the command on the link's thread. */
+    private void submit(Runnable command) {
+        commands.add(command);
+        wake();
+    }
+
+    private void wake() {
+        if (asleep) {
+            selector.wakeup();
+        }
+    }
+
+    /** Ends every tracker, waits until the daemon has all of it on disk or the time is over, and stops the thread. */
+    void close(long timeoutMs) {
+        submit(() -> {
+            draining = true;
+            List.copyOf(cores).forEach(TrackerCore::finish);
+        });
+        try {
+            if (!drained.await(timeoutMs, TimeUnit.MILLISECONDS)) {
+                LOG.warn("The daemon did not confirm everything within {} ms: some acknowledged messages may be delivered"
+                        + " again", timeoutMs);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        close();
+    }
+
+    /** Stops the thread at once. */
+    @Override
+    public void close() {
+        running = false;
+        selector.wakeup();
+        try {
+            thread.join(TimeUnit.SECONDS.toMillis(2));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void run() {
+        try {
+            while (running) {
+                try {
+                    step();
+                } catch (IOException | ProtocolException e) {
+                    lose(e);
+                } catch (RuntimeException e) {
+                    LOG.error("The link to the Tidegate daemon failed unexpectedly; connecting again", e);
+                    lose(e);
+                }
+            }
+        } finally {
+            closeChannel();
+            closeQuietly(selector);
+        }
+    }
+
+    /** One round: whatever can be done now, then wait for the socket, a command or the time. */
+    private void step() throws IOException, ProtocolException {
+        for (Runnable command; (command = commands.poll()) != null; ) {
+            command.run();
+        }
+        forgetClosed();
+        if (draining && cores.isEmpty()) {
+            drained.countDown();
+        }
+        if (session == null) {
+            long waitMs = TimeUnit.NANOSECONDS.toMillis(nextConnectNs - System.nanoTime());
+            if (waitMs > 0) {
+                sleep(waitMs);
+            } else {
+                connect();
+            }
+            return;
+        }
+        long waitMs = tick();
+        write();
+        channel.keyFor(selector).interestOps(
+                session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
+        sleep(waitMs);
+        if (channel.keyFor(selector).isReadable()) {
+            read();
+        }
+        selector.selectedKeys().clear();
+    }
+
+    /** Lets the session send what it may; returns how long to wait at most, in ms. */
+    private long tick() throws ProtocolException {
+        for (TrackerCore core; (core = waiting.poll()) != null; ) {
+            session.framesWaiting(core);
+        }
+        long nowMs = clock.millis();
+        long nowNs = System.nanoTime();
+        if (session.hasUndrained() && nowNs < nextDrainNs) {
+            return 1;
+        }
+        if (session.hasUndrained()) {
+            nextDrainNs = nowNs + DRAIN_INTERVAL_NS;
+        }
+        if (session.welcome() != null && !connected) {
+            onConnected();
+        }
+        session.tick(nowMs);
+        return session.idleMs(nowMs);
+    }
+
+    private void onConnected() {
+        connected = true;
+        connections++;
+        failures = 0;
+        lossLogged = false;
+        Frame.Welcome welcome = session.welcome();
+        LOG.info("Connected to the Tidegate daemon ({}) at {}, protocol version {}", welcome.product(), socket,
+                welcome.version());
+    }
+
+    private void connect() throws IOException {
+        channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
+        channel.configureBlocking(false);
+        channel.register(selector, SelectionKey.OP_READ);
+        session = new LinkSession(brokerName, product, clock.millis());
+        cores.forEach(session::attach);
+    }
+
+    private void write() throws IOException {
+        for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
+            int written = channel.write(bytes);
+            bytesOut += written;
+            session.written(written, clock.millis());
+            if (bytes.hasRemaining()) {
+                return;
+            }
+        }
+    }
+
+    private final ByteBuffer readBuffer = ByteBuffer.allocateDirect(READ_BYTES);
+
+    private void read() throws IOException, ProtocolException {
+        readBuffer.clear();
+        int count = channel.read(readBuffer);
+        if (count < 0) {
+            throw new IOException(session.isWhole() ? "the daemon closed the connection"
+                    : "the connection ended inside a frame");
+        }
+        bytesIn += count;
+        session.received(readBuffer.flip(), clock.millis());
+    }
+
+    /** Waits for the socket, a {@link #wake}, or the time. */
+    private void sleep(long timeoutMs) throws IOException {
+        asleep = true;
+        try {
+            // What was queued before `asleep` was set has not woken the selector.
+            if (!commands.isEmpty()) {
+                selector.selectNow();
+            } else if (!waiting.isEmpty() && session != null) {
+                selector.select(1);
+            } else {
+                selector.select(Math.max(1, Math.min(timeoutMs, IDLE_MS)));
+            }
+        } finally {
+            asleep = false;
+        }
+    }
+
+    private long backoffMs() {
+        long limit = Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS << Math.min(failures, 10));
+        return ThreadLocalRandom.current().nextLong(limit / 2, limit + 1);
+    }
+
+    private void lose(Exception cause) {
+        if (cause instanceof ProtocolException broken && broken.code() != 0 && session != null) {
+            session.refuse(broken);
+            try {
+                write();
+            } catch (IOException e) {
+                LOG.debug("The daemon was gone before it could be told why", e);
+            }
+        }
+        boolean had = session != null;
+        closeChannel();
+        connected = false;
+        nextConnectNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(backoffMs());
+        failures++;
+        if (!lossLogged) {
+            lossLogged = true;
+            LOG.warn("No connection to the Tidegate daemon at {}: {}. Delayed messages stay gated in memory; connecting"
+                    + " again", socket, cause.getMessage());
+        }
+        if (had) {
+            onLost();
+        }
+    }
+
+    private void onLost() {
+        for (TrackerCore core : List.copyOf(cores)) {
+            core.onDisconnected();
+            TrackerCore owner = byKey.get(core.key());
+            if (owner != core) {
+                owner.adopt(core);
+                forget(core);
+            }
+        }
+    }
+
+    private void forgetClosed() {
+        List<TrackerCore> gone = new ArrayList<>();
+        long nowMs = clock.millis();
+        for (TrackerCore core : cores) {
+            if (core.isFinished()) {
+                long sinceMs = finishedMs.computeIfAbsent(core, c -> nowMs);
+                if (core.isClosed()) {
+                    gone.add(core);
+                } else if (nowMs - sinceMs > KEEP_FINISHED_MS) {
+                    LOG.warn("[{}] The daemon was away for too long after the subscription's close: what was not confirmed is"
+                            + " dropped and will be read again", core.name());
+                    gone.add(core);
+                }
+            }
+        }
+        gone.forEach(this::forget);
+    }
+
+    private void forget(TrackerCore core) {
+        core.release();
+        cores.remove(core);
+        finishedMs.remove(core);
+        byKey.remove(core.key(), core);
+        if (session != null) {
+            session.detach(core);
+        }
+    }
+
+    private void closeChannel() {
+        if (channel != null) {
+            closeQuietly(channel);
+            channel = null;
+        }
+        session = null;
+    }
+
+    private static void closeQuietly(java.io.Closeable resource) {
+        try {
+            resource.close();
+        } catch (IOException e) {
+            LOG.debug("Closing failed", e);
+        }
+    }
+}

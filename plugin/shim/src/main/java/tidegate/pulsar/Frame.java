@@ -1,0 +1,229 @@
+package tidegate.pulsar;
+
+/**
+ * The frames of docs/protocol.md, one record a type; the field order is the payload's.
+ *
+ * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
+ */
+sealed interface Frame {
+    /** The type byte. */
+    int type();
+
+    /** The flag byte; derived from the fields that travel as flags. */
+    default int flags() {
+        return 0;
+    }
+
+    /** A frame with the stream it belongs to and its sequence number. */
+    record Envelope(int stream, long seq, Frame frame) {}
+
+    /** The name a log line uses. */
+    default String name() {
+        return getClass().getSimpleName().toUpperCase(java.util.Locale.ROOT);
+    }
+
+    /** First frame of a client; {@code role} 1 = broker, 2 = control. */
+    record Hello(int minVersion, int maxVersion, int role, String clientName, String product) implements Frame {
+        static final int TYPE = 0x01;
+        static final int ROLE_BROKER = 1;
+        static final int ROLE_CONTROL = 2;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The daemon's answer to HELLO. */
+    record Welcome(int version, int heartbeatMs, long daemonId, String product) implements Frame {
+        static final int TYPE = 0x02;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** A broken rule or a failure; on stream 0 the sender closes after it. */
+    record Error(int code, String message) implements Frame {
+        static final int TYPE = 0x03;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Asks for a PONG with the same seq. */
+    record Ping() implements Frame {
+        static final int TYPE = 0x04;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Answers a PING. */
+    record Pong() implements Frame {
+        static final int TYPE = 0x05;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Opens a stream: one subscription. {@code inFlight} = near tier and handed-out positions. */
+    record Open(Incarnation incarnation, long epoch, int horizonMs, int credit, long markDeleteLedgerId,
+                long markDeleteEntryId, String topic, String subscription, Positions inFlight) implements Frame {
+        static final int TYPE = 0x10;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Answers OPEN, in as many frames as it takes. */
+    record Held(boolean last, Positions held, Positions acknowledged) implements Frame {
+        static final int TYPE = 0x11;
+        static final int LAST = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return last ? LAST : 0;
+        }
+    }
+
+    /** New entries; {@code near}: the broker hands them out itself. */
+    record Add(boolean near, Records records) implements Frame {
+        static final int TYPE = 0x12;
+        static final int NEAR = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return near ? NEAR : 0;
+        }
+    }
+
+    /** Everything of the stream up to the envelope's seq is on disk. */
+    record Durable() implements Frame {
+        static final int TYPE = 0x13;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Entries that are due within the horizon. */
+    record Due(Records records) implements Frame {
+        static final int TYPE = 0x14;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Allows the daemon to send this many more DUE records. */
+    record Credit(int more) implements Frame {
+        static final int TYPE = 0x15;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Positions now known acknowledged. */
+    record Ack(Positions positions) implements Frame {
+        static final int TYPE = 0x16;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Positions that are not acknowledged after all. */
+    record Unack(Positions positions) implements Frame {
+        static final int TYPE = 0x17;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The cursor's persisted mark-delete position; it may be lower than the last one (the cursor was reset). */
+    record MarkDelete(long ledgerId, long entryId) implements Frame {
+        static final int TYPE = 0x18;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Forget every entry and acknowledgement of the subscription. */
+    record Clear() implements Frame {
+        static final int TYPE = 0x19;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The stream ends; the index stays. */
+    record Close() implements Frame {
+        static final int TYPE = 0x1a;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Positions that the index no longer answers for. */
+    record Unheld(Positions positions) implements Frame {
+        static final int TYPE = 0x1b;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** A control request: JSON. */
+    record Query(String json) implements Frame {
+        static final int TYPE = 0x20;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Answers a QUERY: JSON. */
+    record Reply(String json) implements Frame {
+        static final int TYPE = 0x21;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+}

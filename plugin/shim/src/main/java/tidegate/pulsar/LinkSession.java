@@ -1,0 +1,204 @@
+package tidegate.pulsar;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import tidegate.pulsar.Frame.Envelope;
+
+/**
+ * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
+ * out. Greeting, heartbeats and the numbering of streams live here; what a stream means lives in the core.
+ *
+ * <p>Not thread-safe: one thread, the link's, drives it.
+ */
+final class LinkSession {
+    /** More unsent bytes than this and no further frames are fetched from the cores. */
+    private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
+
+    private static final long GREETING_TIMEOUT_MS = 5000;
+
+    private final FrameReader reader = new FrameReader();
+    private final Queue<ByteBuffer> output = new ArrayDeque<>();
+    private final Map<Integer, TrackerCore> streams = new HashMap<>();
+    private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
+    private final Set<TrackerCore> unopened = new HashSet<>();
+    private final Set<TrackerCore> undrained = new HashSet<>();
+    private long outputBytes;
+    private int lastStream;
+    private Frame.Welcome welcome;
+    private long lastReceivedMs;
+    private long lastSentMs;
+
+    LinkSession(String brokerName, String product, long nowMs) {
+        lastReceivedMs = nowMs;
+        lastSentMs = nowMs;
+        send(0, 0, new Frame.Hello(Frames.VERSION, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
+    }
+
+    /** The daemon's greeting, or null before it has come. */
+    Frame.Welcome welcome() {
+        return welcome;
+    }
+
+    /** Takes a tracker in: its stream is opened as soon as the daemon has greeted. */
+    void attach(TrackerCore core) {
+        int stream = ++lastStream;
+        streams.put(stream, core);
+        ids.put(core, stream);
+        unopened.add(core);
+    }
+
+    void detach(TrackerCore core) {
+        Integer stream = ids.remove(core);
+        if (stream != null) {
+            streams.remove(stream);
+            unopened.remove(core);
+            undrained.remove(core);
+        }
+    }
+
+    /** The core has frames to send. */
+    void framesWaiting(TrackerCore core) {
+        if (ids.containsKey(core)) {
+            undrained.add(core);
+        }
+    }
+
+    /** Handles bytes from the socket. */
+    void received(ByteBuffer bytes, long nowMs) throws ProtocolException {
+        lastReceivedMs = nowMs;
+        reader.feed(bytes);
+        for (Envelope envelope; (envelope = reader.next()) != null; ) {
+            handle(envelope);
+        }
+    }
+
+    /** Opens and drains what can be, and keeps the heartbeat. */
+    void tick(long nowMs) throws ProtocolException {
+        if (welcome == null) {
+            if (nowMs - lastReceivedMs > GREETING_TIMEOUT_MS) {
+                throw new ProtocolException(0, "the daemon did not answer the greeting");
+            }
+            return;
+        }
+        if (nowMs - lastReceivedMs > 3L * welcome.heartbeatMs()) {
+            throw new ProtocolException(0, "nothing was heard of the daemon for " + (nowMs - lastReceivedMs) + " ms");
+        }
+        for (TrackerCore core : Set.copyOf(unopened)) {
+            Frame.Open open = core.open();
+            if (open != null) {
+                unopened.remove(core);
+                send(ids.get(core), 0, open);
+            }
+        }
+        for (var i = undrained.iterator(); i.hasNext() && outputBytes < MAX_OUTPUT_BYTES; ) {
+            TrackerCore core = i.next();
+            i.remove();
+            drain(core);
+        }
+        if (output.isEmpty() && nowMs - lastSentMs >= welcome.heartbeatMs() / 2) {
+            send(0, 0, new Frame.Ping());
+        }
+    }
+
+    /** Fetches the core's frames at once. */
+    void drain(TrackerCore core) {
+        for (Envelope envelope : core.takeFrames(ids.get(core))) {
+            send(envelope.stream(), envelope.seq(), envelope.frame());
+        }
+    }
+
+    /** How long {@link #tick} may wait, in ms, if nothing else happens. */
+    long idleMs(long nowMs) {
+        if (welcome == null) {
+            return GREETING_TIMEOUT_MS;
+        }
+        long untilPing = lastSentMs + welcome.heartbeatMs() / 2 - nowMs;
+        return Math.max(1, unopened.isEmpty() ? untilPing : Math.min(untilPing, 100));
+    }
+
+    boolean hasUndrained() {
+        return !undrained.isEmpty() && outputBytes < MAX_OUTPUT_BYTES;
+    }
+
+    /** The next bytes to write, or null; what a write leaves in the buffer stays the next. */
+    ByteBuffer output() {
+        return output.peek();
+    }
+
+    /** Call after each write with the number of bytes that were written. */
+    void written(int bytes, long nowMs) {
+        lastSentMs = nowMs;
+        outputBytes -= bytes;
+        while (!output.isEmpty() && !output.peek().hasRemaining()) {
+            output.poll();
+        }
+    }
+
+    /** Whether the connection may end here: no frame is torn. */
+    boolean isWhole() {
+        return !reader.hasPartialFrame();
+    }
+
+    /** Queues an ERROR for the daemon; the caller writes it and closes. */
+    void refuse(ProtocolException broken) {
+        send(0, 0, new Frame.Error(broken.code(), broken.getMessage()));
+    }
+
+    private void handle(Envelope envelope) throws ProtocolException {
+        Frame frame = envelope.frame();
+        if (frame instanceof Frame.Error error && envelope.stream() == 0) {
+            throw new ProtocolException(0, "the daemon says: " + error.message() + " (code " + error.code() + ")");
+        }
+        if (welcome == null) {
+            if (!(frame instanceof Frame.Welcome greeting)) {
+                throw new ProtocolException(ProtocolException.OUT_OF_ORDER, frame.name() + " came before WELCOME");
+            }
+            if (greeting.version() != Frames.VERSION) {
+                throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
+                        + greeting.version() + ", the shim speaks " + Frames.VERSION);
+            }
+            if (greeting.heartbeatMs() < 1) {
+                throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");
+            }
+            welcome = greeting;
+        } else if (frame instanceof Frame.Ping) {
+            send(0, envelope.seq(), new Frame.Pong());
+        } else if (!(frame instanceof Frame.Pong)) {
+            TrackerCore core = streams.get(envelope.stream());
+            // A stream that was closed here may still have frames under way.
+            if (core != null) {
+                handle(core, envelope);
+            }
+        }
+    }
+
+    private void handle(TrackerCore core, Envelope envelope) throws ProtocolException {
+        Frame frame = envelope.frame();
+        if (frame instanceof Frame.Held held) {
+            core.onHeld(held);
+        } else if (frame instanceof Frame.Due due) {
+            core.onDue(due);
+        } else if (frame instanceof Frame.Durable) {
+            core.onDurable(envelope.seq());
+        } else if (frame instanceof Frame.Unheld unheld) {
+            core.onUnheld(unheld);
+        } else if (frame instanceof Frame.Error error) {
+            core.onStreamError(error.code(), error.message());
+            unopened.add(core);
+        } else if (!(frame instanceof Frame.Close)) {
+            throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
+        }
+    }
+
+    private void send(int stream, long seq, Frame frame) {
+        ByteBuffer bytes = Frames.encode(stream, seq, frame);
+        outputBytes += bytes.remaining();
+        output.add(bytes);
+    }
+}

@@ -1,0 +1,183 @@
+package tidegate.pulsar;
+
+import java.util.Arrays;
+
+/**
+ * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
+ *
+ * <p>Removing is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because
+ * {@link #members} no longer has it. Invariant: no heap record of a position is earlier than its true deliver_at, so a stale
+ * one can never let an entry out early. Guarded by the owner's lock, but for {@link #contains} and {@link #size}.
+ */
+final class NearTier {
+    static final long NONE = Long.MAX_VALUE;
+    private static final int FIRST_CAPACITY = 64;
+    private static final int STALE_SLACK = 4096;
+
+    /** What {@link #remove} found. */
+    enum Removed { ABSENT, OWN, CREDITED }
+
+    private final PositionSet members = new PositionSet();
+    /** Members that came by DUE: each holds one credit of the daemon's. */
+    private final PositionSet credited = new PositionSet();
+    private long[] heap = new long[FIRST_CAPACITY * Records.WIDTH];
+    private int count;
+
+    boolean contains(long ledgerId, long entryId) {
+        return members.contains(ledgerId, entryId);
+    }
+
+    long size() {
+        return members.size();
+    }
+
+    PositionSet members() {
+        return members;
+    }
+
+    /** Adds an entry; false (and nothing changes) if the position is in already. */
+    boolean add(long ledgerId, long entryId, long deliverAtMs, boolean holdsCredit) {
+        if (!members.add(ledgerId, entryId)) {
+            return false;
+        }
+        if (holdsCredit) {
+            credited.add(ledgerId, entryId);
+        }
+        push(deliverAtMs, ledgerId, entryId);
+        return true;
+    }
+
+    Removed remove(long ledgerId, long entryId) {
+        if (!members.remove(ledgerId, entryId)) {
+            return Removed.ABSENT;
+        }
+        if (count > 2 * members.size() + STALE_SLACK) {
+            dropStale();
+        }
+        return !credited.isEmpty() && credited.remove(ledgerId, entryId) ? Removed.CREDITED : Removed.OWN;
+    }
+
+    /** When the earliest entry is due, or {@link #NONE}. */
+    long headMs() {
+        while (count > 0 && !members.contains(heap[1], heap[2])) {
+            pop();
+        }
+        return count == 0 ? NONE : heap[0];
+    }
+
+    long headLedgerId() {
+        return heap[1];
+    }
+
+    long headEntryId() {
+        return heap[2];
+    }
+
+    /** Forgets everything up to and including the position; returns how many credits that frees. */
+    long discardUpTo(long ledgerId, long entryId) {
+        members.discardUpTo(ledgerId, entryId);
+        long before = credited.size();
+        credited.discardUpTo(ledgerId, entryId);
+        return before - credited.size();
+    }
+
+    /** The connection that the credits belonged to is gone. */
+    void forgetCredits() {
+        credited.clear();
+    }
+
+    /** Forgets everything; returns how many credits that frees. */
+    long clear() {
+        long credits = credited.size();
+        members.clear();
+        credited.clear();
+        count = 0;
+        heap = new long[FIRST_CAPACITY * Records.WIDTH];
+        return credits;
+    }
+
+    void trim() {
+        members.trim();
+        credited.trim();
+    }
+
+    long memoryBytes() {
+        return (long) heap.length * Long.BYTES + members.memoryBytes() + credited.memoryBytes();
+    }
+
+    private void push(long deliverAtMs, long ledgerId, long entryId) {
+        if ((count + 1) * Records.WIDTH > heap.length) {
+            heap = Arrays.copyOf(heap, heap.length * 2);
+        }
+        siftUp(count++, deliverAtMs, ledgerId, entryId);
+    }
+
+    private void pop() {
+        int last = --count * Records.WIDTH;
+        if (count > 0) {
+            siftDown(heap[last], heap[last + 1], heap[last + 2]);
+        }
+    }
+
+    /** Rebuilds the heap from what is still a member. */
+    private void dropStale() {
+        long[] old = heap;
+        int oldCount = count;
+        count = 0;
+        heap = new long[Math.max(FIRST_CAPACITY, Math.toIntExact(members.size()) * 2) * Records.WIDTH];
+        for (int i = 0; i < oldCount; i++) {
+            int at = i * Records.WIDTH;
+            if (members.contains(old[at + 1], old[at + 2])) {
+                push(old[at], old[at + 1], old[at + 2]);
+            }
+        }
+    }
+
+    private void siftUp(int index, long deliverAtMs, long ledgerId, long entryId) {
+        int child = index;
+        while (child > 0) {
+            int parent = (child - 1) >>> 1;
+            if (!before(deliverAtMs, ledgerId, entryId, parent * Records.WIDTH)) {
+                break;
+            }
+            move(parent, child);
+            child = parent;
+        }
+        set(child, deliverAtMs, ledgerId, entryId);
+    }
+
+    private void siftDown(long deliverAtMs, long ledgerId, long entryId) {
+        int parent = 0;
+        while (2 * parent + 1 < count) {
+            int child = 2 * parent + 1;
+            int right = (child + 1) * Records.WIDTH;
+            if (child + 1 < count && before(heap[right], heap[right + 1], heap[right + 2], child * Records.WIDTH)) {
+                child++;
+            }
+            if (before(deliverAtMs, ledgerId, entryId, child * Records.WIDTH)) {
+                break;
+            }
+            move(child, parent);
+            parent = child;
+        }
+        set(parent, deliverAtMs, ledgerId, entryId);
+    }
+
+    private boolean before(long deliverAtMs, long ledgerId, long entryId, int at) {
+        if (deliverAtMs != heap[at]) {
+            return deliverAtMs < heap[at];
+        }
+        return ledgerId != heap[at + 1] ? ledgerId < heap[at + 1] : entryId < heap[at + 2];
+    }
+
+    private void move(int from, int to) {
+        System.arraycopy(heap, from * Records.WIDTH, heap, to * Records.WIDTH, Records.WIDTH);
+    }
+
+    private void set(int index, long deliverAtMs, long ledgerId, long entryId) {
+        int at = index * Records.WIDTH;
+        heap[at] = deliverAtMs;
+        heap[at + 1] = ledgerId;
+        heap[at + 2] = entryId;
+    }
+}

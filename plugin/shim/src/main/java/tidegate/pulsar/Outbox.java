@@ -1,0 +1,248 @@
+package tidegate.pulsar;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.Iterator;
+import java.util.List;
+import tidegate.pulsar.Frame.Envelope;
+
+/**
+ * What one subscription has told, or will tell, the daemon and what is not yet durable there, in order.
+ *
+ * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it; whatever a broken connection took
+ * along is sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
+ * Adds go to two open batches (near and far) that are sealed last when something is sent. That may put an add after an ACK,
+ * a MARK_DELETE or an UNACK that came later, which changes nothing: the daemon ignores an add of what is acknowledged or
+ * marked deleted. An add never overtakes a change that came before it. Guarded by the owner's lock.
+ */
+final class Outbox {
+    private static final class Change {
+        Frame frame;
+        long seq;
+
+        Change(Frame frame) {
+            this.frame = frame;
+        }
+
+        int entries() {
+            return frame instanceof Frame.Add add ? add.records().size() : 0;
+        }
+    }
+
+    /** Called for each entry. */
+    @FunctionalInterface
+    interface EntryVisitor {
+        void visit(long ledgerId, long entryId, long deliverAtMs);
+    }
+
+    private Records far = new Records();
+    private Records near = new Records();
+    private final Deque<Change> unsent = new ArrayDeque<>();
+    private final Deque<Change> sent = new ArrayDeque<>();
+    private long nextSeq = 1;
+    private int sealedEntries;
+
+    boolean isEmpty() {
+        return far.isEmpty() && near.isEmpty() && unsent.isEmpty() && sent.isEmpty();
+    }
+
+    boolean hasUnsent() {
+        return !far.isEmpty() || !near.isEmpty() || !unsent.isEmpty();
+    }
+
+    /** Entries that are not durable with the daemon. */
+    int pendingEntries() {
+        return sealedEntries + far.size() + near.size();
+    }
+
+    void addFar(long ledgerId, long entryId, long deliverAtMs) {
+        far.add(ledgerId, entryId, deliverAtMs);
+        if (far.size() == Frames.MAX_RECORDS) {
+            far = seal(far, false);
+        }
+    }
+
+    void addNear(long ledgerId, long entryId, long deliverAtMs) {
+        near.add(ledgerId, entryId, deliverAtMs);
+        if (near.size() == Frames.MAX_RECORDS) {
+            near = seal(near, true);
+        }
+    }
+
+    void acknowledge(Positions positions) {
+        if (unsent.peekLast() != null && unsent.peekLast().frame instanceof Frame.Ack last
+                && last.positions().sizeBytes() + positions.sizeBytes() < Frames.MAX_SET_BYTES) {
+            last.positions().addAll(positions);
+            return;
+        }
+        for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
+            unsent.add(new Change(new Frame.Ack(part)));
+        }
+    }
+
+    void unacknowledge(Positions positions) {
+        for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
+            unsent.add(new Change(new Frame.Unack(part)));
+        }
+    }
+
+    void markDelete(long ledgerId, long entryId) {
+        Change last = unsent.peekLast();
+        if (last != null && last.frame instanceof Frame.MarkDelete) {
+            last.frame = new Frame.MarkDelete(ledgerId, entryId);
+        } else {
+            unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
+        }
+    }
+
+    /** Forgets what CLEAR makes pointless: everything that was not sent yet. */
+    void clear() {
+        far.clear();
+        near.clear();
+        unsent.clear();
+        sealedEntries = sent.stream().mapToInt(Change::entries).sum();
+        unsent.add(new Change(new Frame.Clear()));
+    }
+
+    void close() {
+        sealAdds();
+        unsent.add(new Change(new Frame.Close()));
+    }
+
+    /** Everything not yet sent on this connection, numbered. */
+    List<Envelope> takeUnsent(int stream) {
+        sealAdds();
+        List<Envelope> frames = new ArrayList<>(unsent.size());
+        for (Change change; (change = unsent.poll()) != null; ) {
+            change.seq = nextSeq++;
+            sent.add(change);
+            frames.add(new Envelope(stream, change.seq, change.frame));
+        }
+        return frames;
+    }
+
+    /** The seq that the last change has or will have when the open batches are sealed and sent now. */
+    long lastSeq() {
+        return nextSeq - 1 + unsent.size() + (far.isEmpty() ? 0 : 1) + (near.isEmpty() ? 0 : 1);
+    }
+
+    /** The daemon has everything up to {@code seq} on disk. */
+    void durable(long seq) {
+        while (!sent.isEmpty() && sent.peek().seq <= seq) {
+            sealedEntries -= sent.poll().entries();
+        }
+    }
+
+    /** The connection is gone: what was sent and is not durable will be sent again, from seq 1. */
+    void restart() {
+        nextSeq = 1;
+        while (!sent.isEmpty()) {
+            unsent.addFirst(sent.pollLast());
+        }
+    }
+
+    /** Marks every pending add as near and shows those that were not. For the time without a daemon. */
+    void gateHere(EntryVisitor visitor) {
+        sealAdds();
+        gateHere(sent, visitor);
+        gateHere(unsent, visitor);
+    }
+
+    private static void gateHere(Iterable<Change> changes, EntryVisitor visitor) {
+        for (Change change : changes) {
+            if (change.frame instanceof Frame.Add add && !add.near()) {
+                forEach(add.records(), visitor);
+                change.frame = new Frame.Add(true, add.records());
+            }
+        }
+    }
+
+    /**
+     * Takes over what another tracker of the same subscription left behind; its changes come first. Its near tier is gone,
+     * so its adds are ordinary ones now.
+     */
+    void adopt(Outbox other) {
+        other.sealAdds();
+        other.restart();
+        for (Iterator<Change> i = other.unsent.descendingIterator(); i.hasNext(); ) {
+            Change change = i.next();
+            if (change.frame instanceof Frame.Add add) {
+                change.frame = new Frame.Add(false, add.records());
+            }
+            if (!(change.frame instanceof Frame.Close)) {
+                unsent.addFirst(change);
+                sealedEntries += change.entries();
+            }
+        }
+        other.unsent.clear();
+        other.sealedEntries = 0;
+    }
+
+    void forEachPendingAdd(EntryVisitor visitor) {
+        for (Change change : pending()) {
+            if (change.frame instanceof Frame.Add add) {
+                forEach(add.records(), visitor);
+            }
+        }
+        forEach(far, visitor);
+        forEach(near, visitor);
+    }
+
+    /** Corrects what the daemon said it holds by what it has not heard yet. */
+    void applyPendingTo(PositionSet held, PositionSet acknowledged) {
+        for (Change change : pending()) {
+            if (change.frame instanceof Frame.Ack ack) {
+                held.removeAll(ack.positions());
+            } else if (change.frame instanceof Frame.Unack unack) {
+                acknowledged.removeAll(unack.positions());
+            } else if (change.frame instanceof Frame.MarkDelete mark) {
+                held.discardUpTo(mark.ledgerId(), mark.entryId());
+                acknowledged.discardUpTo(mark.ledgerId(), mark.entryId());
+            } else if (change.frame instanceof Frame.Clear) {
+                held.clear();
+                acknowledged.clear();
+            }
+        }
+    }
+
+    long memoryBytes() {
+        long bytes = far.memoryBytes() + near.memoryBytes();
+        for (Change change : pending()) {
+            if (change.frame instanceof Frame.Add add) {
+                bytes += add.records().memoryBytes();
+            } else if (change.frame instanceof Frame.Ack ack) {
+                bytes += ack.positions().sizeBytes();
+            } else if (change.frame instanceof Frame.Unack unack) {
+                bytes += unack.positions().sizeBytes();
+            }
+        }
+        return bytes;
+    }
+
+    private List<Change> pending() {
+        List<Change> all = new ArrayList<>(sent);
+        all.addAll(unsent);
+        return all;
+    }
+
+    private static void forEach(Records records, EntryVisitor visitor) {
+        for (int i = 0; i < records.size(); i++) {
+            visitor.visit(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
+        }
+    }
+
+    private void sealAdds() {
+        far = seal(far, false);
+        near = seal(near, true);
+    }
+
+    private Records seal(Records records, boolean isNear) {
+        if (records.isEmpty()) {
+            return records;
+        }
+        unsent.add(new Change(new Frame.Add(isNear, records)));
+        sealedEntries += records.size();
+        return new Records();
+    }
+}

@@ -1,0 +1,349 @@
+package tidegate.pulsar;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Arrays;
+import org.roaringbitmap.RoaringBitmap;
+import org.roaringbitmap.RoaringBitmapWriter;
+
+/**
+ * A set of positions: for each ledger, pages of 4,096 bits.
+ *
+ * <p>One writer at a time (the owner's lock); {@link #contains} and {@link #size} may be called by any thread without a
+ * lock and see every write that happened before. A bit is one word access, so that the read of the dispatcher's thread and
+ * the look-ups of BookKeeper's threads never wait for each other. Pages and ledgers are never reused for other positions:
+ * a reader that still holds a dropped one sees old bits of the same positions, never those of others. Why not a
+ * RoaringBitmap under a lock: docs/decisions/0003-position-set.md.
+ */
+final class PositionSet {
+    private static final int PAGE_SHIFT = 12;
+    private static final int PAGE_WORDS = 1 << (PAGE_SHIFT - 6);
+    private static final int PAGE_BYTES = PAGE_WORDS * Long.BYTES + 24;
+    private static final int LEDGER_BYTES = 64;
+    private static final Ledger[] NO_LEDGERS = new Ledger[0];
+    private static final VarHandle WORD = MethodHandles.arrayElementVarHandle(long[].class);
+    private static final VarHandle PAGE = MethodHandles.arrayElementVarHandle(long[][].class);
+    private static final VarHandle SIZE;
+
+    static {
+        try {
+            SIZE = MethodHandles.lookup().findVarHandle(PositionSet.class, "size", long.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
+    private static final class Ledger {
+        final long id;
+        volatile long[][] pages = new long[1][];
+        int[] counts = new int[1];
+
+        Ledger(long id) {
+            this.id = id;
+        }
+    }
+
+    /** Ascending by id; replaced, never changed. */
+    private volatile Ledger[] ledgers = NO_LEDGERS;
+
+    /** Where the last look-up ended: reads come in ascending order, so the next one mostly ends there too. A hint only. */
+    private int lastIndex;
+
+    private long size;
+
+    boolean contains(long ledgerId, long entryId) {
+        Ledger ledger = find(ledgerId);
+        if (ledger == null) {
+            return false;
+        }
+        long[] page = page(ledger.pages, entryId);
+        return page != null && ((long) WORD.getOpaque(page, word(entryId)) >>> entryId & 1L) != 0;
+    }
+
+    long size() {
+        return (long) SIZE.getOpaque(this);
+    }
+
+    boolean isEmpty() {
+        return size() == 0;
+    }
+
+    /** Adds a position; false if it was in already. */
+    boolean add(long ledgerId, long entryId) {
+        Ledger ledger = find(ledgerId);
+        if (ledger == null) {
+            ledger = insert(ledgerId);
+        }
+        int index = (int) (entryId >>> PAGE_SHIFT);
+        long[] page = pageForWrite(ledger, index);
+        int word = word(entryId);
+        long bits = page[word];
+        long bit = 1L << entryId;
+        if ((bits & bit) != 0) {
+            return false;
+        }
+        WORD.setRelease(page, word, bits | bit);
+        ledger.counts[index]++;
+        SIZE.setOpaque(this, size + 1);
+        return true;
+    }
+
+    /** Removes a position; false if it was not in. */
+    boolean remove(long ledgerId, long entryId) {
+        Ledger ledger = find(ledgerId);
+        if (ledger == null) {
+            return false;
+        }
+        long[] page = page(ledger.pages, entryId);
+        int word = word(entryId);
+        long bit = 1L << entryId;
+        if (page == null || (page[word] & bit) == 0) {
+            return false;
+        }
+        WORD.setRelease(page, word, page[word] & ~bit);
+        ledger.counts[(int) (entryId >>> PAGE_SHIFT)]--;
+        SIZE.setOpaque(this, size - 1);
+        return true;
+    }
+
+    /** Adds all of another set that no other thread changes meanwhile. */
+    void addAll(PositionSet other) {
+        for (Ledger from : other.ledgers) {
+            Ledger to = find(from.id);
+            if (to == null) {
+                to = insert(from.id);
+            }
+            long[][] pages = from.pages;
+            for (int i = 0; i < pages.length; i++) {
+                if (pages[i] != null && from.counts[i] > 0) {
+                    orPage(to, i, pages[i]);
+                }
+            }
+        }
+    }
+
+    private void orPage(Ledger ledger, int index, long[] more) {
+        long[] page = pageForWrite(ledger, index);
+        int added = 0;
+        for (int w = 0; w < PAGE_WORDS; w++) {
+            long news = more[w] & ~page[w];
+            if (news != 0) {
+                added += Long.bitCount(news);
+                WORD.setRelease(page, w, page[w] | news);
+            }
+        }
+        ledger.counts[index] += added;
+        SIZE.setOpaque(this, size + added);
+    }
+
+    void addAll(Positions positions) {
+        positions.forEach(this::add);
+    }
+
+    void removeAll(Positions positions) {
+        positions.forEach(this::remove);
+    }
+
+    /** Removes everything up to and including the position. */
+    void discardUpTo(long ledgerId, long entryId) {
+        Ledger[] all = ledgers;
+        int first = 0;
+        while (first < all.length && all[first].id < ledgerId) {
+            drop(all[first++], Long.MAX_VALUE);
+        }
+        if (first > 0) {
+            ledgers = Arrays.copyOfRange(all, first, all.length);
+        }
+        Ledger border = find(ledgerId);
+        if (border != null && entryId >= 0) {
+            drop(border, entryId);
+        }
+    }
+
+    private void drop(Ledger ledger, long lastEntryId) {
+        long[][] pages = ledger.pages;
+        int border = (int) Math.min(pages.length, lastEntryId >>> PAGE_SHIFT);
+        long removed = 0;
+        for (int i = 0; i < border; i++) {
+            if (pages[i] != null) {
+                removed += ledger.counts[i];
+                ledger.counts[i] = 0;
+                PAGE.setRelease(pages, i, null);
+            }
+        }
+        if (border < pages.length && pages[border] != null && ledger.counts[border] > 0) {
+            int bits = 0;
+            int borderWord = word(lastEntryId);
+            for (int w = 0; w <= borderWord; w++) {
+                long keep = w < borderWord || (lastEntryId & 63) == 63 ? 0 : -1L << (lastEntryId + 1);
+                bits += Long.bitCount(pages[border][w] & ~keep);
+                WORD.setRelease(pages[border], w, pages[border][w] & keep);
+            }
+            ledger.counts[border] -= bits;
+            removed += bits;
+        }
+        SIZE.setOpaque(this, size - removed);
+    }
+
+    void clear() {
+        ledgers = NO_LEDGERS;
+        SIZE.setOpaque(this, 0L);
+    }
+
+    /** Gives back pages and ledgers that have become empty. The highest ledger stays: it is where the next adds go. */
+    void trim() {
+        Ledger[] all = ledgers;
+        Ledger[] kept = new Ledger[all.length];
+        int count = 0;
+        for (int l = 0; l < all.length; l++) {
+            Ledger ledger = all[l];
+            long[][] pages = ledger.pages;
+            boolean used = l == all.length - 1;
+            for (int i = 0; i < pages.length; i++) {
+                if (ledger.counts[i] > 0) {
+                    used = true;
+                } else if (pages[i] != null && i < pages.length - 1) {
+                    PAGE.setRelease(pages, i, null);
+                }
+            }
+            if (used) {
+                kept[count++] = ledger;
+            }
+        }
+        if (count < all.length) {
+            ledgers = Arrays.copyOf(kept, count);
+        }
+    }
+
+    /** Visits every position in ascending order; without a lock it may miss or include what changes meanwhile. */
+    void forEach(Positions.Visitor visitor) {
+        for (Ledger ledger : ledgers) {
+            long[][] pages = ledger.pages;
+            for (int i = 0; i < pages.length; i++) {
+                long[] page = (long[]) PAGE.getAcquire(pages, i);
+                for (int w = 0; page != null && w < PAGE_WORDS; w++) {
+                    long bits = (long) WORD.getOpaque(page, w);
+                    long base = (long) i << PAGE_SHIFT | (long) w << 6;
+                    while (bits != 0) {
+                        visitor.visit(ledger.id, base | Long.numberOfTrailingZeros(bits));
+                        bits &= bits - 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /** The set as frames carry it. */
+    Positions toPositions() {
+        Positions positions = new Positions();
+        for (Ledger ledger : ledgers) {
+            RoaringBitmapWriter<RoaringBitmap> writer = RoaringBitmapWriter.writer().get();
+            long[][] pages = ledger.pages;
+            for (int i = 0; i < pages.length; i++) {
+                for (int w = 0; pages[i] != null && w < PAGE_WORDS; w++) {
+                    long bits = pages[i][w];
+                    int base = i << PAGE_SHIFT | w << 6;
+                    while (bits != 0) {
+                        writer.add(base | Long.numberOfTrailingZeros(bits));
+                        bits &= bits - 1;
+                    }
+                }
+            }
+            positions.put(ledger.id, writer.get());
+        }
+        return positions.optimized();
+    }
+
+    /** The highest position as {ledger id, entry id}, or null if the set is empty. */
+    long[] last() {
+        Ledger[] all = ledgers;
+        for (int l = all.length - 1; l >= 0; l--) {
+            long[][] pages = all[l].pages;
+            for (int i = pages.length - 1; i >= 0; i--) {
+                for (int w = PAGE_WORDS - 1; pages[i] != null && w >= 0; w--) {
+                    long bits = pages[i][w];
+                    if (bits != 0) {
+                        return new long[] {
+                            all[l].id, (long) i << PAGE_SHIFT | (long) w << 6 | (63 - Long.numberOfLeadingZeros(bits))
+                        };
+                    }
+                }
+            }
+        }
+        return null;
+    }
+
+    long memoryBytes() {
+        long bytes = 0;
+        for (Ledger ledger : ledgers) {
+            long[][] pages = ledger.pages;
+            bytes += LEDGER_BYTES + (long) pages.length * (Long.BYTES + Integer.BYTES);
+            for (long[] page : pages) {
+                bytes += page == null ? 0 : PAGE_BYTES;
+            }
+        }
+        return bytes;
+    }
+
+    private Ledger find(long ledgerId) {
+        Ledger[] all = ledgers;
+        int hint = lastIndex;
+        if (hint < all.length && all[hint].id == ledgerId) {
+            return all[hint];
+        }
+        int low = 0;
+        int high = all.length - 1;
+        while (low <= high) {
+            int middle = (low + high) >>> 1;
+            long id = all[middle].id;
+            if (id == ledgerId) {
+                lastIndex = middle;
+                return all[middle];
+            } else if (id < ledgerId) {
+                low = middle + 1;
+            } else {
+                high = middle - 1;
+            }
+        }
+        return null;
+    }
+
+    private Ledger insert(long ledgerId) {
+        Ledger[] all = ledgers;
+        int at = all.length;
+        while (at > 0 && all[at - 1].id > ledgerId) {
+            at--;
+        }
+        Ledger[] more = new Ledger[all.length + 1];
+        System.arraycopy(all, 0, more, 0, at);
+        more[at] = new Ledger(ledgerId);
+        System.arraycopy(all, at, more, at + 1, all.length - at);
+        ledgers = more;
+        return more[at];
+    }
+
+    private static long[] pageForWrite(Ledger ledger, int index) {
+        long[][] pages = ledger.pages;
+        if (index >= pages.length) {
+            int length = Math.max(index + 1, pages.length * 2);
+            pages = Arrays.copyOf(pages, length);
+            ledger.counts = Arrays.copyOf(ledger.counts, length);
+            ledger.pages = pages;
+        }
+        long[] page = pages[index];
+        if (page == null) {
+            page = new long[PAGE_WORDS];
+            PAGE.setRelease(pages, index, page);
+        }
+        return page;
+    }
+
+    private static long[] page(long[][] pages, long entryId) {
+        int index = (int) (entryId >>> PAGE_SHIFT);
+        return index < pages.length ? (long[]) PAGE.getAcquire(pages, index) : null;
+    }
+
+    private static int word(long entryId) {
+        return (int) (entryId >>> 6) & (PAGE_WORDS - 1);
+    }
+}

@@ -1,0 +1,167 @@
+package tidegate.pulsar;
+
+import java.io.IOException;
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.NavigableMap;
+import java.util.TreeMap;
+import org.roaringbitmap.RoaringBitmap;
+
+/**
+ * A set of positions as frames carry it: a RoaringBitmap of entry ids for each ledger, ledgers ascending, no bitmap empty.
+ *
+ * <p>Not thread-safe. Entry ids are unsigned 32-bit; a Pulsar ledger is closed long before that.
+ */
+final class Positions {
+    private final NavigableMap<Long, RoaringBitmap> ledgers = new TreeMap<>();
+
+    /** Called for each position in ascending order. */
+    @FunctionalInterface
+    interface Visitor {
+        void visit(long ledgerId, long entryId);
+    }
+
+    void add(long ledgerId, long entryId) {
+        if (entryId < 0 || entryId > 0xFFFF_FFFFL) {
+            throw new IllegalArgumentException("entry id " + entryId + " does not fit in 32 bits");
+        }
+        ledgers.computeIfAbsent(ledgerId, id -> new RoaringBitmap()).add((int) entryId);
+    }
+
+    /** Puts a whole ledger; the bitmap is owned by this set from now on. */
+    void put(long ledgerId, RoaringBitmap entryIds) {
+        if (!entryIds.isEmpty()) {
+            ledgers.put(ledgerId, entryIds);
+        }
+    }
+
+    void addAll(Positions other) {
+        other.ledgers.forEach((ledgerId, entryIds) ->
+                ledgers.computeIfAbsent(ledgerId, id -> new RoaringBitmap()).or(entryIds));
+    }
+
+    boolean contains(long ledgerId, long entryId) {
+        RoaringBitmap entryIds = ledgers.get(ledgerId);
+        return entryIds != null && entryIds.contains((int) entryId);
+    }
+
+    boolean isEmpty() {
+        return ledgers.isEmpty();
+    }
+
+    long size() {
+        long size = 0;
+        for (RoaringBitmap entryIds : ledgers.values()) {
+            size += entryIds.getLongCardinality();
+        }
+        return size;
+    }
+
+    NavigableMap<Long, RoaringBitmap> ledgers() {
+        return ledgers;
+    }
+
+    void forEach(Visitor visitor) {
+        ledgers.forEach((ledgerId, entryIds) ->
+                entryIds.forEach((int entryId) -> visitor.visit(ledgerId, Integer.toUnsignedLong(entryId))));
+    }
+
+    /** Cuts the set at ledger borders into parts of at most {@code maxBytes} on the wire (one ledger at least each). */
+    List<Positions> cut(int maxBytes) {
+        List<Positions> parts = new ArrayList<>();
+        Positions part = new Positions();
+        int bytes = Integer.BYTES;
+        for (Map.Entry<Long, RoaringBitmap> ledger : ledgers.entrySet()) {
+            int more = Long.BYTES + Integer.BYTES + ledger.getValue().serializedSizeInBytes();
+            if (!part.isEmpty() && bytes + more > maxBytes) {
+                parts.add(part);
+                part = new Positions();
+                bytes = Integer.BYTES;
+            }
+            part.ledgers.put(ledger.getKey(), ledger.getValue());
+            bytes += more;
+        }
+        if (!part.isEmpty()) {
+            parts.add(part);
+        }
+        return parts;
+    }
+
+    /** Run-length encodes what gets smaller by it. */
+    Positions optimized() {
+        ledgers.values().forEach(RoaringBitmap::runOptimize);
+        return this;
+    }
+
+    int sizeBytes() {
+        int bytes = Integer.BYTES;
+        for (RoaringBitmap entryIds : ledgers.values()) {
+            bytes += Long.BYTES + Integer.BYTES + entryIds.serializedSizeInBytes();
+        }
+        return bytes;
+    }
+
+    void write(ByteBuffer out) {
+        out.putInt(ledgers.size());
+        ledgers.forEach((ledgerId, entryIds) -> {
+            out.putLong(ledgerId);
+            int sizeBytes = entryIds.serializedSizeInBytes();
+            out.putInt(sizeBytes);
+            entryIds.serialize(out);
+        });
+    }
+
+    static Positions read(ByteBuffer in) throws ProtocolException {
+        Positions positions = new Positions();
+        int count = in.getInt();
+        long previous = Long.MIN_VALUE;
+        for (int i = 0; i < count; i++) {
+            long ledgerId = in.getLong();
+            if (i > 0 && ledgerId <= previous) {
+                throw new ProtocolException(ProtocolException.MALFORMED,
+                        "ledger " + ledgerId + " comes after ledger " + previous + " in a set of positions");
+            }
+            previous = ledgerId;
+            positions.ledgers.put(ledgerId, readBitmap(in, ledgerId));
+        }
+        return positions;
+    }
+
+    private static RoaringBitmap readBitmap(ByteBuffer in, long ledgerId) throws ProtocolException {
+        int sizeBytes = in.getInt();
+        if (sizeBytes < 0 || sizeBytes > in.remaining()) {
+            throw new BufferUnderflowException();
+        }
+        RoaringBitmap entryIds = new RoaringBitmap();
+        try {
+            entryIds.deserialize(in.slice(in.position(), sizeBytes));
+        } catch (IOException | RuntimeException e) {
+            throw new ProtocolException(ProtocolException.MALFORMED,
+                    "the bitmap of ledger " + ledgerId + " is not a RoaringBitmap: " + e.getMessage());
+        }
+        if (entryIds.isEmpty() || entryIds.serializedSizeInBytes() != sizeBytes) {
+            throw new ProtocolException(ProtocolException.MALFORMED,
+                    "the bitmap of ledger " + ledgerId + " is empty or has another size than it says");
+        }
+        in.position(in.position() + sizeBytes);
+        return entryIds;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof Positions that && ledgers.equals(that.ledgers);
+    }
+
+    @Override
+    public int hashCode() {
+        return ledgers.hashCode();
+    }
+
+    @Override
+    public String toString() {
+        return ledgers.toString();
+    }
+}

@@ -1,0 +1,109 @@
+package tidegate.pulsar;
+
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
+import java.util.Properties;
+import java.util.regex.Pattern;
+
+/**
+ * The shim's keys of broker.conf. Times are in ms, sizes in entries.
+ *
+ * @param socket the daemon's Unix domain socket ({@code tidegateSocket})
+ * @param brokerName how this broker names itself to the daemon ({@code tidegateBrokerName})
+ * @param horizonMs entries due within it are pushed to the broker ahead of time ({@code tidegateHorizonMillis})
+ * @param credit how many pushed entries of one subscription the broker holds at most ({@code tidegateCredit})
+ * @param nearMaxEntries more own entries than this are not gated here while the daemon is there
+ *     ({@code tidegateNearMaxEntries})
+ * @param maxPendingEntries entries of the broker that may wait for the daemon before reading pauses
+ *     ({@code tidegateMaxPendingEntries})
+ * @param ackPollMs how often acknowledgements are looked for ({@code tidegateAckPollMillis})
+ * @param daemonWaitMs how long a new tracker waits for the daemon before it decides alone ({@code tidegateDaemonWaitMillis})
+ */
+record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, long nearMaxEntries, long maxPendingEntries,
+                  int ackPollMs, long daemonWaitMs) {
+    static final String SOCKET = "tidegateSocket";
+    static final String BROKER_NAME = "tidegateBrokerName";
+    static final String HORIZON = "tidegateHorizonMillis";
+    static final String CREDIT = "tidegateCredit";
+    static final String NEAR_MAX = "tidegateNearMaxEntries";
+    static final String MAX_PENDING = "tidegateMaxPendingEntries";
+    static final String ACK_POLL = "tidegateAckPollMillis";
+    static final String DAEMON_WAIT = "tidegateDaemonWaitMillis";
+    static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
+
+    /** The lines of Pulsar that the shim was compiled and tested against. */
+    private static final Pattern KNOWN_VERSIONS = Pattern.compile("4\\.[012]\\.\\d+.*");
+
+    private static final int MAX_SOCKET_BYTES = 107;
+
+    /**
+     * Reads the keys.
+     *
+     * @throws ShimConfigException if a key is missing or has a value that cannot be
+     */
+    static ShimConfig read(Properties properties, String defaultBrokerName) throws ShimConfigException {
+        return new ShimConfig(
+                socket(properties),
+                text(properties, BROKER_NAME, defaultBrokerName),
+                (int) number(properties, HORIZON, 2_000, 1, 3_600_000),
+                (int) number(properties, CREDIT, 20_000, 1, 10_000_000),
+                number(properties, NEAR_MAX, 200_000, 0, 100_000_000),
+                number(properties, MAX_PENDING, 1_000_000, 1_000, 1_000_000_000),
+                (int) number(properties, ACK_POLL, 50, 1, 10_000),
+                number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000));
+    }
+
+    /**
+     * Refuses a Pulsar that the shim was never tried with.
+     *
+     * @throws ShimConfigException unless the version is known or the configuration allows any
+     */
+    static void checkVersion(Properties properties, String pulsarVersion) throws ShimConfigException {
+        boolean allowed = Boolean.parseBoolean(text(properties, ALLOW_UNKNOWN_VERSION, "false"));
+        if (!allowed && !KNOWN_VERSIONS.matcher(pulsarVersion).matches()) {
+            throw new ShimConfigException("Tidegate knows Pulsar 4.0.x, 4.1.x and 4.2.x; this is " + pulsarVersion
+                    + ". Use a Tidegate for this version, or set " + ALLOW_UNKNOWN_VERSION + "=true to try it");
+        }
+    }
+
+    private static Path socket(Properties properties) throws ShimConfigException {
+        String value = text(properties, SOCKET, "");
+        if (value.isEmpty()) {
+            throw new ShimConfigException(SOCKET + " is not set: name the socket that `tidegate serve --socket` listens on");
+        }
+        Path path;
+        try {
+            path = Path.of(value);
+        } catch (InvalidPathException e) {
+            throw new ShimConfigException(SOCKET + "=" + value + " is not a path: " + e.getReason());
+        }
+        if (!path.isAbsolute()) {
+            throw new ShimConfigException(SOCKET + "=" + value + " is not an absolute path");
+        }
+        if (value.getBytes(java.nio.charset.StandardCharsets.UTF_8).length > MAX_SOCKET_BYTES) {
+            throw new ShimConfigException(SOCKET + "=" + value + " is longer than the " + MAX_SOCKET_BYTES
+                    + " bytes that a Unix domain socket's path may have");
+        }
+        return path;
+    }
+
+    private static String text(Properties properties, String key, String otherwise) {
+        Object value = properties.get(key);
+        return value == null || value.toString().isBlank() ? otherwise : value.toString().trim();
+    }
+
+    private static long number(Properties properties, String key, long otherwise, long min, long max)
+            throws ShimConfigException {
+        String value = text(properties, key, Long.toString(otherwise));
+        long number;
+        try {
+            number = Long.parseLong(value);
+        } catch (NumberFormatException e) {
+            throw new ShimConfigException(key + "=" + value + " is not a whole number");
+        }
+        if (number < min || number > max) {
+            throw new ShimConfigException(key + "=" + value + " is not between " + min + " and " + max);
+        }
+        return number;
+    }
+}

@@ -1,0 +1,10 @@
+package tidegate.pulsar;
+
+/** A key of the broker's configuration that the shim cannot use; the message names the key and says what to do. */
+final class ShimConfigException extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    ShimConfigException(String message) {
+        super(message);
+    }
+}

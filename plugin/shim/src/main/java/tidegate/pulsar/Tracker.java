@@ -1,0 +1,127 @@
+package tidegate.pulsar;
+
+import io.netty.util.Timeout;
+import io.netty.util.Timer;
+import java.util.Map;
+import java.util.NavigableSet;
+import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.bucket.BucketSnapshotStorage;
+import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Pulsar's view of a {@link TrackerCore}.
+ *
+ * <p>It is a BucketDelayedDeliveryTracker only because the dispatcher skips reading, and keeps the tracker over a rewind, for
+ * that class alone; every method that would touch the buckets is overridden, and neither Pulsar's timer nor its tick is used.
+ */
+public final class Tracker extends BucketDelayedDeliveryTracker {
+    private static final Logger LOG = LoggerFactory.getLogger(Tracker.class);
+
+    private final TrackerCore core;
+    private final DaemonLink link;
+
+    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, Timer unusedTimer,
+            BucketSnapshotStorage leftovers) throws RecoverDelayedDeliveryTrackerException {
+        super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
+        this.core = core;
+        this.link = link;
+    }
+
+    @Override
+    public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
+        return core.addMessage(ledgerId, entryId, deliverAt);
+    }
+
+    @Override
+    public boolean hasMessageAvailable() {
+        return core.hasDue();
+    }
+
+    @Override
+    public NavigableSet<Position> getScheduledMessages(int maxMessages) {
+        NavigableSet<Position> positions = new TreeSet<>();
+        core.popDue(maxMessages, (ledgerId, entryId) -> positions.add(PositionFactory.create(ledgerId, entryId)));
+        return positions;
+    }
+
+    @Override
+    public boolean containsMessage(long ledgerId, long entryId) {
+        return core.contains(ledgerId, entryId);
+    }
+
+    @Override
+    public boolean shouldPauseAllDeliveries() {
+        return core.shouldPause();
+    }
+
+    @Override
+    public long getNumberOfDelayedMessages() {
+        return core == null ? 0 : core.delayedMessages();
+    }
+
+    @Override
+    public long getBufferMemoryUsage() {
+        return core.memoryBytes();
+    }
+
+    @Override
+    protected long nextDeliveryTime() {
+        return core.nextDueMs();
+    }
+
+    /** Entries are gated by the millisecond; there is no tick. */
+    @Override
+    public void resetTickTime(long tickTime) {
+        // Nothing depends on it.
+    }
+
+    @Override
+    public void run(Timeout timeout) {
+        // Pulsar's timer is never started.
+    }
+
+    @Override
+    public CompletableFuture<Void> clear() {
+        return core.clear();
+    }
+
+    /**
+     * Does not call the super class: from 4.2 on its close() calls closeAsync(), which is this class's. What it would free is
+     * freed here.
+     */
+    @Override
+    public void close() {
+        // The super constructor closes a tracker that cannot recover; then there is no core yet.
+        if (core != null) {
+            core.close();
+        }
+        getSharedBucketPriorityQueue().close();
+        Object bucket = getLastMutableBucket();
+        if (bucket instanceof AutoCloseable closeable) {
+            try {
+                closeable.close();
+            } catch (Exception e) {
+                LOG.warn("[{}] Freeing the unused bucket failed", dispatcher.getName(), e);
+            }
+        }
+    }
+
+    /** Pulsar 4.2 closes a tracker with this method; 4.0 and 4.1 do not know it. */
+    public CompletableFuture<Void> closeAsync() {
+        close();
+        return CompletableFuture.completedFuture(null);
+    }
+
+    @Override
+    public Map<String, TopicMetricBean> genTopicMetricMap() {
+        return TrackerMetrics.of(core.stats(), link.stats());
+    }
+}

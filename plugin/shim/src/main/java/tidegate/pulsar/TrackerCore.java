@@ -1,0 +1,887 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.Frame.Envelope;
+
+/**
+ * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
+ *
+ * <p>Each position the dispatcher has met is in at most one of these states:
+ * <ul>
+ *   <li><b>undecided</b>: read before the daemon said what it holds; answered as tracked, decided by HELD;
+ *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
+ *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at;
+ *   <li><b>handed out</b>: given to the dispatcher, not yet known acknowledged;
+ *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
+ *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position.
+ * </ul>
+ * {@link #contains} answers true for all but the last: the dispatcher skips exactly these. Rules kept here: skip only what
+ * the index surely holds; never early ({@code clock >= deliver_at}, whatever the tick). All state but the lock-free sets is
+ * guarded by this object's monitor; the order of locks is dispatcher, then core, and the core calls nothing that takes the
+ * dispatcher's lock while it holds its own.
+ */
+final class TrackerCore {
+    private static final Logger LOG = LoggerFactory.getLogger(TrackerCore.class);
+    private static final int DELETE_CHUNK = 2000;
+    private static final long MARK_DELETE_INTERVAL_MS = 1000;
+    private static final long CLEAR_TIMEOUT_MS = 5000;
+    private static final long CLOSE_POLL_MS = 2000;
+    private static final long RETRY_MS = 1000;
+
+    /** What the tracker is told at its creation; times in ms. */
+    record Settings(String topic, String subscription, Incarnation incarnation, long epoch, int horizonMs, int credit,
+                    long nearMaxEntries, long daemonWaitMs) {}
+
+    /** How far the stream to the daemon is. */
+    enum Stream { UNOPENED, OPENING, OPEN }
+
+    /** A picture of the state for metrics and tests. */
+    record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, boolean open,
+                 boolean paused, long memoryBytes) {}
+
+    private final TrackerHost host;
+    private final Clock clock;
+    private final Settings settings;
+    private final PendingBudget budget;
+
+    private final PositionSet contained = new PositionSet();
+    private final PositionSet handedOut = new PositionSet();
+    private final PositionSet settling = new PositionSet();
+    private final PositionSet reported = new PositionSet();
+    private final NearTier near = new NearTier();
+    private final Outbox outbox = new Outbox();
+    private Records undecided = new Records();
+
+    private Stream stream = Stream.UNOPENED;
+    /** Whether entries are decided at once: HELD has come, or the wait for it is over. */
+    private volatile boolean decided;
+    private boolean heldOnce;
+    /** HELD in parts: collected here until the last one. */
+    private PositionSet heldNow = new PositionSet();
+    private PositionSet acknowledgedNow = new PositionSet();
+    private final long createdMs;
+    private long retryOpenMs;
+    private int lastErrorCode;
+
+    private int creditBack;
+    private long wakeMs = NearTier.NONE;
+    private TrackerHost.Position markDeleteSent = new TrackerHost.Position(-1, -1);
+    private TrackerHost.Position markDeleteSeen = new TrackerHost.Position(-1, -1);
+    private long markDeleteSentMs;
+    private long trimmedMs;
+    private boolean verifyReported;
+    private boolean deleting;
+    private long deleteRetryMs;
+    private int budgeted;
+    private volatile boolean paused;
+    private boolean waiting;
+
+    private CompletableFuture<Void> clearing;
+    private long clearSeq;
+    private volatile boolean closing;
+    private final CompletableFuture<Void> closedFuture = new CompletableFuture<>();
+    private long closeDeadlineMs;
+    private boolean finished;
+
+    TrackerCore(TrackerHost host, Clock clock, Settings settings, PendingBudget budget) {
+        this.host = host;
+        this.clock = clock;
+        this.settings = settings;
+        this.budget = budget;
+        createdMs = clock.millis();
+        markDeleteSeen = host.markDelete();
+    }
+
+    String name() {
+        return host.name();
+    }
+
+    /** One subscription of one topic: at most one stream is open for it. */
+    String key() {
+        return settings.topic() + " / " + settings.subscription();
+    }
+
+    // ---- the dispatcher's side ------------------------------------------------------------------------------------
+
+    /**
+     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
+     *
+     * @return false if it is to be delivered now
+     */
+    boolean addMessage(long ledgerId, long entryId, long deliverAtMs) {
+        if (deliverAtMs < 0) {
+            return false;
+        }
+        boolean signal;
+        boolean tracked;
+        synchronized (this) {
+            if (!contained.add(ledgerId, entryId)) {
+                return addAgain(ledgerId, entryId, deliverAtMs);
+            }
+            if (!decided) {
+                undecided.add(ledgerId, entryId, deliverAtMs);
+                return true;
+            }
+            tracked = addNew(ledgerId, entryId, deliverAtMs, clock.millis());
+            signal = stream == Stream.OPEN && !waiting && outbox.hasUnsent();
+            waiting |= signal;
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        return tracked;
+    }
+
+    private boolean addNew(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
+        if (!reported.isEmpty() && reported.remove(ledgerId, entryId)) {
+            // The cursor was reset, or it would not have been read.
+            Positions one = new Positions();
+            one.add(ledgerId, entryId);
+            outbox.unacknowledge(one);
+        }
+        if (deliverAtMs <= nowMs) {
+            handedOut.add(ledgerId, entryId);
+            return false;
+        }
+        track(ledgerId, entryId, deliverAtMs, nowMs);
+        return true;
+    }
+
+    /** A position that is contained was read all the same: a redelivery, or a read that began before it was contained. */
+    private boolean addAgain(long ledgerId, long entryId, long deliverAtMs) {
+        if (!decided || settling.contains(ledgerId, entryId)) {
+            return true;
+        }
+        if (deliverAtMs <= clock.millis()) {
+            leaveNear(ledgerId, entryId);
+            handedOut.add(ledgerId, entryId);
+            return false;
+        }
+        if (handedOut.remove(ledgerId, entryId)) {
+            // The clock was set back since it was handed out.
+            near.add(ledgerId, entryId, deliverAtMs, false);
+            arm();
+        }
+        return true;
+    }
+
+    /** Makes a new entry known to the daemon and, if it is due soon or nobody else can gate it, to the near tier. */
+    private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
+        boolean gateHere = stream != Stream.OPEN
+                || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
+        if (gateHere) {
+            near.add(ledgerId, entryId, deliverAtMs, false);
+            outbox.addNear(ledgerId, entryId, deliverAtMs);
+            if (deliverAtMs < wakeMs || wakeMs <= nowMs) {
+                arm();
+            }
+        } else {
+            outbox.addFar(ledgerId, entryId, deliverAtMs);
+        }
+    }
+
+    /** Whether the dispatcher must not read the position. Lock-free. */
+    boolean contains(long ledgerId, long entryId) {
+        return contained.contains(ledgerId, entryId);
+    }
+
+    synchronized boolean hasDue() {
+        boolean due = near.headMs() <= clock.millis();
+        if (!due) {
+            arm();
+        }
+        return due;
+    }
+
+    /** The wake-up asked for with {@link TrackerHost#wakeAt}. */
+    void onWake() {
+        boolean due;
+        synchronized (this) {
+            wakeMs = NearTier.NONE;
+            due = near.headMs() <= clock.millis();
+            if (!due) {
+                arm();
+            }
+        }
+        if (due) {
+            host.readMore();
+        }
+    }
+
+    /** When the next entry is due, in ms, or {@link NearTier#NONE}. */
+    synchronized long nextDueMs() {
+        return near.headMs();
+    }
+
+    /** Hands out at most {@code max} entries whose time has come, in (deliver_at, position) order. */
+    void popDue(int max, Positions.Visitor visitor) {
+        boolean signal;
+        synchronized (this) {
+            long nowMs = clock.millis();
+            for (int i = 0; i < max && near.headMs() <= nowMs; i++) {
+                long ledgerId = near.headLedgerId();
+                long entryId = near.headEntryId();
+                leaveNear(ledgerId, entryId);
+                handedOut.add(ledgerId, entryId);
+                visitor.visit(ledgerId, entryId);
+            }
+            arm();
+            signal = wantsToSend();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    /**
+     * Called before every read, with the dispatcher's lock held: notices that all consumers were replaced, and tells
+     * whether reading must pause because too much waits for the daemon.
+     */
+    boolean shouldPause() {
+        if (host.consumersReplaced()) {
+            onConsumersReplaced();
+        }
+        synchronized (this) {
+            accountPending();
+            boolean pause = budget.isExceeded() && budgeted > 0 && near.headMs() > clock.millis()
+                    && host.redeliveries() == 0;
+            if (pause != paused) {
+                paused = pause;
+                if (pause) {
+                    LOG.warn("[{}] Reading pauses: {} entries of this broker wait for the Tidegate daemon, the bound"
+                            + " (tidegateMaxPendingEntries) is reached", host.name(), budget.entries());
+                } else {
+                    LOG.info("[{}] Reading goes on: {} entries of this broker wait for the Tidegate daemon",
+                            host.name(), budget.entries());
+                }
+            }
+            if (pause) {
+                arm();
+            }
+            return pause;
+        }
+    }
+
+    /** Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained. */
+    private synchronized void onConsumersReplaced() {
+        long nowMs = clock.millis();
+        handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, nowMs, false));
+        handedOut.clear();
+        // The rewind may come from a reset of the cursor. Tell of it before anything that is read again.
+        verifyReported = true;
+        reportMarkDelete(nowMs);
+    }
+
+    /** Delayed messages that were not handed out: what Pulsar shows as msgDelayed. */
+    long delayedMessages() {
+        return Math.max(0, contained.size() - handedOut.size() - settling.size());
+    }
+
+    /** Forgets everything (the backlog was cleared, or the subscription is being deleted). */
+    CompletableFuture<Void> clear() {
+        CompletableFuture<Void> future;
+        synchronized (this) {
+            contained.clear();
+            handedOut.clear();
+            settling.clear();
+            reported.clear();
+            creditBack += Math.toIntExact(near.clear());
+            undecided.clear();
+            if (clearing != null) {
+                clearing.complete(null);
+                clearing = null;
+            }
+            outbox.clear();
+            accountPending();
+            if (stream == Stream.UNOPENED) {
+                future = CompletableFuture.completedFuture(null);
+            } else {
+                clearing = new CompletableFuture<>();
+                clearSeq = stream == Stream.OPEN ? outbox.lastSeq() : NearTier.NONE;
+                // Unsubscribing must not hang on a daemon that does not answer; the CLEAR stays in the outbox.
+                future = clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            }
+            waiting = true;
+        }
+        host.framesWaiting();
+        return future;
+    }
+
+    /** The dispatcher is done with this tracker. Acknowledgements are still watched until the cursor is closed. */
+    void close() {
+        synchronized (this) {
+            if (closing) {
+                return;
+            }
+            closing = true;
+            closeDeadlineMs = clock.millis() + CLOSE_POLL_MS;
+        }
+        host.cancelWake();
+    }
+
+    // ---- the daemon's side ----------------------------------------------------------------------------------------
+
+    /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
+    synchronized Frame.Open open() {
+        if (stream != Stream.UNOPENED || finished && outbox.isEmpty() || clock.millis() < retryOpenMs) {
+            return null;
+        }
+        stream = Stream.OPENING;
+        heldNow = new PositionSet();
+        acknowledgedNow = new PositionSet();
+        PositionSet inFlight = new PositionSet();
+        inFlight.addAll(near.members());
+        inFlight.addAll(handedOut);
+        // What does not fit may come as DUE although it is here already, and is ignored then.
+        List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
+        markDeleteSent = host.persistedMarkDelete();
+        return new Frame.Open(settings.incarnation(), settings.epoch(), settings.horizonMs(), settings.credit(),
+                markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
+                parts.isEmpty() ? new Positions() : parts.get(0));
+    }
+
+    void onHeld(Frame.Held held) {
+        synchronized (this) {
+            if (stream != Stream.OPENING) {
+                return;
+            }
+        }
+        // Only the link's thread touches these two while the stream is opening.
+        heldNow.addAll(held.held());
+        acknowledgedNow.addAll(held.acknowledged());
+        if (held.last()) {
+            onHeldComplete();
+        }
+    }
+
+    private void onHeldComplete() {
+        TrackerHost.Position markDelete = host.markDelete();
+        PositionSet forgotten = new PositionSet();
+        acknowledgedNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        acknowledgedNow.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId)) {
+                forgotten.add(ledgerId, entryId);
+            }
+        });
+        PositionSet lost;
+        synchronized (this) {
+            outbox.applyPendingTo(heldNow, acknowledgedNow);
+            heldNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+            discardUpTo(markDelete);
+            lost = heldOnce ? notHeld() : new PositionSet();
+            lost.forEach(contained::remove);
+            contained.addAll(heldNow);
+            reported.addAll(acknowledgedNow);
+            forgotten.forEach((ledgerId, entryId) -> {
+                if (acknowledgedNow.contains(ledgerId, entryId)) {
+                    settle(ledgerId, entryId);
+                }
+            });
+            stream = Stream.OPEN;
+            lastErrorCode = 0;
+            heldOnce = true;
+            decide(heldNow);
+            if (clearing != null) {
+                clearSeq = outbox.lastSeq();
+            }
+            heldNow = new PositionSet();
+            acknowledgedNow = new PositionSet();
+            waiting = true;
+        }
+        host.framesWaiting();
+        host.readMore();
+        deleteSettling();
+        rereadLost(lost);
+    }
+
+    private void rereadLost(PositionSet lost) {
+        if (!lost.isEmpty() && !closing) {
+            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(), lost.size());
+            host.rereadAll();
+        }
+    }
+
+    /** Acknowledged before a failover, but the cursor does not know: delete it there again, and skip it until then. */
+    private void settle(long ledgerId, long entryId) {
+        leaveNear(ledgerId, entryId);
+        handedOut.remove(ledgerId, entryId);
+        contained.add(ledgerId, entryId);
+        settling.add(ledgerId, entryId);
+    }
+
+    /** Contained positions that neither the daemon nor this broker will hand out. */
+    private PositionSet notHeld() {
+        PositionSet answered = new PositionSet();
+        answered.addAll(heldNow);
+        answered.addAll(near.members());
+        answered.addAll(handedOut);
+        answered.addAll(settling);
+        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> answered.add(ledgerId, entryId));
+        for (int i = 0; i < undecided.size(); i++) {
+            answered.add(undecided.ledgerId(i), undecided.entryId(i));
+        }
+        PositionSet lost = new PositionSet();
+        contained.forEach((ledgerId, entryId) -> {
+            if (!answered.contains(ledgerId, entryId)) {
+                lost.add(ledgerId, entryId);
+            }
+        });
+        return lost;
+    }
+
+    /** Decides what was read while it was not known what the daemon holds. */
+    private void decide(PositionSet held) {
+        decided = true;
+        Records entries = undecided;
+        undecided = new Records();
+        long nowMs = clock.millis();
+        for (int i = 0; i < entries.size(); i++) {
+            long ledgerId = entries.ledgerId(i);
+            long entryId = entries.entryId(i);
+            // Not contained any more: the mark-delete position has passed it meanwhile.
+            if (contained.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
+                    && !settling.contains(ledgerId, entryId)) {
+                if (reported.contains(ledgerId, entryId)) {
+                    contained.remove(ledgerId, entryId);
+                } else {
+                    track(ledgerId, entryId, entries.deliverAtMs(i), nowMs);
+                }
+            }
+        }
+    }
+
+    void onDue(Frame.Due due) {
+        Records records = due.records();
+        boolean[] deleted = new boolean[records.size()];
+        for (int i = 0; i < deleted.length; i++) {
+            deleted[i] = host.isDeleted(records.ledgerId(i), records.entryId(i));
+        }
+        boolean isDue;
+        boolean signal;
+        synchronized (this) {
+            if (stream != Stream.OPEN || finished) {
+                return;
+            }
+            Positions acknowledged = new Positions();
+            for (int i = 0; i < deleted.length; i++) {
+                long ledgerId = records.ledgerId(i);
+                long entryId = records.entryId(i);
+                if (deleted[i]) {
+                    creditBack++;
+                    acknowledge(ledgerId, entryId, acknowledged);
+                } else if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
+                        || !near.add(ledgerId, entryId, records.deliverAtMs(i), true)) {
+                    creditBack++;
+                } else {
+                    contained.add(ledgerId, entryId);
+                }
+            }
+            if (!acknowledged.isEmpty()) {
+                outbox.acknowledge(acknowledged.optimized());
+            }
+            isDue = near.headMs() <= clock.millis();
+            if (!isDue) {
+                arm();
+            }
+            signal = wantsToSend();
+        }
+        if (isDue) {
+            host.readMore();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    void onDurable(long seq) {
+        CompletableFuture<Void> cleared = null;
+        boolean resume;
+        synchronized (this) {
+            if (stream != Stream.OPEN) {
+                return;
+            }
+            outbox.durable(seq);
+            accountPending();
+            resume = paused && !budget.isExceeded();
+            if (clearing != null && seq >= clearSeq) {
+                cleared = clearing;
+                clearing = null;
+            }
+        }
+        if (cleared != null) {
+            cleared.complete(null);
+        }
+        if (isClosed()) {
+            closedFuture.complete(null);
+        }
+        if (resume) {
+            host.readMore();
+        }
+    }
+
+    void onUnheld(Frame.Unheld unheld) {
+        PositionSet lost = new PositionSet();
+        synchronized (this) {
+            unheld.positions().forEach((ledgerId, entryId) -> {
+                if (!near.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
+                        && contained.contains(ledgerId, entryId)) {
+                    lost.add(ledgerId, entryId);
+                }
+            });
+            outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> lost.remove(ledgerId, entryId));
+            lost.forEach(contained::remove);
+        }
+        rereadLost(lost);
+    }
+
+    /** The daemon gave the stream up (disk full, stale epoch, …): like a lost connection, for this stream alone. */
+    void onStreamError(int code, String message) {
+        synchronized (this) {
+            if (code != lastErrorCode) {
+                LOG.warn("[{}] The daemon refused the stream: {} (code {}); trying again", host.name(), message, code);
+            }
+            lastErrorCode = code;
+            retryOpenMs = clock.millis() + RETRY_MS;
+        }
+        onDisconnected();
+    }
+
+    /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
+    void onDisconnected() {
+        CompletableFuture<Void> cleared;
+        synchronized (this) {
+            stream = Stream.UNOPENED;
+            waiting = false;
+            creditBack = 0;
+            near.forgetCredits();
+            outbox.restart();
+            if (decided) {
+                outbox.gateHere((ledgerId, entryId, deliverAtMs) -> {
+                    if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)) {
+                        near.add(ledgerId, entryId, deliverAtMs, false);
+                    }
+                });
+                arm();
+            }
+            cleared = clearing;
+            clearing = null;
+        }
+        if (cleared != null) {
+            cleared.complete(null);
+        }
+        host.readMore();
+    }
+
+    /** The frames to send now, numbered; empty unless the stream is open. */
+    synchronized List<Envelope> takeFrames(int streamId) {
+        waiting = false;
+        if (stream != Stream.OPEN) {
+            return List.of();
+        }
+        List<Envelope> frames = outbox.takeUnsent(streamId);
+        if (creditBack >= creditStep()) {
+            frames.add(new Envelope(streamId, 0, new Frame.Credit(creditBack)));
+            creditBack = 0;
+        }
+        return frames;
+    }
+
+    /** Takes over what a former tracker of this subscription had not yet got onto the daemon's disk. */
+    void adopt(TrackerCore former) {
+        Outbox left;
+        synchronized (former) {
+            left = former.outbox;
+            former.finished = true;
+            former.stream = Stream.UNOPENED;
+            former.budget.add(-former.budgeted);
+            former.budgeted = 0;
+            synchronized (this) {
+                outbox.adopt(left);
+                accountPending();
+            }
+        }
+    }
+
+    // ---- the watch's side: called every few ms by one thread ------------------------------------------------------
+
+    /** Looks at the cursor: what was handed out and is acknowledged now, how far mark-delete has got, resets. */
+    void watch() {
+        long nowMs = clock.millis();
+        TrackerHost.Position markDelete = host.markDelete();
+        Positions found = findAcknowledged();
+        boolean read = false;
+        boolean signal;
+        synchronized (this) {
+            if (finished) {
+                return;
+            }
+            report(found);
+            if (!markDelete.equals(markDeleteSeen)) {
+                verifyReported |= markDelete.compareTo(markDeleteSeen) < 0;
+                markDeleteSeen = markDelete;
+                discardUpTo(markDelete);
+            }
+            if (nowMs - markDeleteSentMs >= MARK_DELETE_INTERVAL_MS) {
+                markDeleteSentMs = nowMs;
+                reportMarkDelete(nowMs);
+            }
+            if (nowMs - trimmedMs >= MARK_DELETE_INTERVAL_MS) {
+                trimmedMs = nowMs;
+                trim();
+            }
+            if (!decided && nowMs - createdMs >= settings.daemonWaitMs()) {
+                LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory",
+                        host.name(), nowMs - createdMs);
+                decide(new PositionSet());
+                read = true;
+            }
+            // Another subscription's DURABLE may have made room.
+            read |= paused && !budget.isExceeded();
+            signal = wantsToSend();
+        }
+        if (read) {
+            host.readMore();
+        }
+        verifyReported();
+        deleteSettling();
+        finishClose(nowMs);
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    private Positions findAcknowledged() {
+        Positions found = new Positions();
+        if (!handedOut.isEmpty()) {
+            handedOut.forEach((ledgerId, entryId) -> {
+                if (host.isDeleted(ledgerId, entryId)) {
+                    found.add(ledgerId, entryId);
+                }
+            });
+        }
+        return found;
+    }
+
+    private void report(Positions found) {
+        if (!found.isEmpty()) {
+            Positions acknowledged = new Positions();
+            found.forEach((ledgerId, entryId) -> acknowledge(ledgerId, entryId, acknowledged));
+            outbox.acknowledge(acknowledged.optimized());
+        }
+    }
+
+    private void acknowledge(long ledgerId, long entryId, Positions acknowledged) {
+        leaveNear(ledgerId, entryId);
+        handedOut.remove(ledgerId, entryId);
+        contained.remove(ledgerId, entryId);
+        reported.add(ledgerId, entryId);
+        acknowledged.add(ledgerId, entryId);
+    }
+
+    private void discardUpTo(TrackerHost.Position position) {
+        contained.discardUpTo(position.ledgerId(), position.entryId());
+        handedOut.discardUpTo(position.ledgerId(), position.entryId());
+        settling.discardUpTo(position.ledgerId(), position.entryId());
+        creditBack += Math.toIntExact(near.discardUpTo(position.ledgerId(), position.entryId()));
+    }
+
+    private void reportMarkDelete(long nowMs) {
+        TrackerHost.Position persisted = host.persistedMarkDelete();
+        if (!persisted.equals(markDeleteSent)) {
+            markDeleteSent = persisted;
+            reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
+            outbox.markDelete(persisted.ledgerId(), persisted.entryId());
+            markDeleteSentMs = nowMs;
+        }
+    }
+
+    /**
+     * A reset of the cursor takes acknowledgements back. It takes back all of them above the new mark-delete position, so
+     * looking at the highest one is enough to notice.
+     */
+    private void verifyReported() {
+        long[] last;
+        boolean verify;
+        synchronized (this) {
+            last = reported.last();
+            verify = verifyReported;
+            verifyReported = false;
+        }
+        if (last == null || !verify && (settling.contains(last[0], last[1]) || host.isDeleted(last[0], last[1]))) {
+            return;
+        }
+        Positions back = new Positions();
+        reported.forEach((ledgerId, entryId) -> {
+            if (!settling.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)) {
+                back.add(ledgerId, entryId);
+            }
+        });
+        if (back.isEmpty()) {
+            return;
+        }
+        synchronized (this) {
+            Positions unacknowledged = new Positions();
+            back.forEach((ledgerId, entryId) -> {
+                if (reported.remove(ledgerId, entryId)) {
+                    unacknowledged.add(ledgerId, entryId);
+                }
+            });
+            if (!unacknowledged.isEmpty()) {
+                outbox.unacknowledge(unacknowledged.optimized());
+                waiting = true;
+            }
+        }
+        host.framesWaiting();
+    }
+
+    /** Deletes, chunk after chunk, what is settling. */
+    private void deleteSettling() {
+        List<TrackerHost.Position> chunk = new ArrayList<>();
+        synchronized (this) {
+            if (deleting || settling.isEmpty() || clock.millis() < deleteRetryMs || host.isClosed()) {
+                return;
+            }
+            settling.forEach((ledgerId, entryId) -> {
+                if (chunk.size() < DELETE_CHUNK) {
+                    chunk.add(new TrackerHost.Position(ledgerId, entryId));
+                }
+            });
+            deleting = true;
+        }
+        host.delete(chunk, done -> {
+            synchronized (this) {
+                deleting = false;
+                if (done) {
+                    for (TrackerHost.Position position : chunk) {
+                        if (settling.remove(position.ledgerId(), position.entryId())) {
+                            contained.remove(position.ledgerId(), position.entryId());
+                        }
+                    }
+                } else {
+                    deleteRetryMs = clock.millis() + RETRY_MS;
+                }
+            }
+            deleteSettling();
+        });
+    }
+
+    private void finishClose(long nowMs) {
+        boolean finish;
+        synchronized (this) {
+            finish = closing && !finished && (host.isClosed() || nowMs >= closeDeadlineMs);
+        }
+        if (finish) {
+            finish();
+        }
+    }
+
+    /** Reports the last acknowledgements and ends the stream. Idempotent. */
+    void finish() {
+        Positions found = findAcknowledged();
+        synchronized (this) {
+            if (finished) {
+                return;
+            }
+            report(found);
+            reportMarkDelete(clock.millis());
+            closing = true;
+            finished = true;
+            outbox.close();
+            near.clear();
+            waiting = true;
+        }
+        host.cancelWake();
+        host.framesWaiting();
+    }
+
+    /** Whether {@link #watch} has something to look at more often than once a second. */
+    boolean isBusy() {
+        return !handedOut.isEmpty() || !reported.isEmpty() || !settling.isEmpty() || !decided || closing || paused;
+    }
+
+    /** Completes when a finished tracker has nothing left to send. */
+    CompletableFuture<Void> whenClosed() {
+        return closedFuture;
+    }
+
+    /** Whether the last frame of a finished tracker is durable, or nothing of it is left to send. */
+    synchronized boolean isClosed() {
+        return finished && outbox.isEmpty();
+    }
+
+    synchronized boolean isFinished() {
+        return finished;
+    }
+
+    synchronized boolean isOpen() {
+        return stream == Stream.OPEN;
+    }
+
+    /** Gives the budget back when the tracker is forgotten. */
+    synchronized void release() {
+        budget.add(-budgeted);
+        budgeted = 0;
+        closedFuture.complete(null);
+    }
+
+    synchronized Stats stats() {
+        return new Stats(contained.size(), near.size(), handedOut.size(), settling.size(), undecided.size(),
+                outbox.pendingEntries(), stream == Stream.OPEN, paused, memoryBytes());
+    }
+
+    /** Bytes that the sets, the near tier and the buffers take. */
+    synchronized long memoryBytes() {
+        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
+                + near.memoryBytes() + outbox.memoryBytes() + undecided.memoryBytes();
+    }
+
+    // ---- helpers, called with the lock held -----------------------------------------------------------------------
+
+    private void leaveNear(long ledgerId, long entryId) {
+        if (near.remove(ledgerId, entryId) == NearTier.Removed.CREDITED) {
+            creditBack++;
+        }
+    }
+
+    private int creditStep() {
+        return Math.max(1, settings.credit() / 8);
+    }
+
+    private boolean wantsToSend() {
+        boolean wants = stream == Stream.OPEN && !waiting && (outbox.hasUnsent() || creditBack >= creditStep());
+        waiting |= wants;
+        return wants;
+    }
+
+    private void arm() {
+        long headMs = near.headMs();
+        if (closing || headMs == NearTier.NONE) {
+            return;
+        }
+        long nowMs = clock.millis();
+        if (headMs > nowMs && (headMs < wakeMs || wakeMs <= nowMs)) {
+            wakeMs = headMs;
+            host.wakeAt(headMs);
+        }
+    }
+
+    private void trim() {
+        contained.trim();
+        handedOut.trim();
+        settling.trim();
+        reported.trim();
+        near.trim();
+    }
+
+    private void accountPending() {
+        int pending = outbox.pendingEntries() + undecided.size();
+        budget.add(pending - budgeted);
+        budgeted = pending;
+    }
+}

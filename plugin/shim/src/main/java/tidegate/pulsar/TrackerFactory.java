@@ -1,0 +1,174 @@
+package tidegate.pulsar;
+
+import io.netty.util.HashedWheelTimer;
+import io.netty.util.Timer;
+import java.security.SecureRandom;
+import java.time.Clock;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
+import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.common.naming.TopicName;
+import org.apache.pulsar.common.util.Codec;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What {@code delayedDeliveryTrackerFactoryClassName} names: one for each broker, with its link to the daemon and its threads.
+ *
+ * <p>It extends Pulsar's bucket factory because Pulsar cleans up after a subscription for that class alone.
+ */
+public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
+    private static final Logger LOG = LoggerFactory.getLogger(TrackerFactory.class);
+    private static final String INCARNATION = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.incarnation";
+    private static final int PROPERTY_TRIES = 5;
+    private static final long CLEAN_TIMEOUT_MS = 5_000;
+    private static final long CLOSE_TIMEOUT_MS = 2_000;
+
+    private final Clock clock = Clock.systemUTC();
+    private final SecureRandom random = new SecureRandom();
+    private ShimConfig config;
+    private PendingBudget budget;
+    private DaemonLink link;
+    private AckWatch watch;
+    private Wakeups wakeups;
+    private LeftoverSnapshots leftovers;
+    private ExecutorService background;
+    /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
+    private Timer unusedTimer;
+
+    @Override
+    public void initialize(PulsarService pulsar) throws Exception {
+        var properties = pulsar.getConfig().getProperties();
+        String version = pulsar.getBrokerVersion();
+        ShimConfig.checkVersion(properties, version);
+        config = ShimConfig.read(properties, pulsar.getAdvertisedAddress()
+                + pulsar.getConfig().getBrokerServicePort().map(port -> ":" + port).orElse(""));
+        budget = new PendingBudget(config.maxPendingEntries());
+        background = Executors.newSingleThreadExecutor(task -> {
+            Thread thread = new Thread(task, "tidegate-background");
+            thread.setDaemon(true);
+            return thread;
+        });
+        leftovers = new LeftoverSnapshots(pulsar, background);
+        unusedTimer = new HashedWheelTimer();
+        wakeups = new Wakeups(clock);
+        watch = new AckWatch(config.ackPollMs());
+        link = new DaemonLink(config.socket(), config.brokerName(), "pulsar " + version, clock);
+        watch.start();
+        link.start();
+        LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms", version,
+                config.brokerName(), config.socket(), config.horizonMs());
+    }
+
+    @Override
+    public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
+        ManagedCursor cursor = dispatcher.getCursor();
+        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups);
+        TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
+                incarnation(cursor));
+        Tracker tracker;
+        try {
+            tracker = new Tracker(dispatcher, core, link, unusedTimer, leftovers);
+        } catch (RecoverDelayedDeliveryTrackerException e) {
+            // Left-over snapshots look empty, so that there is nothing to recover that could fail.
+            throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
+        }
+        watch.add(core);
+        link.register(core);
+        return tracker;
+    }
+
+    private TrackerCore newCore(CursorHost host, String topic, String subscription, Incarnation incarnation) {
+        TrackerCore core = new TrackerCore(host, clock, new TrackerCore.Settings(topic, subscription, incarnation,
+                clock.millis(), config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()), budget);
+        host.serve(core);
+        return core;
+    }
+
+    /**
+     * The cursor's incarnation, a new one if it has none. It is stored in the background; should that never succeed, the
+     * next owner makes another one and the topic is read again.
+     */
+    private Incarnation incarnation(ManagedCursor cursor) {
+        Map<String, String> properties = cursor.getCursorProperties();
+        String stored = properties == null ? null : properties.get(INCARNATION);
+        Incarnation incarnation = stored == null ? null : Incarnation.parse(stored);
+        if (incarnation == null) {
+            incarnation = Incarnation.random(random);
+            store(cursor, incarnation, PROPERTY_TRIES);
+        }
+        return incarnation;
+    }
+
+    private void store(ManagedCursor cursor, Incarnation incarnation, int tries) {
+        CompletableFuture.supplyAsync(() -> cursor.putCursorProperty(INCARNATION, incarnation.toString()), background)
+                .thenCompose(done -> done)
+                .exceptionallyAsync(error -> {
+                    if (tries > 1 && !cursor.isClosed()) {
+                        store(cursor, incarnation, tries - 1);
+                    } else {
+                        LOG.warn("[{}] The subscription's incarnation could not be stored; the topic will be read again after"
+                                + " a failover", cursor.getName(), error);
+                    }
+                    return null;
+                }, background);
+    }
+
+    /** The subscription is being deleted, or its backlog cleared, while it has no tracker. */
+    @Override
+    public CompletableFuture<Void> cleanResidualSnapshots(ManagedCursor cursor) {
+        Map<String, String> properties = cursor.getCursorProperties();
+        if (properties == null || properties.isEmpty()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<Void> cleaned = CompletableFuture.completedFuture(null);
+        for (Map.Entry<String, String> property : properties.entrySet()) {
+            if (property.getKey().startsWith(BucketDelayedDeliveryTracker.DELAYED_BUCKET_KEY_PREFIX)) {
+                cleaned = cleaned
+                        .thenCompose(done -> leftovers.deleteBucketSnapshot(Long.parseLong(property.getValue())))
+                        .thenCompose(done -> cursor.removeCursorProperty(property.getKey()));
+            }
+        }
+        Incarnation incarnation =
+                properties.containsKey(INCARNATION) ? Incarnation.parse(properties.get(INCARNATION)) : null;
+        return incarnation == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, incarnation));
+    }
+
+    /** Tells the daemon to forget the subscription, through a stream of its own; waits a bounded time. */
+    private CompletableFuture<Void> clear(ManagedCursor cursor, Incarnation incarnation) {
+        String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
+        String subscription = Codec.decode(cursor.getName());
+        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link);
+        TrackerCore core = newCore(host, topic, subscription, incarnation);
+        core.clear();
+        core.finish();
+        link.register(core);
+        if (!link.isConnected()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        return core.whenClosed().completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+    }
+
+    @Override
+    public void close() {
+        if (link == null) {
+            return;
+        }
+        wakeups.close();
+        link.close(CLOSE_TIMEOUT_MS);
+        watch.close();
+        leftovers.close();
+        background.shutdownNow();
+        unusedTimer.stop();
+        LOG.info("Tidegate is detached: its link to the daemon is closed");
+    }
+}

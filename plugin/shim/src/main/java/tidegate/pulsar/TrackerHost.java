@@ -1,0 +1,62 @@
+package tidegate.pulsar;
+
+import java.util.List;
+
+/**
+ * What a {@link TrackerCore} sees of the broker: a cursor, a dispatcher and a timer, without Pulsar's types.
+ *
+ * <p>All of it may be called from any thread and returns at once; none of it takes the dispatcher's lock on the caller's
+ * thread, but for {@link #rereadAll}, which the core calls without its own lock.
+ */
+interface TrackerHost {
+    /** A position. */
+    record Position(long ledgerId, long entryId) implements Comparable<Position> {
+        @Override
+        public int compareTo(Position other) {
+            int byLedger = Long.compare(ledgerId, other.ledgerId);
+            return byLedger != 0 ? byLedger : Long.compare(entryId, other.entryId);
+        }
+    }
+
+    /** Topic and subscription, for log lines. */
+    String name();
+
+    /** Whether the cursor has the position as deleted (acknowledged). */
+    boolean isDeleted(long ledgerId, long entryId);
+
+    /** Everything up to and including it is deleted, as far as this broker knows. */
+    Position markDelete();
+
+    /** The mark-delete position that survives a crash. */
+    Position persistedMarkDelete();
+
+    /** Whether the cursor is closed: no acknowledgement comes any more. */
+    boolean isClosed();
+
+    /**
+     * Whether none of the consumers seen at the last call is connected any more. Then Pulsar has forgotten what it had
+     * handed to them and has rewound its cursor. Called with the dispatcher's lock held.
+     */
+    boolean consumersReplaced();
+
+    /** How many positions the dispatcher itself has queued for redelivery. */
+    long redeliveries();
+
+    /** Deletes the positions in the cursor; {@code done} gets true once that has happened, false if it failed. */
+    void delete(List<Position> positions, java.util.function.Consumer<Boolean> done);
+
+    /** Has the dispatcher look for something to deliver soon. */
+    void readMore();
+
+    /** Calls {@link TrackerCore#onWake} at that time, instead of at any time asked for before. */
+    void wakeAt(long timeMs);
+
+    /** No more wake-ups. */
+    void cancelWake();
+
+    /** Makes the dispatcher read again everything from the mark-delete position that is not contained. */
+    void rereadAll();
+
+    /** The core has frames to send; they are fetched soon with {@link TrackerCore#takeFrames}. */
+    void framesWaiting();
+}

@@ -1,0 +1,29 @@
+package tidegate.pulsar;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
+
+/** A tracker's numbers in the form of Pulsar's topic metrics; Prometheus shows them for each subscription. */
+final class TrackerMetrics {
+    private static final String PREFIX = "pulsar_delayed_tidegate_";
+
+    private TrackerMetrics() {}
+
+    static Map<String, TopicMetricBean> of(TrackerCore.Stats core, DaemonLink.Stats link) {
+        Map<String, TopicMetricBean> metrics = new HashMap<>();
+        put(metrics, "connected", link.connected() && core.open() ? 1 : 0);
+        put(metrics, "tracked_entries", core.tracked());
+        put(metrics, "near_entries", core.near());
+        put(metrics, "handed_out_entries", core.handedOut());
+        put(metrics, "pending_entries", core.pending() + core.undecided());
+        put(metrics, "settling_entries", core.settling());
+        put(metrics, "paused", core.paused() ? 1 : 0);
+        put(metrics, "reconnects", link.reconnects());
+        return metrics;
+    }
+
+    private static void put(Map<String, TopicMetricBean> metrics, String name, double value) {
+        metrics.put(PREFIX + name, new TopicMetricBean(PREFIX + name, value, null));
+    }
+}

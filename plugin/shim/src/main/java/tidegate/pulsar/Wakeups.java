@@ -1,0 +1,40 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+
+/** The broker's millisecond timer: one thread for the wake-ups of all trackers. */
+final class Wakeups implements AutoCloseable {
+    /** Never sleep longer at a time: the wall clock may be set while the timer's runs on. */
+    private static final long MAX_DELAY_MS = 30_000;
+
+    private final Clock clock;
+    private final ScheduledThreadPoolExecutor executor;
+
+    Wakeups(Clock clock) {
+        this.clock = clock;
+        executor = new ScheduledThreadPoolExecutor(1, task -> {
+            Thread thread = new Thread(task, "tidegate-wake");
+            thread.setDaemon(true);
+            return thread;
+        });
+        executor.setRemoveOnCancelPolicy(true);
+        executor.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+    }
+
+    /** Runs the task at that wall-clock time, or earlier if it is far away; null after {@link #close}. */
+    ScheduledFuture<?> at(long timeMs, Runnable task) {
+        if (executor.isShutdown()) {
+            return null;
+        }
+        long delayMs = Math.max(0, Math.min(timeMs - clock.millis(), MAX_DELAY_MS));
+        return executor.schedule(task, delayMs, TimeUnit.MILLISECONDS);
+    }
+
+    @Override
+    public void close() {
+        executor.shutdownNow();
+    }
+}
