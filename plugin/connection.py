@@ -45,9 +45,10 @@ from tidegate.plugin.messages import (
     decode,
     encode,
     json_body,
+    negotiate,
 )
 from tidegate.plugin.metrics import Metrics
-from tidegate.plugin.protocol import VERSION_MAX, VERSION_MIN, Frame, FrameDecoder, FrameType
+from tidegate.plugin.protocol import Frame, FrameDecoder, FrameType
 from tidegate.plugin.tracker import Change, Tracker
 
 READ_BYTES = 128 * 1024
@@ -84,8 +85,8 @@ class Stream:
 class Engine(Protocol):
     """What a connection asks of the rest of the daemon."""
 
-    def greet(self, connection: Connection, hello: Hello) -> Welcome:
-        """A client has said HELLO in a version that both know."""
+    def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:
+        """A client has said HELLO; ``version`` is spoken."""
         ...
 
     def open(self, connection: Connection, stream_id: int, request: Open) -> Stream:
@@ -318,14 +319,9 @@ class Connection(asyncio.BufferedProtocol):
                 )
 
     def _on_hello(self, hello: Hello) -> None:
-        if hello.min_version > VERSION_MAX or hello.max_version < VERSION_MIN:
-            raise ProtocolError(
-                ErrorCode.VERSION,
-                f"the daemon speaks versions {VERSION_MIN} to {VERSION_MAX}, "
-                f"the client {hello.min_version} to {hello.max_version}: install matching versions of both",
-            )
+        version = negotiate(hello)
         self.hello = hello
-        self.send(self._engine.greet(self, hello))
+        self.send(self._engine.greet(self, hello, version))
 
     def _on_error(self, stream_id: int, error: Error) -> None:
         self._log.warning(

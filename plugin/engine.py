@@ -40,7 +40,6 @@ from tidegate.plugin.messages import (
     split_positions,
 )
 from tidegate.plugin.metrics import Metrics
-from tidegate.plugin.protocol import VERSION_MAX
 from tidegate.plugin.registry import Registry
 from tidegate.plugin.tracker import Change, Durability, Tracker
 
@@ -123,7 +122,7 @@ class DaemonEngine:
 
     # --- connections ------------------------------------------------------------------------------
 
-    def greet(self, connection: Connection, hello: Hello) -> Welcome:
+    def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:
         """See ``connection.Engine``."""
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
@@ -140,7 +139,7 @@ class DaemonEngine:
             self._known_brokers.add(hello.name)
             self._log.info("broker connected", broker=hello.name, product=hello.product)
             connection.hold_back(self._held_back)
-        return Welcome(VERSION_MAX, self.settings.heartbeat_ms, self.daemon_id, self.product)
+        return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Connection) -> None:
         """See ``connection.Engine``."""

@@ -24,7 +24,15 @@ from tidegate.index.entry import Entries
 from tidegate.index.errors import TidegateIndexError
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
-from tidegate.plugin.protocol import FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
+from tidegate.plugin.protocol import (
+    FLAG_LAST,
+    FLAG_NEAR,
+    VERSION_MAX,
+    VERSION_MIN,
+    Frame,
+    FrameType,
+    encode_frame,
+)
 
 MAGIC = b"TIDE"
 INCARNATION_SIZE = 16
@@ -460,6 +468,18 @@ def _json_object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProtocolError(ErrorCode.MALFORMED, "not a JSON object")
     return value
+
+
+def negotiate(hello: Hello) -> int:
+    """The version to speak with this client. Raises ``ProtocolError`` (version) if there is none."""
+    version = min(hello.max_version, VERSION_MAX)
+    if version < max(hello.min_version, VERSION_MIN):
+        raise ProtocolError(
+            ErrorCode.VERSION,
+            f"the daemon speaks versions {VERSION_MIN} to {VERSION_MAX}, "
+            f"the client {hello.min_version} to {hello.max_version}: install matching versions of both",
+        )
+    return version
 
 
 def json_body(value: dict[str, Any]) -> bytes:
