@@ -17,6 +17,8 @@ import pulsar
 from bench.message_log import PAYLOAD, MessageLogWriter
 
 RECEIVE_MS = 200
+SUBSCRIBE_TIMEOUT_S = 300
+"""A tracker that recovers before it lets a consumer in must be measured, not given up."""
 
 
 def main(argv: list[str]) -> None:
@@ -30,7 +32,11 @@ def main(argv: list[str]) -> None:
     arguments = parser.parse_args(argv)
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
-    client = pulsar.Client(arguments.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    client = pulsar.Client(
+        arguments.url,
+        operation_timeout_seconds=SUBSCRIBE_TIMEOUT_S,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn),
+    )
     consumer = client.subscribe(
         arguments.topic,
         arguments.subscription,

@@ -59,7 +59,7 @@ class Daemon:
 
         def ready() -> bool:
             if self._process is None or self._process.poll() is not None:
-                raise BenchError(f"the daemon ended while starting; its log says why: {self.log_path}")
+                raise BenchError(f"the daemon ended while starting: {self.last_words()}")
             with contextlib.suppress(httpx.HTTPError):
                 return client.get("/readyz").status_code == httpx.codes.OK
             return False
@@ -79,6 +79,11 @@ class Daemon:
         """The daemon's Prometheus text."""
         url = f"http://{LOOPBACK}:{self._port}/metrics"
         return httpx.get(url, timeout=5.0, trust_env=False).text
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-5:])
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:

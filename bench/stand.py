@@ -69,7 +69,7 @@ class Consumer:
         words = self._process.stdout.readline().split()
         if len(words) != 2 or words[0] != "subscribed":
             self.stop()
-            raise BenchError(f"a consumer could not subscribe; see {stand.folder / 'clients.log'}")
+            raise BenchError(f"a consumer could not subscribe: {stand.last_words()}")
         self.subscribed_at_ns = int(words[1])
         """Wall clock when the broker had accepted the subscription."""
 
@@ -83,8 +83,12 @@ class Consumer:
         return message_log.read(self.log_path)
 
     def wait_received(self, wanted: int, timeout_s: float) -> None:
-        """Return once it has logged that many messages."""
-        until(f"{wanted:,} messages (log: {self.log_path})", lambda: self.received >= wanted, timeout_s)
+        """Return once it has logged that many different messages."""
+        until(
+            f"{wanted:,} messages, of which {self.log_path.name} has too few",
+            lambda: self.received >= wanted and len(np.unique(self.records()["sequence"])) >= wanted,
+            timeout_s,
+        )
 
     def stop(self, *, kill: bool = False) -> None:
         """End the process: it leaves the broker first, unless killed."""
@@ -179,7 +183,7 @@ class Stand:
     def finish_sending(self, process: subprocess.Popen[bytes], timeout_s: float) -> None:
         """Wait until the broker has confirmed every message of the producer."""
         if process.wait(timeout_s) != 0:
-            raise BenchError(f"a producer failed; see {self.folder / 'clients.log'}")
+            raise BenchError(f"a producer failed: {self.last_words()}")
 
     def send(self, topic: str, schedule: NDArray[np.int64], timeout_s: float = 600.0) -> None:
         """Send a schedule and wait until every message is confirmed."""
@@ -193,6 +197,11 @@ class Stand:
             timeout_s,
             interval_s=0.2,
         )
+
+    def last_words(self) -> str:
+        """The end of what the clients have logged."""
+        text = (self.folder / "clients.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-8:])
 
     def _end(self) -> None:
         with contextlib.ExitStack() as stack:

@@ -17,7 +17,7 @@ from bench.driver import Bench, Plan, Recorder
 from bench.errors import BenchError
 from bench.machine import ROOT
 from bench.peers.trackers import BUCKET, IN_MEMORY, OURS
-from bench.stand import pulsar_home, shim_jar
+from bench.stand import PULSAR_VERSION, pulsar_home, shim_jar
 
 MESSAGES, MESSAGES_QUICK = 1_000_000, 500_000
 WARM_UPS = 3
@@ -43,7 +43,16 @@ def compile_harness(classes: Path, class_path: str) -> None:
 
 def run_harness(classes: Path, class_path: str, arguments: Sequence[str]) -> list[list[str]]:
     """Run AddBench; returns the words of its ``round`` lines."""
-    command = ["java", *JVM_OPTIONS, "-cp", f"{classes}{os.pathsep}{class_path}", "AddBench", *arguments]
+    version = f"-Dbench.pulsarVersion={PULSAR_VERSION}"
+    command = [
+        "java",
+        *JVM_OPTIONS,
+        version,
+        "-cp",
+        f"{classes}{os.pathsep}{class_path}",
+        "AddBench",
+        *arguments,
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("round ")]
     if done.returncode or not lines:

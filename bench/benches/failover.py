@@ -25,7 +25,7 @@ from bench.stand import PROCESS_START_MS, SUBSCRIPTION, Consumer, Stand, now_ms
 from bench.waiting import settled
 
 TOPIC = "failover"
-MESSAGES, MESSAGES_QUICK = 1_000_000, 50_000
+MESSAGES, MESSAGES_QUICK = 1_000_000, 60_000
 DUE = 100
 FAR_MS = (2 * 3_600_000, 24 * 3_600_000)
 KILL_BEFORE_DUE_MS = 3_500

@@ -1,5 +1,6 @@
 import java.lang.reflect.Field;
 import java.lang.reflect.Proxy;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
@@ -10,10 +11,13 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.ServiceConfiguration;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 import org.apache.pulsar.broker.service.BrokerService;
+import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
+import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
 
 /**
  * The broker around a tracker, with nothing behind it: a dispatcher, its topic, subscription and cursor.
@@ -45,8 +49,11 @@ final class Stubs {
         return pulsar;
     }
 
+    /** Whether the daemon has answered our tracker's OPEN, by the tracker's own metric. */
     static boolean open(DelayedDeliveryTracker tracker) {
-        return true;
+        TopicMetricBean connected =
+                ((BucketDelayedDeliveryTracker) tracker).genTopicMetricMap().get("pulsar_delayed_tidegate_connected");
+        return connected != null && connected.value == 1;
     }
 
     private static ManagedCursor cursor(String name) {
@@ -125,6 +132,11 @@ final class Stubs {
         }
 
         @Override
+        public CopyOnWriteArrayList<Consumer> getConsumers() {
+            return new CopyOnWriteArrayList<>();
+        }
+
+        @Override
         public boolean isConsumerConnected() {
             return true;
         }
@@ -182,6 +194,11 @@ final class Stubs {
         @Override
         public ServiceConfiguration getConfig() {
             return stubConfiguration;
+        }
+
+        @Override
+        public String getBrokerVersion() {
+            return System.getProperty("bench.pulsarVersion");
         }
 
         @Override
