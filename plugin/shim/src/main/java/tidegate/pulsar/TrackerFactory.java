@@ -10,6 +10,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.pulsar.PulsarVersion;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
@@ -48,7 +49,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     @Override
     public void initialize(PulsarService pulsar) throws Exception {
         var properties = pulsar.getConfig().getProperties();
-        String version = pulsar.getBrokerVersion();
+        String version = PulsarVersion.getVersion();
         ShimConfig.checkVersion(properties, version);
         config = ShimConfig.read(properties, pulsar.getAdvertisedAddress()
                 + pulsar.getConfig().getBrokerServicePort().map(port -> ":" + port).orElse(""));
