@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar
-from tidegate.plugin.local_broker import LocalBroker, tidegate_conf
 
 from tests.broker.admin import Admin
 from tests.broker.waiting import wait_until
+from tidegate.plugin.local_broker import LocalBroker, tidegate_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 PULSAR_HOME = Path(

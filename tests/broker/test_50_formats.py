@@ -1,0 +1,113 @@
+"""Batches, chunks and transactions: other ways of a message to the topic."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.broker.cluster import PULSAR_HOME
+from tests.broker.harness import MINUTES_10_MS, Lane, now_ms
+from tests.broker.inbox import Inbox, Sent, assert_exactly
+
+SENDER = Path(__file__).parent / "java" / "TransactionalSender.java"
+
+
+def test_batches_between_delayed_messages(lane: Lane) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    producer = lane.producer(
+        batching_enabled=True, batching_max_messages=20, batching_max_publish_delay_ms=50
+    )
+    sent = lane.send_in(*[None] * 60, *[600] * 30, *[None] * 60, producer=producer)
+    plain = [one for one in sent if one.deliver_at_ms is None]
+    inbox.wait_for(plain)
+    lane.finish(inbox, sent)
+    batched = [arrival for arrival in inbox.arrivals if arrival.deliver_at_ms is None]
+    assert len({arrival.entry for arrival in batched}) < len(batched), "nothing was batched"
+
+
+def test_batches_with_far_delayed_messages_come_at_once(lane: Lane) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 20)
+    producer = lane.producer(batching_enabled=True, batching_max_messages=50)
+    plain = lane.send_in(*[None] * 200, producer=producer)
+    inbox.wait_for(plain)
+    lane.wait_delayed(len(far))
+    assert_exactly(inbox.arrivals, plain)
+
+
+def test_chunked_messages(lane: Lane) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    payload = bytes(range(256)) * 4 * 1024 * 6
+    producer = lane.producer(chunking_enabled=True)
+    assert len(payload) > 5 * 1024 * 1024, "larger than one entry may be"
+    sent = lane.send_in(None, 800, producer=producer, payload=payload)
+    sent += lane.send_in(*[800] * 10, *[None] * 10)
+    lane.finish(inbox, sent)
+    large = [arrival for arrival in inbox.arrivals if arrival.uid in {one.uid for one in sent[:2]}]
+    assert [arrival.payload == payload for arrival in large] == [True, True]
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One transaction to publish: ``number`` messages with uids from ``first`` on; delay 0 is a plain one."""
+
+    outcome: str
+    first: int
+    number: int
+    delay_ms: int
+
+
+def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
+    """Publish with the Java client of the distribution; the messages of those that were committed.
+
+    A delay counts from one common now, before the Java client starts.
+    """
+    java = shutil.which("java")
+    assert java is not None
+    start_ms = now_ms()
+    arguments: list[str] = []
+    committed: list[Sent] = []
+    for one in transactions:
+        deliver_at_ms = start_ms + one.delay_ms if one.delay_ms else 0
+        arguments += [one.outcome, str(one.first), str(one.number), str(deliver_at_ms)]
+        if one.outcome == "commit":
+            committed += [
+                Sent(f"{uid:06d}", deliver_at_ms or None) for uid in range(one.first, one.first + one.number)
+            ]
+    result = subprocess.run(
+        [
+            java, "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(SENDER),
+            lane.cluster.broker.service_url, f"persistent://{lane.topic}", *arguments,
+        ],
+        cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, f"the Java client failed: {result.stderr[-2000:]}{result.stdout[-2000:]}"
+    return committed
+
+
+def test_delayed_messages_in_transactions(lane: Lane) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    committed = send_in_transactions(
+        lane,
+        Transaction("commit", 0, 20, 6000),
+        Transaction("abort", 100, 20, 6000),
+        Transaction("commit", 200, 20, 0),
+        Transaction("abort", 300, 20, 0),
+        Transaction("commit", 400, 20, MINUTES_10_MS),
+        Transaction("abort", 500, 20, MINUTES_10_MS),
+        Transaction("commit", 600, 20, 1),
+    )
+    far = [one for one in committed if one.deliver_at_ms and one.deliver_at_ms > now_ms() + 60_000]
+    expected = [one for one in committed if one not in far]
+    inbox.wait_for(expected)
+    lane.wait_stats(
+        lambda now: now.delayed == len(far) and now.unacknowledged == 0, "the committed far ones are delayed"
+    )
+    assert_exactly(inbox.arrivals, expected)
+    lane.not_early(inbox.arrivals)
