@@ -1,0 +1,83 @@
+"""A process that outlives the demo for a moment, to end what a demo killed with -9 would leave behind.
+
+Its standard input is a pipe from the demo: ``+ PID`` and ``- PID`` lines say which processes run. The pipe
+ends when the demo does, however it ends; what still runs then is killed. Invariants: only process ids that
+were announced are ever signalled; only the standard library is imported, so that it is there in an instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+def survivors(lines: Iterable[str]) -> set[int]:
+    """The process ids that were announced and not taken back when ``lines`` ended."""
+    running: set[int] = set()
+    for line in lines:
+        sign, _, number = line.strip().partition(" ")
+        if number.isdecimal():
+            (running.add if sign == "+" else running.discard)(int(number))
+    return running
+
+
+class Guard:
+    """The demo's side of the pipe."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-I", str(Path(__file__).resolve())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def watch(self, pid: int) -> None:
+        """Kill ``pid`` if this process is gone."""
+        self._write(f"+ {pid}\n")
+
+    def forget(self, pid: int) -> None:
+        """``pid`` has ended."""
+        self._write(f"- {pid}\n")
+
+    def close(self) -> None:
+        """End the guard, which first kills whatever was not forgotten."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        self._process.wait()
+
+    def _write(self, line: str) -> None:
+        if self._process.stdin is not None:
+            # Without its guard the demo still ends what it started, on every way out but its own kill -9.
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def main() -> None:
+    """Wait for the end of the input, then kill."""
+    for pid in survivors(sys.stdin):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
