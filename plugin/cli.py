@@ -67,8 +67,6 @@ def serve(  # noqa: PLR0917 the flags
 ) -> None:
     """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
     from tidegate.plugin.config import load_settings  # noqa: PLC0415
-    from tidegate.plugin.daemon import serve as serve_daemon  # noqa: PLC0415
-    from tidegate.plugin.logs import make_logger  # noqa: PLC0415
 
     flags = {
         "data": data,
@@ -79,7 +77,12 @@ def serve(  # noqa: PLR0917 the flags
         "log_level": log_level,
     }
     settings = load_settings(flags, config)
-    asyncio.run(serve_daemon(settings, make_logger(settings.log_format, settings.log_level)))
+    from tidegate.plugin.daemon import serve as serve_daemon  # noqa: PLC0415
+    from tidegate.plugin.logs import forward_standard_logging, make_logger  # noqa: PLC0415
+
+    log = make_logger(settings.log_format, settings.log_level)
+    forward_standard_logging(log)
+    asyncio.run(serve_daemon(settings, log))
 
 
 def _register_others() -> None:

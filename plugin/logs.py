@@ -33,3 +33,19 @@ def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None)
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )
     return logger
+
+
+class _Forward(logging.Handler):
+    """Hands records of the standard library's logging to a structured logger."""
+
+    def __init__(self, log: Logger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(record.levelno, record.getMessage(), logger=record.name)
+
+
+def forward_standard_logging(log: Logger) -> None:
+    """Let what the index and the libraries log (warnings and worse) come out of ``log``."""
+    logging.basicConfig(handlers=[_Forward(log)], level=logging.WARNING, force=True)

@@ -27,6 +27,7 @@ from tests.plugin.shim_client import (
     random_incarnation,
 )
 from tests.plugin.test_protocol import BAD, golden_bytes, golden_error
+from tests.plugin.waiting import until
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin import server as server_module
@@ -198,9 +199,7 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
             with contextlib.closing(writer):
                 writer.write(encode(Hello(1, 1, Role.BROKER, "lazy", "pulsar")) + encode(asked, 1))
                 (index,) = daemon.engine.catalog
-                async with asyncio.timeout(20):
-                    while not index.stats().popped:
-                        await asyncio.sleep(0.01)
+                await until(lambda: index.stats().popped > 0)
                 neighbour = await other.open(f"{TOPIC}-2")
                 neighbour.add(entries(1, now_ms()))
                 assert len(await neighbour.take_due(1)) == 1

@@ -1,0 +1,237 @@
+"""A real `tidegate serve` as a process.
+
+Signals, kill -9, a second one, and what it says when it cannot start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.conftest import START_SECONDS, DaemonProcess, clean_environment
+from tests.plugin.shim_client import ShimClient, entries
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.errors import ErrorCode
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+Serve = Callable[..., DaemonProcess]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidegate.plugin.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+        env=clean_environment() | environment,
+    )
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], said: str, code: int) -> None:
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serve, socket_path: Path) -> None:
+    daemon = serve("--log-format", "json")
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(1_000, now_ms() + HOUR_MS))
+        stream.ack(PositionSet.of([(1, 7)]))
+        await stream.durable()
+        code = await asyncio.to_thread(daemon.terminate)
+        error = await client.ended()
+        assert error is not None
+        assert error.code == ErrorCode.SHUTTING_DOWN
+    assert code == 0
+    assert not socket_path.exists()
+    events = [json.loads(line)["event"] for line in daemon.log().splitlines()]
+    assert events[0] == "serving"
+    assert events[-1] == "stopped, everything is persisted"
+
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert len(stream.held) == 999
+        assert list(stream.acknowledged) == [(1, 7)]
+
+
+async def test_sigint_is_clean_too(serve: Serve) -> None:
+    daemon = serve()
+    await daemon.ready()
+    daemon.process.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(daemon.process.wait, START_SECONDS) == 0
+
+
+@pytest.mark.parametrize("kills", [3])
+async def test_what_was_durable_survives_sigkill(serve: Serve, socket_path: Path, kills: int) -> None:
+    durable = PositionSet()
+    for life in range(kills):
+        daemon = serve()
+        await daemon.ready()
+        async with await ShimClient.connect(socket_path, f"broker-{life}") as client:
+            stream = await client.open(TOPIC)
+            assert durable.issubset(stream.held)
+            sent = []
+            for number in range(200):
+                batch = entries(50, now_ms() + HOUR_MS, ledger_id=life, first_entry=50 * number)
+                sent.append(batch)
+                stream.add(batch)
+                await asyncio.sleep(0)
+            await stream.durable(100)
+            daemon.kill()
+            await client.ended()
+            for batch in sent[: stream.durable_seq]:
+                durable.update(PositionSet.of_entries(batch))
+    assert len(durable) >= kills * 100 * 50
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert durable.issubset(stream.held)
+        stream.add(entries(1, now_ms(), ledger_id=99))
+        assert list(PositionSet.of_entries(await stream.take_due(1))) == [(99, 0)]
+
+
+async def test_overdue_entries_come_at_once_after_sigkill(serve: Serve, socket_path: Path) -> None:
+    daemon = serve()
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, credit=0)
+        stream.add(entries(100, now_ms() + 50))
+        await stream.durable()
+        daemon.kill()
+        await client.ended()
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        assert len(await (await client.open(TOPIC)).take_due(100)) == 100
+
+
+async def test_a_second_daemon_on_the_same_socket(serve: Serve, socket_path: Path, short_dir: Path) -> None:
+    await serve().ready()
+    second = await asyncio.to_thread(
+        run, "serve", "--data", str(short_dir / "data-2"), "--socket", str(socket_path)
+    )
+    assert_one_line(second, "another daemon answers on", 1)
+    async with await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC)
+
+
+async def test_a_second_daemon_on_the_same_data(serve: Serve, socket_path: Path, short_dir: Path) -> None:
+    first = serve()
+    await first.ready()
+    other_socket = short_dir / "other.sock"
+    second = await asyncio.to_thread(run, "serve", "--data", str(first.data), "--socket", str(other_socket))
+    assert_one_line(second, "is in use by another Tidegate daemon", 1)
+    assert not other_socket.exists()
+
+
+def test_a_data_directory_that_cannot_be_written(short_dir: Path, socket_path: Path) -> None:
+    (short_dir / "file").write_text("", "utf-8")
+    done = run("serve", "--data", str(short_dir / "file"), "--socket", str(socket_path))
+    assert_one_line(done, "cannot write to the data directory", 1)
+    assert not socket_path.exists()
+
+
+def test_a_data_directory_of_something_else(short_dir: Path, socket_path: Path) -> None:
+    import rocksdict  # noqa: PLC0415
+
+    rocksdict.Rdict(str(short_dir / "data")).close()
+    done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
+    assert_one_line(done, "choose another data directory", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "data is not set"),
+        (("--data", "d", "--log-level", "loud"), "log_level: Input should be"),
+        (("--data", "d", "--http", "nowhere"), "http: must be an IP address"),
+        (("--data", "d", "--http", "0.0.0.0:8088"), "set http_token_file as well"),
+        (("--data", "d", "--config", "/nonexistent.toml"), "cannot read the config file"),
+    ],
+)
+def test_bad_settings(arguments: tuple[str, ...], said: str) -> None:
+    assert_one_line(run("serve", *arguments), said, 2)
+
+
+async def test_an_http_port_in_use(serve: Serve, short_dir: Path, socket_path: Path) -> None:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        done = await asyncio.to_thread(
+            run,
+            "serve",
+            "--data",
+            str(short_dir / "d"),
+            "--socket",
+            str(socket_path),
+            "--http",
+            f"127.0.0.1:{port}",
+        )
+    assert_one_line(done, "choose another --http", 1)
+    assert not socket_path.exists()
+
+
+async def test_settings_from_the_environment_and_http(
+    serve: Serve, short_dir: Path, socket_path: Path
+) -> None:
+    config = short_dir / "tidegate.toml"
+    config.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n', "utf-8")
+    daemon = serve("--config", str(config))
+    await daemon.ready()
+    assert '"http": "127.0.0.1:0"' in daemon.log()
+
+
+async def test_status_of_a_running_daemon(serve: Serve, socket_path: Path) -> None:
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "billing")
+        stream.add(entries(30_000, now_ms() + 2 * HOUR_MS))
+        await stream.durable()
+        shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="200")
+        assert shown.returncode == 0, shown.stderr
+        assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in shown.stdout
+        assert "30,000 held" in shown.stdout
+        assert "billing" in shown.stdout
+        as_json = await asyncio.to_thread(run, "status", "--json", TIDEGATE_SOCKET=str(socket_path))
+        answer = json.loads(as_json.stdout)
+        assert answer["schema"] == 1
+        (subscription,) = answer["subscriptions"]
+        assert subscription["held"] == 30_000
+        assert subscription["broker"] == "broker-1"
+
+
+def test_status_without_a_daemon(socket_path: Path) -> None:
+    assert_one_line(run("status", "--socket", str(socket_path)), "no daemon answers on", 3)
+    assert_one_line(run("status", "--http", "127.0.0.1:1"), "no daemon answers on", 3)
+
+
+@pytest.mark.parametrize("command", ["serve", "status"])
+def test_every_command_helps_with_an_example(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: tidegate {command}" in done.stdout
+
+
+def test_without_arguments_it_shows_the_commands() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert "serve" in done.stdout
+    assert "status" in done.stdout
+    assert run("--version").stdout.startswith("tidegate ")
