@@ -27,9 +27,9 @@ app = typer.Typer(
 # Commands of other modules: each has a function register(app) that adds them.
 _OTHER_MODULES = (
     "tidegate.plugin.status",
-    "tidegate.plugin.attach",
+    "tidegate.plugin.attach_command",
     "tidegate.plugin.demo",
-    "tidegate.plugin.setup",
+    "tidegate.plugin.setup_command",
 )
 
 

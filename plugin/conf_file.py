@@ -17,9 +17,11 @@ Texts are decoded with ``decode`` and encoded with ``encode``, which give back a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+OWNED_PREFIX = "tidegate"
+"""Keys that start so mean nothing without Tidegate."""
 BLOCK_TITLE = "# Added by `tidegate attach`; `tidegate detach` takes it away again."
 
 _NATURAL_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -91,7 +93,7 @@ def parse(text: str) -> Iterator[Line]:
         body, ending = _split_ending(raw)
         position += 1
         content = body.lstrip(" \t\f")
-        if not content or content[0] in "#!":
+        if not content or content[0] in "#!" or content == "\\":
             yield Line(raw)
             continue
         joined, indent = content, len(body) - len(content)
@@ -108,7 +110,7 @@ def parse(text: str) -> Iterator[Line]:
             offsets = [*offsets[:-1], *range(skipped, skipped + len(content))]
         if _goes_on(joined):  # At the end of the text: the backslash counts for nothing.
             joined = joined[:-1]
-        yield _pair(raw, joined, offsets, ending) if joined else Line(raw, ending=ending)
+        yield _pair(raw, joined, offsets, ending)
 
 
 def values(text: str) -> dict[str, str]:
@@ -141,13 +143,13 @@ def apply(text: str, settings: Mapping[str, str]) -> tuple[str, Edit]:
     return body + appended, Edit(tuple(replaced), appended, tuple(added.items()))
 
 
-def undo(text: str, edit: Edit, owned_prefix: str = "tidegate") -> Undone:
+def undo(text: str, edit: Edit) -> Undone:
     """``text`` without ``edit``. A line of it that was changed since is left, and its key is in ``kept``.
 
-    Keys that start with ``owned_prefix`` mean nothing without Tidegate: they go, changed or not.
+    Keys of the block that start with ``OWNED_PREFIX`` go, changed or not.
     """
     kept: list[str] = []
-    lines = list(parse(_remove_block(text, edit, owned_prefix, kept)))
+    lines = list(parse(_remove_block(text, edit, kept)))
     for change in reversed(edit.replaced):
         numbers = [number for number, line in enumerate(lines) if line.key == change.key]
         ours = [number for number in numbers if _without_ending(lines[number]) == change.new]
@@ -158,6 +160,11 @@ def undo(text: str, edit: Edit, owned_prefix: str = "tidegate") -> Undone:
             kept.append(change.key)
         # Else somebody deleted the line: it stays deleted.
     return Undone("".join(line.raw for line in lines), tuple(kept))
+
+
+def remove(text: str, prefix: str) -> str:
+    """``text`` without the keys that start with ``prefix`` and without the title of ``apply``'s block."""
+    return _without(text, lambda key, _value: key.startswith(prefix))
 
 
 def escape(value: str) -> str:
@@ -215,7 +222,7 @@ def _without_ending(line: Line) -> str:
     return line.raw.removesuffix(line.ending)
 
 
-def _remove_block(text: str, edit: Edit, owned_prefix: str, kept: list[str]) -> str:
+def _remove_block(text: str, edit: Edit, kept: list[str]) -> str:
     if not edit.appended:
         return text
     at = text.rfind(edit.appended)
@@ -224,12 +231,21 @@ def _remove_block(text: str, edit: Edit, owned_prefix: str, kept: list[str]) -> 
         return text[:at] + text[end:]
     # Somebody has edited inside the block: go by its lines.
     ours = dict(edit.appended_keys)
+
+    def goes(key: str, value: str) -> bool:
+        return key in ours and (value == ours[key] or key.startswith(OWNED_PREFIX))
+
+    lines = [line for line in parse(text) if line.key is not None]
+    kept += [line.key for line in lines if line.key in ours and not goes(line.key, line.value)]
+    return _without(text, goes)
+
+
+def _without(text: str, goes: Callable[[str, str], bool]) -> str:
     rest: list[str] = []
     for line in parse(text):
-        if line.key in ours and (line.value == ours[line.key] or line.key.startswith(owned_prefix)):
-            continue
-        if line.key in ours:
-            kept.append(line.key)
-        if line.raw.strip() != BLOCK_TITLE:
+        if line.raw.strip() == BLOCK_TITLE:
+            if rest and not rest[-1].strip():
+                rest.pop()  # The block's own empty line.
+        elif line.key is None or not goes(line.key, line.value):
             rest.append(line.raw)
     return "".join(rest)

@@ -67,6 +67,11 @@ def setup(
     typer.echo(home_of(directory))
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(epilog="Example: tidegate setup --cache-dir /var/cache/tidegate")(setup)
+
+
 def main() -> int:
     """Run ``setup`` by itself; 0, 1 for a mistake that its line explains, 130 if interrupted."""
     try:

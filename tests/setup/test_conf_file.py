@@ -126,7 +126,7 @@ def test_undo_keeps_and_names_a_key_whose_value_somebody_has_changed() -> None:
 def test_undo_takes_its_own_keys_also_from_a_block_that_was_edited() -> None:
     attached, edit = conf_file.apply("a=1\n", SETTINGS)
     edited = attached.replace("/run/tide gate", "/elsewhere").replace("acks=1000", "acks=5000\nmine=1")
-    assert conf_file.undo(edited, edit) == conf_file.Undone("a=1\n\nacks=5000\nmine=1\n", ("acks",))
+    assert conf_file.undo(edited, edit) == conf_file.Undone("a=1\nacks=5000\nmine=1\n", ("acks",))
 
 
 def test_a_line_that_was_deleted_stays_deleted() -> None:
