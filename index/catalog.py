@@ -1,46 +1,103 @@
-"""All subscriptions of one data directory."""
+"""All subscriptions of one data directory, and what they share: store, journal, budget, heap of due times.
+
+The core is single-threaded: every method is called by one thread. What is slow (the write of a commit, a
+persist) is an object that is begun here, run anywhere and finished here.
+
+Invariants: at most one persist is on its way; the due heap has exactly the subscriptions that are not
+parked and have something to hand out; a subscription id is never used twice.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 from heapdict import heapdict
+
+from tidegate.index import keys
 from tidegate.index.clock import Clock
+from tidegate.index.context import Context
 from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index.errors import ClosedError, StorageError
+from tidegate.index.journal import Commit, Journal, JournalLog
+from tidegate.index.manifest import Identity
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
+from tidegate.index.persist import PersistJob
+from tidegate.index.recovery import check_format, recover
 from tidegate.index.stats import CatalogStats
-from tidegate.index.store import Store
+from tidegate.index.store import Batch, Store
+
+_LOG = logging.getLogger(__name__)
 
 
 class Catalog:
-    """All subscriptions of one data directory, and what they share."""
+    """The indexes of all subscriptions. Obtained by `open`."""
 
     def __init__(self, store: Store, clock: Clock, options: IndexOptions, executor: Executor | None) -> None:
         self._store = store
         self._clock = clock
         self._options = options
         self._executor = executor
+        self._journal = Journal(store, options.write_piece_bytes)
+        self._context = Context(store, clock, options, self._journal, self._due_changed)
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
         self._due: heapdict = heapdict()
-        self._token = 0
-        self.durable_token = 0
+        self._parked: set[DelayIndex] = set()
+        self._next_subscription_id = 1
+        self._persisting: DelayIndex | None = None
+        self._future: Future[None] | None = None
+        self._retry_at_ms: int | None = None
+        self._persists = 0
+        self._persist_failures = 0
+        self._last_failure: str | None = None
+        self._closed = False
 
     @classmethod
     def open(
-        cls, store: Store, clock: Clock, options: IndexOptions | None = None, executor: Executor | None = None
+        cls,
+        store: Store,
+        clock: Clock,
+        options: IndexOptions | None = None,
+        executor: Executor | None = None,
     ) -> Catalog:
-        """Recover the subscriptions that `store` holds."""
-        return cls(store, clock, options or IndexOptions(), executor)
+        """Recover the subscriptions that `store` holds. The catalog owns the store from now on.
+
+        executor: runs persists; None runs them inline, as simulation needs it.
+        Raises NewerFormatError, ForeignDirectoryError, StorageError.
+        """
+        catalog = cls(store, clock, options or IndexOptions(), executor)
+        check_format(store)
+        recovery = recover(store, catalog._options.slice_width_ms)
+        catalog._next_subscription_id = recovery.next_subscription_id
+        for found in recovery.subscriptions:
+            index = DelayIndex.restored(catalog._context, found)
+            catalog._indexes[index.name] = index
+            catalog._due_changed(index)
+        catalog._context.corrupt_records += recovery.damage.count
+        if len(recovery.damage.batch):
+            store.write(recovery.damage.batch, sync=True)
+        return catalog
+
+    # ---- subscriptions
 
     def subscription(self, name: SubscriptionName, incarnation: bytes) -> DelayIndex:
-        """The index of a subscription, made if it is new, emptied if its incarnation differs."""
+        """The index of a subscription: made if it is new, emptied first if its stored incarnation differs."""
+        self._require_open()
         index = self._indexes.get(name)
-        if index is None or index.incarnation != incarnation:
-            self.remove(name)
-            index = DelayIndex(name, incarnation, self._options.slice_width_ms, self._changed)
-            self._indexes[name] = index
+        if index is not None and index.incarnation == incarnation:
+            return index
+        self.remove(name)
+        log = JournalLog(self._next_subscription_id)
+        self._next_subscription_id += 1
+        identity = Identity(name, incarnation)
+        batch = Batch()
+        batch.put(keys.subscription_key(keys.IDENTITY, log.subscription_id), identity.encode())
+        self._journal.also(batch)
+        index = DelayIndex(self._context, identity, log, self._options.slice_width_ms)
+        self._indexes[name] = index
         return index
 
     def get(self, name: SubscriptionName) -> DelayIndex | None:
@@ -48,49 +105,218 @@ class Catalog:
         return self._indexes.get(name)
 
     def remove(self, name: SubscriptionName) -> None:
-        """Forget a subscription."""
+        """Forget a subscription and delete what is stored of it, with the next commit."""
         index = self._indexes.pop(name, None)
         if index is not None:
+            index.remove()
             self._due.pop(index, None)
+            self._parked.discard(index)
+            self._delete_stored(index)
 
     def __iter__(self) -> Iterator[DelayIndex]:
         return iter(list(self._indexes.values()))
 
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    # ---- due times
+
     def next_due(self) -> tuple[int, DelayIndex] | None:
-        """The earliest due time of all subscriptions, and whose it is."""
+        """(due ms, index) of the subscription with the earliest due entry, parked ones left out. O(1)."""
         if not self._due:
             return None
         index, due_ms = self._due.peekitem()
         return due_ms, index
 
+    def park(self, index: DelayIndex) -> None:
+        """Leave a subscription out of `next_due` until `unpark`: nobody can take what is due (no credit)."""
+        self._parked.add(index)
+        self._due.pop(index, None)
+
+    def unpark(self, index: DelayIndex) -> None:
+        """Count a subscription in `next_due` again."""
+        self._parked.discard(index)
+        self._due_changed(index)
+
+    # ---- durability
+
+    @property
+    def durable_token(self) -> int:
+        """Everything whose token is not above this is durable."""
+        return self._journal.durable_token
+
     def commit(self) -> int:
-        """Make everything appended so far durable."""
-        self.durable_token = self._token
-        return self.durable_token
+        """Group commit: one synced write of everything appended since the last; the durable token.
+
+        Raises StorageError; what was appended is kept and goes with the next commit.
+        """
+        self._require_open()
+        return self._journal.commit()
+
+    def begin_commit(self) -> Commit | None:
+        """Take what is appended, for `Commit.run` in any thread; None if nothing is or one is on its way."""
+        self._require_open()
+        return self._journal.begin()
+
+    def finish_commit(self, commit: Commit) -> int:
+        """Account for a commit that has run; the durable token. Raises StorageError as `commit` does."""
+        return self._journal.finish(commit)
+
+    # ---- background work
 
     def maintain(self, now_ms: int) -> None:
-        """Start and finish background work."""
+        """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often."""
+        self._require_open()
+        if self._persisting is not None and self._future is not None and self._future.done():
+            self._finish_persist()
+        if self._persisting is None and (self._retry_at_ms is None or now_ms >= self._retry_at_ms):
+            index = self._most_wanted(now_ms)
+            if index is not None:
+                self._start_persist(index, now_ms)
+        first = self.next_due()
+        if first is not None and first[0] <= now_ms + self._options.prefetch_ms:
+            first[1].prefetch(now_ms)
 
-    def stats(self) -> CatalogStats:
-        """Numbers for metrics."""
-        each = [index.stats() for index in self]
-        return CatalogStats(
-            len(each), sum(s.held for s in each), sum(s.popped for s in each),
-            sum(s.acknowledged for s in each), sum(s.staged for s in each), 0, 0, 0, 0, 0, 0, 0, 0,
-            self.durable_token, self._token, 0, 0, None,
-        )  # fmt: skip
+    def persist(self, name: SubscriptionName) -> None:
+        """Persist one subscription now, on the calling thread. Raises StorageError."""
+        self._drain()
+        index = self._indexes.get(name)
+        if index is not None:
+            job = index.begin_persist(self._clock.now_ms())
+            self._persisting = index
+            self._run_inline(job)
 
     def close(self) -> None:
-        """Persist everything and close the store."""
-        self.commit()
-        self._store.close()
+        """Commit, persist what has a long journal, and close the store. Raises StorageError."""
+        if self._closed:
+            return
+        try:
+            self._drain()
+            self.commit()
+            for index in self:
+                if index.log.size_bytes >= self._options.write_piece_bytes:
+                    self.persist(index.name)
+        finally:
+            self._closed = True
+            self._store.close()
 
-    def _changed(self, index: DelayIndex) -> int:
+    def _most_wanted(self, now_ms: int) -> DelayIndex | None:
+        """Who is to be persisted next: pure but for pruning what is gone."""
+        if not self._indexes:
+            return None
+        staged_bytes = sum(index.staged_entries for index in self._indexes.values()) * ENTRY_BYTES
+        if staged_bytes > self._options.staging_budget_bytes:
+            return max(self._indexes.values(), key=lambda index: index.staged_entries)
+        if self._journal.size_bytes > self._options.journal_budget_bytes:
+            return max(self._indexes.values(), key=lambda index: index.log.size_bytes)
+        if self._context.wanting:
+            return next(iter(self._context.wanting))
+        return next(
+            (
+                index
+                for index in self._indexes.values()
+                if index.log.oldest_ms is not None
+                and now_ms - index.log.oldest_ms >= self._options.persist_age_ms
+            ),
+            None,
+        )
+
+    def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
+        job = index.begin_persist(now_ms)
+        self._persisting = index
+        if self._executor is not None:
+            self._future = self._executor.submit(job.run)
+            return
+        try:
+            self._run_inline(job)
+        except StorageError:
+            _LOG.debug("the persist will be tried again")
+
+    def _run_inline(self, job: PersistJob) -> None:
+        self._future = Future()
+        try:
+            job.run()
+        except BaseException as error:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(None)
+        failure = self._finish_persist()
+        if failure is not None:
+            raise failure
+
+    def _finish_persist(self) -> StorageError | None:
+        """Apply the persist that has run, or put everything back; the storage error if that is why."""
+        index, future = self._persisting, self._future
+        self._persisting = self._future = None
+        if index is None or future is None:
+            return None
+        error = future.exception()
+        if self._indexes.get(index.name) is not index:
+            # Removed meanwhile: what the persist wrote is nobody's.
+            self._delete_stored(index)
+            return None
+        if error is None:
+            index.finish_persist()
+            self._persists += 1
+            self._retry_at_ms = None
+            return None
+        index.abandon_persist()
+        if not isinstance(error, StorageError):
+            raise error
+        self._persist_failures += 1
+        self._last_failure = str(error)
+        self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
+        _LOG.error("persisting %s failed, it is tried again: %s", index.name, error)
+        return error
+
+    def _drain(self) -> None:
+        """Wait for the persist that is on its way."""
+        if self._future is not None:
+            self._future.exception()
+            self._finish_persist()
+
+    def _delete_stored(self, index: DelayIndex) -> None:
+        subscription_id = index.log.subscription_id
+        batch = Batch()
+        batch.delete(keys.subscription_key(keys.IDENTITY, subscription_id))
+        for kind in keys.SUBSCRIPTION_KINDS:
+            batch.delete_range(*keys.subscription_range(kind, subscription_id))
+        self._journal.also(batch)
+
+    # ---- telling
+
+    def stats(self) -> CatalogStats:
+        """Sums over all subscriptions, and of the store."""
+        each = [index.stats() for index in self]
+        return CatalogStats(
+            subscriptions=len(each),
+            held=sum(one.held for one in each),
+            popped=sum(one.popped for one in each),
+            acknowledged=sum(one.acknowledged for one in each),
+            staged=sum(one.staged for one in each),
+            slices_in_memory=sum(one.slices_in_memory for one in each),
+            slices_on_disk=sum(one.slices_on_disk for one in each),
+            blocks=sum(one.blocks for one in each),
+            blocks_quarantined=sum(one.blocks_quarantined for one in each),
+            corrupt_records=self._context.corrupt_records,
+            memory_bytes=sum(one.memory_bytes for one in each),
+            disk_bytes=self._store.disk_bytes(),
+            journal_bytes=self._journal.size_bytes,
+            durable_token=self._journal.durable_token,
+            appended_token=self._journal.appended_token,
+            persists=self._persists,
+            persist_failures=self._persist_failures,
+            last_failure=self._last_failure,
+        )
+
+    def _due_changed(self, index: DelayIndex) -> None:
         due_ms = index.next_due_ms()
-        if due_ms is None:
+        if due_ms is None or index in self._parked or self._indexes.get(index.name) is not index:
             if index in self._due:
                 del self._due[index]
-        else:
+        elif self._due.get(index) != due_ms:
             self._due[index] = due_ms
-        self._token += 1
-        return self._token
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the catalog is closed")

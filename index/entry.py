@@ -1,7 +1,7 @@
 """Entries: three equal-length columns (deliver_at_ms, ledger_id, entry_id), and their total order.
 
-Invariants: the columns are one-dimensional int64 arrays of equal length, never written to after construction. The
-order of entries is (deliver_at_ms, ledger_id, entry_id): first in, first out for one delay level.
+Invariants: the columns are one-dimensional int64 arrays of equal length, never written to after construction.
+The order of entries is (deliver_at_ms, ledger_id, entry_id): first in, first out for one delay level.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from tidegate.index.errors import InvalidEntriesError
 
 LITTLE_INT64 = np.dtype("<i8")
@@ -139,6 +140,10 @@ class Entries:
         """The entries in (deliver_at_ms, ledger_id, entry_id) order."""
         return sort_entries(self)
 
+    def unique(self) -> Entries:
+        """Sorted entries with equal ones kept once."""
+        return _without_repeats(self)
+
     def is_sorted(self) -> bool:
         """Whether the entries are in (deliver_at_ms, ledger_id, entry_id) order."""
         if len(self) < 2:
@@ -160,8 +165,8 @@ class Entries:
         return self
 
 
-def sort_entries(entries: Entries) -> Entries:
-    """Sort by (deliver_at_ms, ledger_id, entry_id).
+def sort_entries(entries: Entries, *, unique: bool = False) -> Entries:
+    """Sort by (deliver_at_ms, ledger_id, entry_id); with `unique` equal entries are kept once.
 
     The three columns are packed into one unsigned 64-bit key where their ranges fit, because np.sort of such
     keys is several times faster than any argsort (no gather follows: the columns are unpacked from the keys).
@@ -173,7 +178,8 @@ def sort_entries(entries: Entries) -> Entries:
     bits = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
     if sum(bits) > 64:
         order = np.lexsort((entries.entry_id, entries.ledger_id, entries.deliver_at_ms))
-        return entries.take(order)
+        ordered = entries.take(order)
+        return _without_repeats(ordered) if unique else ordered
     shift_ledger, shift_deliver_at = bits[2], bits[1] + bits[2]
     # Two's complement differences are right modulo 2^64, whatever the signs are.
     keys = (entries.deliver_at_ms - lows[0]).view(np.uint64)
@@ -184,9 +190,20 @@ def sort_entries(entries: Entries) -> Entries:
     if bits[2]:
         keys |= (entries.entry_id - lows[2]).view(np.uint64)
     keys.sort()
+    if unique:
+        fresh = keys[1:] != keys[:-1]
+        if not fresh.all():
+            keys = keys[np.concatenate(([True], fresh))]
     deliver_at = keys >> np.uint64(shift_deliver_at) if shift_deliver_at < 64 else np.zeros_like(keys)
     ledger = (keys >> np.uint64(shift_ledger)) & np.uint64((1 << bits[1]) - 1) if shift_ledger < 64 else keys
     entry = keys & np.uint64((1 << bits[2]) - 1)
     return Entries(
         deliver_at.view(np.int64) + lows[0], ledger.view(np.int64) + lows[1], entry.view(np.int64) + lows[2]
     )
+
+
+def _without_repeats(entries: Entries) -> Entries:
+    """Sorted entries with equal ones kept once."""
+    d, ledger, e = entries.deliver_at_ms, entries.ledger_id, entries.entry_id
+    fresh = (d[1:] != d[:-1]) | (ledger[1:] != ledger[:-1]) | (e[1:] != e[:-1])
+    return entries if fresh.all() else entries.take(np.concatenate(([True], fresh)))

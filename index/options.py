@@ -14,8 +14,8 @@ class IndexOptions:
     slice_width_ms: slice width of a new subscription, in milliseconds.
     staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
         spills.
-    carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them over
-        in one record), so that short delays never reach the slices.
+    carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
+        over in one record), so that short delays never reach the slices.
     persist_age_ms: a subscription with a journal record older than this many milliseconds is persisted.
     journal_budget_bytes: size of all journals together; past it the one with the largest is persisted.
     block_entries: most entries of one packed block, 1 … 65,536.

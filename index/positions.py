@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
+
 from tidegate.index.entry import ENTRY_ID_MAX, BoolArray, Entries, Int64Array
 from tidegate.index.errors import CorruptRecordError
 
@@ -171,6 +172,28 @@ class PositionSet:
         for ledger_id, where in _by_ledger(entries.ledger_id):
             self._own(ledger_id).update(entries.entry_id[where].astype(np.uint32))
 
+    def add_new(self, entries: Entries, known: PositionSet) -> BoolArray:
+        """Put positions in that are neither here nor in `known`.
+
+        Returns a bool array of the same length: which entries were put in (of a repeated position the first).
+        """
+        mask = np.ones(len(entries), dtype=np.bool_)
+        for ledger_id, where in _by_ledger(entries.ledger_id):
+            entry_id = entries.entry_id[where].astype(np.uint32)
+            fresh = BitMap(entry_id)
+            if len(fresh) != len(entry_id):
+                first = np.zeros(len(entry_id), dtype=np.bool_)
+                first[np.unique(entry_id, return_index=True)[1]] = True
+                mask[where] &= first
+            for there in (self._bitmaps.get(ledger_id), known._bitmaps.get(ledger_id)):
+                if there is not None and not there.isdisjoint(fresh):
+                    mask[where] &= ~_contains(there, entries.entry_id[where])
+                    fresh -= there
+            if fresh:
+                mine = self._own(ledger_id)
+                mine |= fresh
+        return mask
+
     def update(self, other: PositionSet) -> None:
         """Put all positions of `other` in."""
         for ledger_id, bitmap in other._bitmaps.items():
@@ -285,8 +308,10 @@ class PositionSet:
         return cls.of_bitmaps(bitmaps)
 
     def memory_bytes(self) -> int:
-        """An estimate of the memory of the bitmaps."""
-        return sum(64 + 8 * ((len(bitmap) >> 5) + 1) for bitmap in self._bitmaps.values())
+        """An upper estimate of the memory of the bitmaps: 2 B an entry, 8 KiB a container of 65,536."""
+        return sum(
+            128 + min(2 * count, 8192 * ((count >> 16) + 1)) for count in map(len, self._bitmaps.values())
+        )
 
 
 def serialize_bitmap(bitmap: BitMap) -> bytes:

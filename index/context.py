@@ -1,0 +1,33 @@
+"""What the indexes of one catalog share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.index.clock import Clock
+from tidegate.index.journal import Journal
+from tidegate.index.options import IndexOptions
+from tidegate.index.store import Store
+
+if TYPE_CHECKING:
+    from tidegate.index.delay_index import DelayIndex
+
+
+@dataclass
+class Context:
+    """Store, clock, options, journal, and who wants a persist.
+
+    due_changed: called with an index whose next due time may have changed.
+    wanting: indexes with something for a persist to do besides spilling (merge, drop, quarantine).
+    corrupt_records: corrupt stored values met since the start, blocks included.
+    """
+
+    store: Store
+    clock: Clock
+    options: IndexOptions
+    journal: Journal
+    due_changed: Callable[[DelayIndex], None]
+    wanting: set[DelayIndex] = field(default_factory=set)
+    corrupt_records: int = 0

@@ -1,0 +1,126 @@
+"""What every stored value looks like: an envelope with a checksum, and columns of entries.
+
+The grammar is in docs/format.md; `tests/testdata/format/` holds bytes of each kind that must never change
+their meaning. Decoding never trusts its input: anything that does not follow the grammar is a
+CorruptRecordError.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+from pcodec import ChunkConfig, standalone
+
+from tidegate.index.entry import Entries, Int64Array
+from tidegate.index.errors import CorruptRecordError
+
+FORMAT_VERSION = 1
+"""Version of the whole data directory; a newer one is refused."""
+
+VALUE_VERSION = 1
+"""Version byte of every stored value."""
+
+_MAGIC = b"TG"
+_ENVELOPE = struct.Struct("<2sBcI")
+_COUNT = struct.Struct("<I")
+_COLUMN = struct.Struct("<BBHIq")
+
+_FIXED = 0
+_PCODEC = 1
+_WIDTHS = {0: None, 1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+
+_PCODEC_CONFIG = ChunkConfig(compression_level=4)
+_PCODEC_ENTRIES_MIN = 64
+"""Below this many entries the header of pcodec costs more than it saves."""
+
+
+def seal(kind: bytes, body: bytes) -> bytes:
+    """Wrap `body` as a stored value of `kind` (one byte, the kind of its key)."""
+    checksum = zlib.crc32(body, zlib.crc32(kind, VALUE_VERSION))
+    return _ENVELOPE.pack(_MAGIC, VALUE_VERSION, kind, checksum) + body
+
+
+def unseal(kind: bytes, value: bytes) -> memoryview:
+    """The body of a stored value. Raises CorruptRecordError if it is not an intact value of `kind`."""
+    if len(value) < _ENVELOPE.size:
+        raise CorruptRecordError(f"a value of {len(value)} bytes is shorter than its header")
+    magic, version, found, checksum = _ENVELOPE.unpack_from(value)
+    if magic != _MAGIC or version != VALUE_VERSION or found != kind:
+        raise CorruptRecordError(f"a value starts with {value[:4].hex()}, not with a header of kind {kind!r}")
+    body = memoryview(value)[_ENVELOPE.size :]
+    if zlib.crc32(body, zlib.crc32(kind, version)) != checksum:
+        raise CorruptRecordError(f"a value of kind {kind!r} fails its checksum")
+    return body
+
+
+def pack_entries(entries: Entries, *, compress: bool) -> bytes:
+    """Entries as a count and three columns; `compress` is worth it for sorted entries only."""
+    compress = compress and len(entries) >= _PCODEC_ENTRIES_MIN
+    return _COUNT.pack(len(entries)) + b"".join(
+        _pack_column(column, compress)
+        for column in (entries.deliver_at_ms, entries.ledger_id, entries.entry_id)
+    )
+
+
+def unpack_entries(data: memoryview) -> Entries:
+    """Read what `pack_entries` wrote; all of `data` must be used. Raises CorruptRecordError."""
+    try:
+        (count,) = _COUNT.unpack_from(data)
+        at = _COUNT.size
+        columns = []
+        for _ in range(3):
+            column, at = _unpack_column(data, at, count)
+            columns.append(column)
+    except struct.error as error:
+        raise CorruptRecordError(f"entries are cut short: {error}") from error
+    if at != len(data):
+        raise CorruptRecordError(f"entries: {len(data) - at} bytes too many")
+    return Entries(columns[0], columns[1], columns[2])
+
+
+def _pack_column(column: Int64Array, compress: bool) -> bytes:
+    """One column as differences from its minimum, in the least bytes a value or by pcodec."""
+    if not len(column):
+        return _COLUMN.pack(_FIXED, 0, 0, 0, 0)
+    base = int(column.min())
+    span = int(column.max()) - base
+    width = 0 if span == 0 else next(w for w in (1, 2, 4, 8) if span < 1 << 8 * w)
+    if width == 0:
+        return _COLUMN.pack(_FIXED, 0, 0, 0, base)
+    # The difference of two int64 is right as uint64, whatever their signs are.
+    differences = (column - base).view(np.uint64)
+    if compress:
+        width = max(width, 4)
+        data = bytes(standalone.simple_compress(differences.astype(_WIDTHS[width]), _PCODEC_CONFIG))
+        return _COLUMN.pack(_PCODEC, width, 0, len(data), base) + data
+    data = differences.astype(_WIDTHS[width]).tobytes()
+    return _COLUMN.pack(_FIXED, width, 0, len(data), base) + data
+
+
+def _unpack_column(data: memoryview, at: int, count: int) -> tuple[Int64Array, int]:
+    encoding, width, reserved, size_bytes, base = _COLUMN.unpack_from(data, at)
+    at += _COLUMN.size
+    packed = data[at : at + size_bytes]
+    if len(packed) != size_bytes or width not in _WIDTHS or reserved:
+        raise CorruptRecordError("a column does not fit its value")
+    if encoding == _FIXED:
+        if size_bytes != count * width:
+            raise CorruptRecordError(f"a column of {count} entries has {size_bytes} bytes")
+        if width == 0:
+            return np.full(count, base, dtype=np.int64), at
+        differences = np.frombuffer(packed, dtype=_WIDTHS[width])
+    elif encoding == _PCODEC:
+        try:
+            differences = standalone.simple_decompress(bytes(packed))
+        except RuntimeError as error:
+            raise CorruptRecordError(f"a column is not pcodec: {error}") from error
+        if differences is None or len(differences) != count or differences.dtype != _WIDTHS[width]:
+            raise CorruptRecordError(f"a column does not hold {count} entries of {width} bytes")
+    else:
+        raise CorruptRecordError(f"a column has the unknown encoding {encoding}")
+    column = differences.astype(np.uint64).view(np.int64)
+    if base:
+        column = column + base
+    return column, at + size_bytes

@@ -1,0 +1,276 @@
+"""The journal: what was told to the index since its last persist, durable by group commit.
+
+Records of a subscription are numbered 1, 2, 3 … without a gap; the type is in the key, so that it is known
+even of a record whose value is corrupt. `append` is in memory only. A commit is taken by the core's thread,
+written by any thread, and finished by the core's thread; a failed one puts its records back, so nothing
+appended is lost.
+
+Invariants: at most one commit is in flight; `durable_token` never exceeds what a synced write has covered.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from enum import IntEnum
+
+from tidegate.index import keys
+from tidegate.index.entry import Entries
+from tidegate.index.errors import CorruptRecordError, StorageError
+from tidegate.index.format import pack_entries, seal, unpack_entries, unseal
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import Batch, Store
+
+_NUMBERS = struct.Struct("<qq")
+
+RECORD_ENTRIES_MAX = 65_536
+"""Most entries of one ADD record; larger batches become several records."""
+
+_RECORD_BYTES = 64
+_ENTRY_BYTES = 10
+"""Estimates of a record's size in the store, for the journal budget."""
+
+
+class RecordType(IntEnum):
+    """What a journal record tells."""
+
+    ADD = 1
+    ACKNOWLEDGE = 2
+    UNACKNOWLEDGE = 3
+    MARK_DELETE = 4
+    CLEAR = 5
+    WIDTH = 6
+
+
+class JournalLog:
+    """The journal's view of one subscription."""
+
+    __slots__ = (
+        "last_sequence",
+        "oldest_ms",
+        "persisted_sequence",
+        "removed",
+        "size_bytes",
+        "subscription_id",
+        "tail",
+    )
+
+    def __init__(self, subscription_id: int, last_sequence: int = 0) -> None:
+        self.subscription_id = subscription_id
+        self.last_sequence = last_sequence
+        self.persisted_sequence = last_sequence
+        self.size_bytes = 0
+        self.oldest_ms: int | None = None
+        self.removed = False
+        self.tail: Record | None = None
+
+
+class Record:
+    """One record before it is written. Records of one type that follow each other are joined."""
+
+    __slots__ = ("entries", "log", "numbers", "parts", "positions", "record_type", "sequence")
+
+    def __init__(self, log: JournalLog, record_type: RecordType) -> None:
+        log.last_sequence += 1
+        self.log = log
+        self.sequence = log.last_sequence
+        self.record_type = record_type
+        self.entries = 0
+        self.parts: list[Entries] = []
+        self.positions: PositionSet | None = None
+        self.numbers = (0, 0)
+
+    def put_into(self, batch: Batch) -> None:
+        """Encode the record and add it to `batch`."""
+        key = keys.journal_key(self.log.subscription_id, self.sequence, self.record_type)
+        batch.put(key, seal(keys.JOURNAL, self._body()))
+
+    def _body(self) -> bytes:
+        if self.record_type is RecordType.ADD:
+            return pack_entries(Entries.concat(self.parts), compress=False)
+        if self.positions is not None:
+            return self.positions.serialize()
+        return _NUMBERS.pack(*self.numbers)
+
+
+def decode_entries(value: bytes) -> Entries:
+    """The entries of an ADD record. Raises CorruptRecordError."""
+    return unpack_entries(unseal(keys.JOURNAL, value))
+
+
+def decode_positions(value: bytes) -> PositionSet:
+    """The positions of an ACKNOWLEDGE or UNACKNOWLEDGE record. Raises CorruptRecordError."""
+    return PositionSet.deserialize(unseal(keys.JOURNAL, value))
+
+
+def decode_numbers(value: bytes) -> tuple[int, int]:
+    """The position of MARK_DELETE, (width_ms, 0) of WIDTH, (0, 0) of CLEAR. Raises CorruptRecordError."""
+    body = unseal(keys.JOURNAL, value)
+    if len(body) != _NUMBERS.size:
+        raise CorruptRecordError(f"a record of two numbers has {len(body)} bytes")
+    first, second = _NUMBERS.unpack(body)
+    return first, second
+
+
+class Commit:
+    """A group commit on its way: taken, then `run` by any thread, then finished by the core's thread."""
+
+    def __init__(
+        self, store: Store, records: list[Record], extra: Batch, token: int, piece_bytes: int
+    ) -> None:
+        self._store = store
+        self._piece_bytes = piece_bytes
+        self.records = records
+        self.extra = extra
+        self.token = token
+        self.error: StorageError | None = None
+        self.finished = False
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Write everything, the last piece synced. Storage errors are kept for `finish`."""
+        try:
+            batch = Batch()
+            batch.extend(self.extra)
+            for record in self.records:
+                if record.log.removed or record.sequence <= record.log.persisted_sequence:
+                    continue
+                record.put_into(batch)
+                if batch.size_bytes >= self._piece_bytes:
+                    # Records need no atomicity between them, and one huge write would hold up other threads.
+                    self._store.write(batch, sync=False)
+                    batch = Batch()
+            self._store.write(batch, sync=True)
+        except StorageError as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+    def wait(self) -> None:
+        """Wait until another thread has run this commit."""
+        self._done.wait()
+
+
+class Journal:
+    """Pending records of all subscriptions, and the tokens that tell what is durable."""
+
+    def __init__(self, store: Store, piece_bytes: int) -> None:
+        self._store = store
+        self._piece_bytes = piece_bytes
+        self._pending: list[Record] = []
+        self._extra = Batch()
+        self._in_flight: Commit | None = None
+        self.appended_token = 0
+        self.durable_token = 0
+        self.size_bytes = 0
+
+    def add(self, log: JournalLog, entries: Entries, now_ms: int) -> int:
+        """Append entries; the token."""
+        for start in range(0, len(entries), RECORD_ENTRIES_MAX):
+            part = entries.part(start, min(len(entries), start + RECORD_ENTRIES_MAX))
+            record = log.tail
+            if (
+                record is None
+                or record.record_type is not RecordType.ADD
+                or record.entries + len(part) > RECORD_ENTRIES_MAX
+            ):
+                record = self._append(log, RecordType.ADD, now_ms)
+            record.parts.append(part)
+            record.entries += len(part)
+            self._grow(log, len(part) * _ENTRY_BYTES)
+        return self._issue()
+
+    def positions(self, log: JournalLog, record_type: RecordType, positions: PositionSet, now_ms: int) -> int:
+        """Append ACKNOWLEDGE or UNACKNOWLEDGE; the token."""
+        record = log.tail
+        if record is not None and record.record_type is record_type and record.positions is not None:
+            record.positions.update(positions)
+            self._grow(log, positions.memory_bytes())
+        else:
+            record = self._append(log, record_type, now_ms)
+            record.positions = positions.snapshot()
+            self._grow(log, record.positions.memory_bytes())
+        return self._issue()
+
+    def numbers(self, log: JournalLog, record_type: RecordType, first: int, second: int, now_ms: int) -> int:
+        """Append MARK_DELETE, CLEAR or WIDTH; the token."""
+        record = log.tail
+        # A mark-delete position that goes back must not hide the one before it, which removed positions.
+        if record is None or record.record_type is not record_type or (first, second) < record.numbers:
+            record = self._append(log, record_type, now_ms)
+        record.numbers = (first, second)
+        return self._issue()
+
+    def also(self, batch: Batch) -> int:
+        """Write `batch` with the next commit, before its records; the token."""
+        self._extra.extend(batch)
+        return self._issue()
+
+    def cut(self, log: JournalLog) -> int:
+        """The last sequence number; later records are not joined with those up to it."""
+        log.tail = None
+        return log.last_sequence
+
+    def persisted(self, log: JournalLog, sequence: int, size_bytes: int, oldest_ms: int | None) -> None:
+        """A persist has made records up to `sequence`, about `size_bytes`, superfluous.
+
+        oldest_ms: when the persist began, if records were appended since, else None.
+        """
+        log.persisted_sequence = sequence
+        log.oldest_ms = oldest_ms
+        log.size_bytes -= size_bytes
+        self.size_bytes -= size_bytes
+
+    def begin(self) -> Commit | None:
+        """Take everything appended; None if that is nothing or a commit is in flight."""
+        if self._in_flight is not None or self.durable_token == self.appended_token:
+            return None
+        for record in self._pending:
+            record.log.tail = None
+        self._in_flight = Commit(
+            self._store, self._pending, self._extra, self.appended_token, self._piece_bytes
+        )
+        self._pending, self._extra = [], Batch()
+        return self._in_flight
+
+    def finish(self, commit: Commit) -> int:
+        """Account for a commit that has run; the durable token. Raises StorageError if the write failed."""
+        if not commit.finished:
+            commit.finished = True
+            self._in_flight = None
+            if commit.error is not None:
+                self._pending = commit.records + self._pending
+                commit.extra.extend(self._extra)
+                self._extra = commit.extra
+                raise commit.error
+            self.durable_token = commit.token
+        return self.durable_token
+
+    def commit(self) -> int:
+        """Take, write and finish; the durable token. Raises StorageError."""
+        if self._in_flight is not None:
+            in_flight = self._in_flight
+            in_flight.wait()
+            self.finish(in_flight)
+        commit = self.begin()
+        if commit is not None:
+            commit.run()
+            self.finish(commit)
+        return self.durable_token
+
+    def _append(self, log: JournalLog, record_type: RecordType, now_ms: int) -> Record:
+        record = Record(log, record_type)
+        log.tail = record
+        if log.oldest_ms is None:
+            log.oldest_ms = now_ms
+        self._pending.append(record)
+        self._grow(log, _RECORD_BYTES)
+        return record
+
+    def _grow(self, log: JournalLog, size_bytes: int) -> None:
+        log.size_bytes += size_bytes
+        self.size_bytes += size_bytes
+
+    def _issue(self) -> int:
+        self.appended_token += 1
+        return self.appended_token

@@ -1,0 +1,122 @@
+"""Keys of the store: one byte of kind, then big-endian numbers, so that keys sort as their numbers do.
+
+The grammar is in docs/format.md. Ledger ids and slice numbers are biased by 2^63, so that negative ones sort
+first.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+FORMAT_KEY = b"\x00tidegate"
+
+IDENTITY = b"S"
+STATE = b"T"
+SLICE = b"M"
+BLOCK = b"B"
+HELD = b"H"
+ACKNOWLEDGED = b"A"
+CARRY = b"C"
+JOURNAL = b"J"
+INTENT = b"I"
+QUARANTINE = b"Q"
+
+SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, CARRY, JOURNAL, INTENT)
+"""Kinds that hold the data of one subscription and go with it."""
+
+_BIAS = 1 << 63
+_SUBSCRIPTION = struct.Struct(">cQ")
+_SLICE = struct.Struct(">cQQQ")
+_BLOCK = struct.Struct(">cQQQQ")
+_VERSIONED = struct.Struct(">cQQQ")
+_JOURNAL = struct.Struct(">cQQB")
+_INTENT = struct.Struct(">cQQQ")
+
+
+class SliceId(NamedTuple):
+    """A slice: the entries with number * width_ms <= deliver_at_ms < (number + 1) * width_ms."""
+
+    width_ms: int
+    number: int
+
+    @property
+    def start_ms(self) -> int:
+        """The first millisecond of the slice."""
+        return self.number * self.width_ms
+
+
+def subscription_key(kind: bytes, subscription_id: int) -> bytes:
+    """Key of a value that a subscription has one of, and prefix of its other keys of that kind."""
+    return _SUBSCRIPTION.pack(kind, subscription_id)
+
+
+def subscription_id_of(key: bytes) -> int:
+    """The subscription id of any key but FORMAT_KEY and quarantined ones."""
+    return int(_SUBSCRIPTION.unpack_from(key)[1])
+
+
+def subscription_range(kind: bytes, subscription_id: int) -> tuple[bytes, bytes]:
+    """Start and end of all keys of one kind of a subscription."""
+    start = _SUBSCRIPTION.pack(kind, subscription_id)
+    if subscription_id == (1 << 64) - 1:
+        return start, bytes([kind[0] + 1])
+    return start, _SUBSCRIPTION.pack(kind, subscription_id + 1)
+
+
+def kind_range(kind: bytes) -> tuple[bytes, bytes]:
+    """Start and end of all keys of one kind."""
+    return kind, bytes([kind[0] + 1])
+
+
+def slice_key(subscription_id: int, slice_id: SliceId) -> bytes:
+    """Key of a slice record."""
+    return _SLICE.pack(SLICE, subscription_id, slice_id.width_ms, slice_id.number + _BIAS)
+
+
+def parse_slice_key(key: bytes) -> SliceId:
+    """The slice of a slice record or of a block."""
+    _, _, width_ms, biased = _SLICE.unpack_from(key)
+    return SliceId(width_ms, biased - _BIAS)
+
+
+def block_key(subscription_id: int, slice_id: SliceId, block_id: int) -> bytes:
+    """Key of a packed block."""
+    return _BLOCK.pack(BLOCK, subscription_id, slice_id.width_ms, slice_id.number + _BIAS, block_id)
+
+
+def parse_block_key(key: bytes) -> int:
+    """The block id of a block's key."""
+    return int(_BLOCK.unpack(key)[4])
+
+
+def bitmap_key(kind: bytes, subscription_id: int, ledger_id: int, version: int) -> bytes:
+    """Key of one ledger's bitmap (HELD or ACKNOWLEDGED) as of persist number `version`."""
+    return _VERSIONED.pack(kind, subscription_id, ledger_id + _BIAS, version)
+
+
+def parse_bitmap_key(key: bytes) -> tuple[int, int]:
+    """(ledger_id, version) of a bitmap's key."""
+    _, _, biased, version = _VERSIONED.unpack(key)
+    return biased - _BIAS, version
+
+
+def journal_key(subscription_id: int, sequence: int, record_type: int) -> bytes:
+    """Key of a journal record."""
+    return _JOURNAL.pack(JOURNAL, subscription_id, sequence, record_type)
+
+
+def parse_journal_key(key: bytes) -> tuple[int, int]:
+    """(sequence, record type) of a journal record's key."""
+    _, _, sequence, record_type = _JOURNAL.unpack(key)
+    return sequence, record_type
+
+
+def intent_key(subscription_id: int, version: int, piece: int) -> bytes:
+    """Key of the list of what one piece of a persist wrote ahead of its commit."""
+    return _INTENT.pack(INTENT, subscription_id, version, piece)
+
+
+def quarantine_key(key: bytes) -> bytes:
+    """Where the bytes of a corrupt value are kept."""
+    return QUARANTINE + key

@@ -1,0 +1,385 @@
+"""A persist: everything that one subscription has in memory becomes durable in slices, in one commit.
+
+`run` is a pure function of what was taken at its start, but for reading and writing the store; it may run
+in any thread. Blocks and bitmaps are written ahead in pieces, each with the list of its keys (the intent);
+the last, synced batch makes them count: slice records, state, carry-over, and the removal of what they
+replace. A crash before that leaves only keys that recovery deletes.
+
+Invariants: what is left out as dead is dead in the very `held` bitmaps that the same commit writes; a slice
+is dropped only if nothing of it is in them; block ids and versions are never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidegate.index import keys
+from tidegate.index.block import BlockDescriptor, describe, encode_block, load_block
+from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey, sort_entries
+from tidegate.index.errors import CorruptBlockError
+from tidegate.index.format import pack_entries, seal
+from tidegate.index.keys import SliceId
+from tidegate.index.manifest import State, encode_keys, encode_slice
+from tidegate.index.merge import Item, RunHeap
+from tidegate.index.options import IndexOptions
+from tidegate.index.positions import PositionSet, serialize_bitmap
+from tidegate.index.run import Run
+from tidegate.index.store import Batch, Store
+
+_FOREVER_MS = (1 << 63) - 1
+
+StoredBlock = tuple[SliceId, BlockDescriptor]
+
+
+@dataclass(frozen=True)
+class SlicePlan:
+    """A slice as it was when the persist began, and what is to be done with it."""
+
+    blocks: list[BlockDescriptor]
+    merge_runs: frozenset[int] = frozenset()
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class PersistPlan:
+    """All that a persist works on; taken on the core's thread, not changed afterwards.
+
+    state: what the commit will say of the subscription, but for next_block_id, which is the first id to
+    use. held, acknowledged: snapshots; dirty_*: ledgers whose bitmaps must be written; *_versions: what is
+    stored now. cleared: slices of before a CLEAR, to be deleted. orphans: keys that a failed persist has
+    left. audit: find held positions that no readable entry has, though no block is known to be corrupt.
+    """
+
+    subscription_id: int
+    state: State
+    now_ms: int
+    staged: list[Entries]
+    held: PositionSet
+    acknowledged: PositionSet
+    dirty_held: set[int]
+    dirty_acknowledged: set[int]
+    held_versions: dict[int, int]
+    acknowledged_versions: dict[int, int]
+    slices: dict[SliceId, SlicePlan]
+    cleared: set[SliceId]
+    quarantined: list[StoredBlock]
+    orphans: list[bytes]
+    audit: bool
+
+
+@dataclass
+class PersistResult:
+    """What a persist did, for the core to apply."""
+
+    next_block_id: int
+    exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
+    carried: Entries = field(default_factory=Entries.empty)
+    lost: PositionSet = field(default_factory=PositionSet)
+    corrupt: list[StoredBlock] = field(default_factory=list)
+    held_versions: dict[int, int] = field(default_factory=dict)
+    acknowledged_versions: dict[int, int] = field(default_factory=dict)
+    written_ahead: list[bytes] = field(default_factory=list)
+
+
+class _AheadWriter:
+    """Writes values before their commit, in pieces that do not hold up other threads."""
+
+    def __init__(self, store: Store, plan: PersistPlan, piece_bytes: int, written: list[bytes]) -> None:
+        self._store = store
+        self._plan = plan
+        self._piece_bytes = piece_bytes
+        self._piece = 0
+        self._written = written
+        self._batch = Batch()
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._batch.put(key, value)
+        if self._batch.size_bytes >= self._piece_bytes:
+            written = [key for _, key, _ in self._batch.operations]
+            self._batch.put(
+                keys.intent_key(self._plan.subscription_id, self._plan.state.version, self._piece),
+                encode_keys(written),
+            )
+            self._written.extend(written)
+            self._store.write(self._batch, sync=False)
+            self._batch = Batch()
+            self._piece += 1
+
+    def rest(self) -> Batch:
+        """What is not written yet; it goes with the commit."""
+        return self._batch
+
+
+class _MergedBlock:
+    """A stored block as a source of a merge."""
+
+    def __init__(self, job: PersistJob, stored: StoredBlock) -> None:
+        self._job = job
+        self._stored = stored
+
+    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+        entries = self._job.read(self._stored)
+        if entries is None:
+            return []
+        run = Run(entries, self)
+        return [(run.key(), run)]
+
+    def consumed(self, run: Run, count: int, live: Entries) -> None:
+        """A merge is not rewound."""
+
+
+class PersistJob:
+    """One persist of one subscription. `run` raises StorageError if the store fails; nothing counts then."""
+
+    def __init__(self, store: Store, options: IndexOptions, plan: PersistPlan) -> None:
+        self._store = store
+        self._options = options
+        self.plan = plan
+        self.result = PersistResult(plan.state.next_block_id)
+        self._held = plan.held
+        self._dirty_held = set(plan.dirty_held)
+        self._writer = _AheadWriter(store, plan, options.write_piece_bytes, self.result.written_ahead)
+        self._commit = Batch()
+
+    def run(self) -> None:
+        """Do the whole persist."""
+        staged = Entries.concat(self.plan.staged)
+        staged = sort_entries(staged.take(self._held.contains(staged)), unique=True)
+        self._find_lost(staged)
+        carried, spilled = self._split(staged)
+        self.result.carried = carried
+        self._delete_cleared()
+        parts = dict(_by_slice(spilled, self.plan.state.slice_width_ms))
+        changed = {
+            slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
+        }
+        changed.update(slice_id for slice_id, _ in self.plan.quarantined)
+        for slice_id in sorted(changed | parts.keys()):
+            self._rewrite(slice_id, parts.get(slice_id))
+        self._put_bitmaps()
+        self._quarantine()
+        self._write_commit()
+
+    def read(self, stored: StoredBlock) -> Entries | None:
+        """The entries of a block; None if it is corrupt, which is noted."""
+        slice_id, descriptor = stored
+        try:
+            return load_block(self._store, self.plan.subscription_id, slice_id, descriptor)
+        except CorruptBlockError:
+            self.result.corrupt.append(stored)
+            return None
+
+    # ---- entries into blocks
+
+    def _split(self, staged: Entries) -> tuple[Entries, Entries]:
+        """(carried over, spilled): entries due within carry_ms of now stay staged, if they are few enough."""
+        at = staged.deliver_at_ms
+        low = int(np.searchsorted(at, self.plan.now_ms - self._options.carry_ms, side="left"))
+        high = int(np.searchsorted(at, self.plan.now_ms + self._options.carry_ms, side="right"))
+        if high - low > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
+            return Entries.empty(), staged
+        near = np.zeros(len(staged), dtype=np.bool_)
+        near[low:high] = True
+        return staged.take(near), staged.take(~near) if high > low else staged
+
+    def _rewrite(self, slice_id: SliceId, part: Entries | None) -> None:
+        """Give a slice its new blocks: finished ones out, runs merged, new entries in."""
+        plan = self.plan.slices.get(slice_id, SlicePlan([]))
+        gone = {block.block_id for at, block in self.plan.quarantined if at == slice_id}
+        merged = [b for b in plan.blocks if b.run_id in plan.merge_runs and b.block_id not in gone]
+        if plan.finished:
+            gone.update(block.block_id for block in plan.blocks)
+            merged = []
+        corrupt_before = len(self.result.corrupt)
+        added = self._encode(slice_id, merged, part)
+        kept_corrupt = {block.block_id for _, block in self.result.corrupt[corrupt_before:]}
+        gone.update(block.block_id for block in merged if block.block_id not in kept_corrupt)
+        blocks = [block for block in plan.blocks if block.block_id not in gone] + added
+        removed = [block.block_id for block in plan.blocks if block.block_id in gone]
+        self.result.exchanged[slice_id] = (removed, added)
+        subscription_id = self.plan.subscription_id
+        if removed and len(removed) == len(plan.blocks):
+            self._delete_blocks_before(slice_id)
+        else:
+            for block_id in removed:
+                self._commit.delete(keys.block_key(subscription_id, slice_id, block_id))
+        key = keys.slice_key(subscription_id, slice_id)
+        if blocks:
+            self._commit.put(key, encode_slice(blocks))
+        else:
+            self._commit.delete(key)
+
+    def _encode(
+        self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
+    ) -> list[BlockDescriptor]:
+        """Write one run of blocks from stored blocks and new entries, in one pass over both."""
+        if not merged:
+            if part is None:
+                return []
+            size = self._options.block_entries
+            pieces: Iterable[Entries] = (
+                part.part(at, min(len(part), at + size)) for at in range(0, len(part), size)
+            )
+        else:
+            pieces = self._merge(slice_id, merged, part)
+        run_id = self.result.next_block_id
+        added = []
+        for entries in pieces:
+            block_id = self.result.next_block_id
+            self.result.next_block_id += 1
+            value = encode_block(entries)
+            self._writer.put(keys.block_key(self.plan.subscription_id, slice_id, block_id), value)
+            added.append(describe(entries, len(value), block_id, run_id))
+        return added
+
+    def _merge(
+        self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
+    ) -> Iterable[Entries]:
+        """The live entries of stored blocks and of `part` in order, a block's worth at a time."""
+        heap = RunHeap()
+        for block in merged:
+            heap.push(block.first, _MergedBlock(self, (slice_id, block)))
+        if part is not None:
+            heap.push_run(Run(part, _MergedBlock(self, (slice_id, merged[0]))))
+
+        def live(_: Run, entries: Entries) -> Entries:
+            return entries.take(self._held.contains(entries))
+
+        while len(heap):
+            batch = heap.pop(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, live).unique()
+            if len(batch):
+                yield batch
+
+    # ---- positions
+
+    def _find_lost(self, staged: Entries) -> None:
+        """Held positions that neither staging nor a readable block has, if a block was found corrupt."""
+        corrupt = list(self.plan.quarantined)
+        if not corrupt and not self.plan.audit:
+            return
+        blocks = [
+            (slice_id, block)
+            for slice_id, plan in self.plan.slices.items()
+            for block in plan.blocks
+            if (slice_id, block) not in corrupt
+        ]
+        lost = self._held.snapshot()
+        lost.difference_update(PositionSet.of_entries(staged))
+        if not self.plan.audit:
+            low = min(block.min_ledger_id for _, block in corrupt)
+            high = max(block.max_ledger_id for _, block in corrupt)
+            lost = PositionSet.of_bitmaps({at: bitmap for at, bitmap in lost.items() if low <= at <= high})
+        for stored in blocks:
+            if any(stored[1].min_ledger_id <= at <= stored[1].max_ledger_id for at in lost.ledgers()):
+                # A block that turns out corrupt here is quarantined by the next persist, which audits again.
+                entries = self.read(stored)
+                if entries is not None:
+                    lost.difference_update(PositionSet.of_entries(entries))
+        self.result.lost = lost
+        self._held = self._held.difference(lost)
+        self._dirty_held.update(lost.ledgers())
+
+    def _put_bitmaps(self) -> None:
+        for kind, positions, dirty, old, new in (
+            (
+                keys.HELD,
+                self._held,
+                self._dirty_held,
+                self.plan.held_versions,
+                self.result.held_versions,
+            ),
+            (
+                keys.ACKNOWLEDGED,
+                self.plan.acknowledged,
+                self.plan.dirty_acknowledged,
+                self.plan.acknowledged_versions,
+                self.result.acknowledged_versions,
+            ),
+        ):
+            new.update(old)
+            for ledger_id in sorted(dirty):
+                if ledger_id in old:
+                    self._commit.delete(
+                        keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, old[ledger_id])
+                    )
+                    del new[ledger_id]
+                bitmap = positions.bitmap(ledger_id)
+                if bitmap is not None:
+                    version = self.plan.state.version
+                    key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
+                    self._writer.put(key, seal(kind, serialize_bitmap(bitmap)))
+                    new[ledger_id] = version
+
+    # ---- the commit
+
+    def _delete_blocks_before(self, slice_id: SliceId) -> None:
+        """Delete all blocks of a slice that were there before this persist."""
+        subscription_id = self.plan.subscription_id
+        self._commit.delete_range(
+            keys.block_key(subscription_id, slice_id, 0),
+            keys.block_key(subscription_id, slice_id, self.plan.state.next_block_id),
+        )
+
+    def _delete_cleared(self) -> None:
+        for slice_id in sorted(self.plan.cleared):
+            self._delete_blocks_before(slice_id)
+            self._commit.delete(keys.slice_key(self.plan.subscription_id, slice_id))
+
+    def _quarantine(self) -> None:
+        """Keep the bytes of corrupt blocks aside; their keys go with `_rewrite`."""
+        for slice_id, block in self.plan.quarantined:
+            key = keys.block_key(self.plan.subscription_id, slice_id, block.block_id)
+            value = self._store.get(key)
+            if value is not None:
+                self._commit.put(keys.quarantine_key(key), value)
+
+    def _write_commit(self) -> None:
+        subscription_id = self.plan.subscription_id
+        batch = self._writer.rest()
+        batch.extend(self._commit)
+        for key in self.plan.orphans:
+            batch.delete(key)
+        batch.delete_range(*keys.subscription_range(keys.INTENT, subscription_id))
+        batch.delete_range(
+            keys.journal_key(subscription_id, 0, 0),
+            keys.journal_key(subscription_id, self.plan.state.persisted_sequence + 1, 0),
+        )
+        carry = keys.subscription_key(keys.CARRY, subscription_id)
+        if len(self.result.carried):
+            batch.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))
+        else:
+            batch.delete(carry)
+        state = self.plan.state._replace(next_block_id=self.result.next_block_id)
+        batch.put(keys.subscription_key(keys.STATE, subscription_id), state.encode())
+        self._store.write(batch, sync=True)
+
+
+def choose_runs(blocks: Iterable[BlockDescriptor], runs_max: int) -> frozenset[int]:
+    """Which runs of a slice to merge: none below `runs_max`, else two or more small ones of similar size.
+
+    Merging sizes that are alike keeps the work logarithmic: a large run is not rewritten for each small one.
+    """
+    sizes: dict[int, int] = {}
+    for block in blocks:
+        sizes[block.run_id] = sizes.get(block.run_id, 0) + block.entries
+    if len(sizes) < runs_max:
+        return frozenset()
+    ascending = sorted(sizes, key=lambda run_id: (sizes[run_id], run_id))
+    total = 0
+    for count, run_id in enumerate(ascending):
+        if count >= 2 and sizes[run_id] > 2 * total:
+            return frozenset(ascending[:count])
+        total += sizes[run_id]
+    return frozenset(ascending)
+
+
+def _by_slice(entries: Entries, width_ms: int) -> Iterable[tuple[SliceId, Entries]]:
+    """Split sorted entries by slice."""
+    if len(entries):
+        numbers = np.floor_divide(entries.deliver_at_ms, width_ms)
+        starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]
+        for start, stop in zip(starts, [*starts[1:], len(entries)], strict=True):
+            yield SliceId(width_ms, int(numbers[start])), entries.part(start, stop)

@@ -1,0 +1,187 @@
+"""A store in RocksDB. The only module that imports rocksdict; its errors do not leave it.
+
+A write that fails puts RocksDB into a read-only state, so the database is opened again before the next
+write; its log then holds either the whole batch or nothing of it, and both are right, because the index
+writes it once more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteOptions,
+)
+
+from tidegate.index.errors import (
+    AlreadyOpenError,
+    ClosedError,
+    StorageError,
+    TidegateIndexError,
+    UnwritableDirectoryError,
+)
+from tidegate.index.options import MIB
+from tidegate.index.store import Batch
+
+_WRITE_BUFFER_BYTES = 16 * MIB
+_BLOCK_CACHE_BYTES = 8 * MIB
+_WAL_BYTES_PER_SYNC = MIB // 2
+_WAL_BYTES_MAX = 64 * MIB
+_LOG_FILES_MAX = 4
+_OPEN_FILES_MAX = 512
+
+
+class RocksStore:
+    """An ordered key-value store in a directory; see `Store`."""
+
+    def __init__(self, path: Path, db: Rdict) -> None:
+        self._path = path
+        self._db = db
+        self._failed = False
+        self._closed = False
+        self._lock = threading.Lock()
+        self._synced = WriteOptions()
+        self._synced.sync = True
+        self._unsynced = WriteOptions()
+
+    @classmethod
+    def open(cls, path: Path) -> RocksStore:
+        """Open or create the database in directory `path`.
+
+        Raises UnwritableDirectoryError, AlreadyOpenError, StorageError.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / ".writable"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise UnwritableDirectoryError(str(path), error.strerror or str(error)) from error
+        return cls(path, _open(path))
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of `key`, None if there is none."""
+        try:
+            value = self._db.get(key)
+        except Exception as error:
+            raise self._translate(error) from error
+        return None if value is None else bytes(value)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        """Apply `batch` atomically; with `sync` it and every earlier write are durable on return."""
+        made = WriteBatch(raw_mode=True)
+        for kind, key, value in batch.operations:
+            if kind == Batch.PUT:
+                made.put(key, value)
+            elif kind == Batch.DELETE:
+                made.delete(key)
+            else:
+                made.delete_range(key, value)
+        with self._lock:
+            self._recover_from_failure()
+            try:
+                self._db.write(made, self._synced if sync else self._unsynced)
+            except Exception as error:
+                self._failed = not self._closed
+                raise self._translate(error) from error
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key, value) with start <= key < end, keys ascending."""
+        try:
+            for key, value in self._db.items(from_key=start):
+                found = cast(bytes, key)
+                if found >= end:
+                    return
+                yield found, value
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._translate(error) from error
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files of the database."""
+        total = 0
+        for each in self._path.iterdir():
+            try:
+                total += each.stat().st_size
+            except FileNotFoundError:
+                continue  # compaction removes files at any time
+        return total
+
+    def close(self) -> None:
+        """Close the database. Closing twice is harmless."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                try:
+                    self._db.close()
+                except Exception as error:
+                    raise self._translate(error) from error
+
+    def _recover_from_failure(self) -> None:
+        if self._failed and not self._closed:
+            try:
+                self._db.close()
+            except DbClosedError:
+                pass  # an earlier attempt got this far
+            except Exception as error:
+                raise self._translate(error) from error
+            self._db = _open(self._path)
+            self._failed = False
+
+    def _translate(self, error: Exception) -> TidegateIndexError:
+        if isinstance(error, TidegateIndexError):
+            return error
+        if isinstance(error, DbClosedError):
+            if self._closed:
+                return ClosedError(f"the store in {self._path} is closed")
+            return StorageError(f"the store in {self._path} is being opened again after a failed write")
+        text = str(error)
+        if "No space left" in text or "File too large" in text:
+            return StorageError(
+                f"the disk of {self._path} is full: free some space, then it goes on ({text})"
+            )
+        return StorageError(f"the store in {self._path} fails: {text}")
+
+
+def _open(path: Path) -> Rdict:
+    try:
+        return Rdict(str(path), _options())
+    except Exception as error:
+        text = str(error)
+        if "lock" in text.lower():
+            raise AlreadyOpenError(str(path)) from error
+        if "Permission denied" in text or "Read-only file system" in text:
+            raise UnwritableDirectoryError(str(path), text) from error
+        raise StorageError(f"cannot open the data directory {path}: {text}") from error
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    # Blocks are packed already, and the rest is small or short-lived.
+    options.set_compression_type(DBCompressionType.none())
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_max_total_wal_size(_WAL_BYTES_MAX)
+    # The kernel writes back as we go, so that the synced commit at the end of a persist has little to do.
+    options.set_wal_bytes_per_sync(_WAL_BYTES_PER_SYNC)
+    options.set_bytes_per_sync(_WAL_BYTES_PER_SYNC)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(_LOG_FILES_MAX)
+    options.set_max_open_files(_OPEN_FILES_MAX)
+    table = BlockBasedOptions()
+    # A block is read once; the cache is for index blocks and small records.
+    table.set_block_cache(Cache(_BLOCK_CACHE_BYTES))
+    options.set_block_based_table_factory(table)
+    return options

@@ -1,0 +1,58 @@
+"""A run: an immutable sorted array of entries, consumed from its front.
+
+Invariants: the entries are sorted and without repeats; `at` only grows; entries before `at` were handed to
+the owner.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from tidegate.index.entry import Entries, EntryKey
+
+
+class Owner(Protocol):
+    """Whoever must be able to produce a run's entries again after a rewind."""
+
+    def consumed(self, run: Run, count: int, live: Entries) -> None:
+        """`count` entries of the front of `run` were consumed; `live` are those that are still held."""
+        ...
+
+
+class Run:
+    """Sorted entries and how far they are consumed."""
+
+    __slots__ = ("at", "entries", "owner")
+
+    def __init__(self, entries: Entries, owner: Owner) -> None:
+        self.entries = entries
+        self.at = 0
+        self.owner = owner
+
+    def __len__(self) -> int:
+        return len(self.entries) - self.at
+
+    def key(self) -> EntryKey:
+        """Key of the first entry not consumed. There must be one."""
+        return self.entries.key(self.at)
+
+    def due_stop(self, now_ms: int) -> int:
+        """Index after the last entry with deliver_at_ms <= now_ms."""
+        return int(np.searchsorted(self.entries.deliver_at_ms, now_ms, side="right"))
+
+    def stop(self, key: EntryKey, *, inclusive: bool) -> int:
+        """Index after the last entry before `key`, with `inclusive` also equal to it; at least `at`."""
+        low, high = 0, len(self.entries)
+        for column, value in zip(
+            (self.entries.deliver_at_ms, self.entries.ledger_id, self.entries.entry_id), key, strict=True
+        ):
+            part = column[low:high]
+            low, high = (
+                low + int(np.searchsorted(part, value, side="left")),
+                low + int(np.searchsorted(part, value, side="right")),
+            )
+            if low == high:
+                break
+        return max(self.at, high if inclusive else low)

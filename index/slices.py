@@ -1,0 +1,156 @@
+"""Slices and their blocks: what is in the store, and how far it has been popped.
+
+A slice that nobody needs yet is one item in the heap; active, its blocks are items; a block whose first
+entry is due is loaded and is a run. A slice is finished when every block is consumed and nothing of what
+was handed out is held.
+
+Invariants: the blocks of an inactive slice are untouched; an active slice's block is in the heap (itself or
+its run) unless it is consumed; a finished slice has no held entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidegate.index.block import BlockDescriptor
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.keys import SliceId
+from tidegate.index.merge import Item, RunHeap
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import PositionSet
+from tidegate.index.run import Run
+
+Load = Callable[["Block"], Entries | None]
+"""Reads a block; None if it is corrupt (the loader has reported it)."""
+
+
+class Block:
+    """A packed block of a slice and how far it is popped."""
+
+    __slots__ = ("consumed", "descriptor", "of", "run")
+
+    def __init__(self, of: Slice, descriptor: BlockDescriptor) -> None:
+        self.of = of
+        self.descriptor = descriptor
+        self.run: Run | None = None
+        self.consumed = False
+
+    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+        """Load the block as a run."""
+        entries = self.of.load(self)
+        if entries is None:
+            self.consumed = True
+            return []
+        self.run = Run(entries, BlockOwner(self))
+        return [(self.run.key(), self.run)]
+
+
+class BlockOwner:
+    """Notes what was consumed of a loaded block."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def consumed(self, run: Run, count: int, live: Entries) -> None:  # noqa: ARG002 a block has no counter
+        """Keep what is held in the slice's popped log; let go of a run that is used up."""
+        self.block.of.popped.append(live, self.block.of.held)
+        if not len(run):
+            self.block.run = None
+            self.block.consumed = True
+
+
+class Slice:
+    """The blocks of one slice."""
+
+    __slots__ = ("active", "blocks", "finished", "held", "id", "load", "popped", "settle_at")
+
+    def __init__(self, slice_id: SliceId, held: PositionSet, load: Load) -> None:
+        self.id = slice_id
+        self.held = held
+        self.load = load
+        self.blocks: dict[int, Block] = {}
+        self.popped = PoppedLog()
+        self.active = False
+        self.finished = False
+        self.settle_at = 0
+        """Number of acknowledgements after which to look again whether the slice is finished."""
+
+    def first_key(self) -> EntryKey:
+        """Key of the first entry. There must be a block."""
+        return min(block.descriptor.first for block in self.blocks.values())
+
+    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+        """Activate the slice: its blocks become items of their own."""
+        self.active = True
+        return [(block.descriptor.first, block) for block in self.blocks.values() if not block.consumed]
+
+    def runs(self) -> int:
+        """Runs of blocks, which may overlap each other."""
+        return len({block.descriptor.run_id for block in self.blocks.values()})
+
+    def entries(self) -> int:
+        """Entries stored, dead ones too."""
+        return sum(block.descriptor.entries for block in self.blocks.values())
+
+    def used_up(self) -> bool:
+        """Whether every block is consumed."""
+        return self.active and all(block.consumed for block in self.blocks.values())
+
+    def exchange(self, removed: Iterable[int], added: Iterable[BlockDescriptor], heap: RunHeap) -> None:
+        """Replace blocks, also while active; entries handed out before are filtered when popped again."""
+        for block_id in removed:
+            block = self.blocks.pop(block_id)
+            heap.discard(block)
+            if block.run is not None:
+                heap.discard(block.run)
+        fresh = [Block(self, descriptor) for descriptor in added]
+        for block in fresh:
+            self.blocks[block.descriptor.block_id] = block
+            self.finished = False
+            if self.active:
+                heap.push(block.descriptor.first, block)
+        self.enter(heap)
+
+    def enter(self, heap: RunHeap) -> None:
+        """Put an inactive slice where its first block belongs in the heap."""
+        if not self.active and not self.finished and self.blocks:
+            heap.push(self.first_key(), self)
+
+    def finish(self, heap: RunHeap) -> None:
+        """Nothing of the slice is held any more: nothing of it will be popped."""
+        self.leave(heap)
+        self.popped.take()
+        self.finished = True
+
+    def leave(self, heap: RunHeap) -> None:
+        """Take the slice and everything of it out of the heap."""
+        heap.discard(self)
+        for block in self.blocks.values():
+            heap.discard(block)
+            if block.run is not None:
+                heap.discard(block.run)
+
+    def rewind(self, heap: RunHeap) -> None:
+        """Make everything poppable again."""
+        if self.active and not self.finished:
+            self.leave(heap)
+            for block in self.blocks.values():
+                block.consumed = False
+                block.run = None
+            self.popped.take()
+            self.active = False
+            self.enter(heap)
+
+    def loaded_entries(self) -> int:
+        """Entries in memory: loaded blocks and the popped log."""
+        return len(self.popped) + sum(
+            len(block.run.entries) for block in self.blocks.values() if block.run is not None
+        )
+
+    def state(self) -> str:
+        """`stored`, `active` or `finished`."""
+        if self.finished:
+            return "finished"
+        return "active" if self.active else "stored"

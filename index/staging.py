@@ -1,0 +1,136 @@
+"""Staging: entries that are not in slices yet.
+
+New entries lie unsorted in chunks; a chunk is sorted into a run when its minimum is due, or not at all if a
+persist takes it before. What was handed out stays in the popped log until a persist or a prune.
+
+Invariants: every held entry that was added and not persisted is in exactly one chunk, run or the popped
+log; every chunk and every unconsumed run is in the heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.merge import Item, RunHeap
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import PositionSet
+from tidegate.index.run import Run
+
+
+class Chunk:
+    """Unsorted entries with a known minimum deliver_at_ms."""
+
+    __slots__ = ("_staging", "count", "first_ms", "parts")
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self.parts: list[Entries] = []
+        self.count = 0
+        self.first_ms = 0
+
+    def append(self, entries: Entries) -> None:
+        """Put entries (at least one) in."""
+        first_ms = int(entries.deliver_at_ms.min())
+        self.first_ms = min(self.first_ms, first_ms) if self.count else first_ms
+        self.parts.append(entries)
+        self.count += len(entries)
+
+    def key(self) -> EntryKey:
+        """A lower bound of the first entry's key."""
+        return (self.first_ms, -1, -1)
+
+    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+        """Sort the chunk into a run."""
+        run = self._staging.sorted_run(self)
+        return [(run.key(), run)]
+
+
+class Staging:
+    """Chunks, runs and the popped log of one subscription; its items live in the subscription's heap."""
+
+    def __init__(self, heap: RunHeap, held: PositionSet, seal_entries: int) -> None:
+        self._heap = heap
+        self._held = held
+        self._seal_entries = seal_entries
+        self._open_chunk: Chunk | None = None
+        self._chunks: set[Chunk] = set()
+        self._runs: set[Run] = set()
+        self.popped = PoppedLog()
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """Entries in memory, handed-out and dead ones too."""
+        return self._waiting + len(self.popped)
+
+    def add(self, entries: Entries) -> None:
+        """Stage entries in any order."""
+        for start in range(0, len(entries), self._seal_entries):
+            part = entries.part(start, min(len(entries), start + self._seal_entries))
+            chunk = self._open_chunk
+            if chunk is None or chunk.count + len(part) > self._seal_entries:
+                chunk = self._open_chunk = Chunk(self)
+                self._chunks.add(chunk)
+            before = chunk.first_ms if chunk.count else None
+            chunk.append(part)
+            if chunk.first_ms != before:
+                self._heap.push(chunk.key(), chunk)
+            self._waiting += len(part)
+
+    def add_run(self, entries: Entries) -> None:
+        """Stage entries that are sorted and without repeats."""
+        if len(entries):
+            run = Run(entries, self)
+            self._runs.add(run)
+            self._waiting += len(entries)
+            self._heap.push_run(run)
+
+    def sorted_run(self, chunk: Chunk) -> Run:
+        """Turn a chunk into a run (the heap does the exchange)."""
+        self._chunks.discard(chunk)
+        if chunk is self._open_chunk:
+            self._open_chunk = None
+        run = Run(sort_entries(Entries.concat(chunk.parts), unique=True), self)
+        self._waiting -= chunk.count - len(run)
+        self._runs.add(run)
+        return run
+
+    def consumed(self, run: Run, count: int, live: Entries) -> None:
+        """Keep what was handed out of `run` for a rewind."""
+        self._waiting -= count
+        if not len(run):
+            self._runs.discard(run)
+        self.popped.append(live, self._held)
+
+    def parts(self) -> list[Entries]:
+        """Everything staged, in no order, as immutable arrays."""
+        return self.waiting() + self.popped.parts()
+
+    def waiting(self) -> list[Entries]:
+        """Everything that will be popped without a rewind, in no order."""
+        return [part for chunk in self._chunks for part in chunk.parts] + [
+            run.entries.part(run.at, len(run.entries)) for run in self._runs
+        ]
+
+    def rewind(self) -> None:
+        """Stage what was handed out once more."""
+        for part in self.popped.take():
+            self.add(part)
+
+    def leave_heap(self) -> None:
+        """Take every item out of the heap; the staging is not used afterwards."""
+        for item in self.items():
+            self._heap.discard(item)
+
+    def absorb(self, other: Staging) -> None:
+        """Take over everything of `other`, which is not used afterwards."""
+        parts = other.waiting()
+        other.leave_heap()
+        for part in parts:
+            self.add(part)
+        for part in other.popped.take():
+            self.popped.append(part, self._held)
+
+    def items(self) -> set[Item]:
+        """The chunks and runs, all of which must be in the heap."""
+        return {*self._chunks, *self._runs}
