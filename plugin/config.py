@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     staging_bytes: int = Field(
         default=32 * 1024 * 1024, ge=65_536, description="memory of entries that are not in a slice yet"
     )
+    prefetch_ms: int = Field(
+        default=10_000, ge=0, description="how long before it is due an entry's block is loaded"
+    )
     slice_width_ms: int = Field(default=3_600_000, ge=1_000, description="slice width of new subscriptions")
 
     @field_validator("http")

@@ -14,20 +14,21 @@ import contextlib
 import importlib.metadata
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock, SystemClock
 from tidegate.index.errors import TidegateIndexError
 from tidegate.index.options import IndexOptions
-from tidegate.index.store import MemoryStore, Store
+from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Store
 from tidegate.plugin import report
 from tidegate.plugin.config import Settings, read_token
 from tidegate.plugin.engine import DaemonEngine
-from tidegate.plugin.errors import StartError
+from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.health import Health
 from tidegate.plugin.http import HttpSide
 from tidegate.plugin.listener import Listener
@@ -55,7 +56,7 @@ def product_name() -> str:
 
 def open_store(settings: Settings) -> Store:
     """The RocksDB store in the data directory. Raises ``StartError``."""
-    return MemoryStore()
+    return RocksStore.open(settings.data)
 
 
 @asynccontextmanager
@@ -75,7 +76,7 @@ async def running_daemon(
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(closing(Listener(settings.socket)))
         executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
-        catalog = stack.enter_context(closing(_open_catalog(settings, clock, store_factory, executor)))
+        catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
         metrics, health = Metrics(), Health()
         engine = DaemonEngine(
             catalog,
@@ -134,18 +135,33 @@ async def serve(settings: Settings, log: Logger) -> None:
     log.info("stopped, everything is persisted")
 
 
+@contextmanager
 def _open_catalog(
     settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor
-) -> Catalog:
-    store = store_factory(settings)
+) -> Iterator[Catalog]:
     options = IndexOptions(
-        slice_width_ms=settings.slice_width_ms, staging_budget_bytes=settings.staging_bytes
+        slice_width_ms=settings.slice_width_ms,
+        staging_budget_bytes=settings.staging_bytes,
+        prefetch_ms=settings.prefetch_ms,
     )
     try:
-        return Catalog.open(store, clock, options, executor)
+        store = store_factory(settings)
+        try:
+            catalog = Catalog.open(store, clock, options, executor)
+        except TidegateIndexError:
+            store.close()
+            raise
     except TidegateIndexError as error:
-        store.close()
         raise StartError(str(error)) from error
+    try:
+        yield catalog
+    finally:
+        try:
+            catalog.close()
+        except TidegateIndexError as error:
+            raise StopError(
+                f"not everything could be persisted ({error}); what was durable is kept"
+            ) from error
 
 
 def _http_side(

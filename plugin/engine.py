@@ -105,6 +105,8 @@ class DaemonEngine:
 
     def start(self) -> None:
         """Begin the upkeep; the daemon is ready."""
+        for index in self.catalog:
+            self.catalog.park(index)
         self._maintain()
         self.health.clear("starting")
 
@@ -202,7 +204,9 @@ class DaemonEngine:
         blocked = self._blocked.get(stream.connection)
         if blocked is not None:
             blocked.pop(stream, None)
-        self.registry.release(stream)
+        if self.registry.get(stream.name) is stream:
+            self.catalog.park(stream.tracker.index)
+            self.registry.release(stream)
 
     def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
         """See ``connection.Engine``."""
@@ -229,7 +233,17 @@ class DaemonEngine:
     # --- due --------------------------------------------------------------------------------------
 
     def _schedule(self, stream: Stream) -> None:
-        self._due.set(stream, stream.tracker.wake_at_ms())
+        self._due.set(stream, self._next_look(stream))
+
+    def _next_look(self, stream: Stream) -> int | None:
+        """When to look at the stream; the index prefetches only for streams that can take something."""
+        tracker = stream.tracker
+        if self.registry.get(tracker.name) is stream:
+            if tracker.hands_out:
+                self.catalog.unpark(tracker.index)
+            else:
+                self.catalog.park(tracker.index)
+        return tracker.wake_at_ms()
 
     def _serve_due(self, stream: Stream, now_ms: int) -> int | None:
         """Hand out one frame's worth; returns when to look at the stream again."""
@@ -250,7 +264,7 @@ class DaemonEngine:
             self._metrics.observe_due(entries.deliver_at_ms, now_ms)
             if tracker.credit == 0:
                 self._metrics.credit_exhausted.inc()
-        again_at_ms = tracker.wake_at_ms()
+        again_at_ms = self._next_look(stream)
         if again_at_ms is not None and not len(entries):
             again_at_ms = max(again_at_ms, now_ms + DUE_AGAIN_MS)
         return again_at_ms

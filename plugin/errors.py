@@ -65,6 +65,10 @@ class AttachError(UserError):
     """A Pulsar home cannot be attached to or detached from."""
 
 
+class StopError(UserError):
+    """The daemon stopped, but could not persist everything; what was durable still is."""
+
+
 class ProtocolError(TidegateError):
     """The peer broke a rule of the protocol; the connection is answered with ERROR on stream 0 and closed."""
 

@@ -157,7 +157,7 @@ class Tracker:
 
         At most ``limit``, at most the credit, in order. Raises what the index raises.
         """
-        if not self._hands_out():
+        if not self.hands_out:
             return Entries.empty()
         entries = self.index.pop_due(now_ms + self.horizon_ms, min(limit, self.credit))
         self.credit -= len(entries)
@@ -168,10 +168,12 @@ class Tracker:
 
         Not before something changes.
         """
-        if not self._hands_out():
+        if not self.hands_out:
             return None
         next_due_ms = self.index.next_due_ms()
         return None if next_due_ms is None else next_due_ms - self.horizon_ms
 
-    def _hands_out(self) -> bool:
+    @property
+    def hands_out(self) -> bool:
+        """Whether anything can be handed out here now."""
         return self.answered and self.credit > 0 and not self.closing and not self.superseded

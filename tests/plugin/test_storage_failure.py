@@ -12,7 +12,7 @@ from tests.plugin.flaky_store import FlakyStore
 from tests.plugin.shim_client import ShimClient, entries
 from tests.plugin.waiting import until
 from tidegate.index.positions import PositionSet
-from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.errors import ErrorCode, StopError
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -87,7 +87,7 @@ async def test_streams_without_a_change_do_not_notice(
 async def test_stopping_with_a_full_disk_calls_nothing_durable(
     start: StartDaemon, socket_path: Path, store: FlakyStore
 ) -> None:
-    with pytest.raises(Exception, match="no space left"):
+    with pytest.raises(StopError, match="no space left"):
         async with start(store=store, commit_interval_ms=500, commit_entries=1_000_000):
             client = await ShimClient.connect(socket_path)
             stream = await client.open(TOPIC)
