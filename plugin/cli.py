@@ -24,13 +24,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-# Commands of other modules: each has a function register(app) that adds them.
-_OTHER_MODULES = (
-    "tidegate.plugin.status",
-    "tidegate.plugin.attach_command",
-    "tidegate.plugin.demo",
-    "tidegate.plugin.setup_command",
-)
+# Where the other commands are: each module has a function register(app) that adds its own.
+_MODULES = {
+    "status": "tidegate.plugin.status",
+    "attach": "tidegate.plugin.attach_command",
+    "detach": "tidegate.plugin.attach_command",
+    "demo": "tidegate.plugin.demo",
+    "setup": "tidegate.plugin.setup_command",
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -85,19 +86,26 @@ def serve(  # noqa: PLR0917 the flags
     asyncio.run(serve_daemon(settings, log))
 
 
-def _register_others() -> None:
-    for name in _OTHER_MODULES:
+def _register_others(arguments: list[str]) -> None:
+    """Add the command that is asked for; all of them when that is not clear (``--help``, a typing error)."""
+    command = arguments[0] if arguments else ""
+    if command in ("serve", "--version"):
+        return
+    asked = _MODULES.get(command)
+    for name in [asked] if asked else dict.fromkeys(_MODULES.values()):
         try:
             module = importlib.import_module(name)
-        except ImportError:
+        except ImportError as error:
+            if asked:
+                raise UserError(f"this command needs a part that is not installed: {error}") from error
             continue
         module.register(app)
 
 
 def main() -> None:
     """The console script ``tidegate``."""
-    _register_others()
     try:
+        _register_others(sys.argv[1:])
         app()
     except UserError as error:
         print(f"tidegate: {error}", file=sys.stderr)

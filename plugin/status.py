@@ -7,6 +7,7 @@ Pulsar home was given. Invariant: nothing is printed as known that the daemon di
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,34 +16,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.plugin.attach import inspect
 from tidegate.plugin.config import DEFAULT_SOCKET
 from tidegate.plugin.control import ask_http, ask_socket
-from tidegate.plugin.errors import ConfigError, UserError
-
-FACTORY_KEY = "delayedDeliveryTrackerFactoryClassName"
-SOCKET_KEY = "tidegateSocket"
-CONF_FILES = ("broker.conf", "standalone.conf")
-JAR_PATTERN = "tidegate*.jar"
+from tidegate.plugin.errors import UserError
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
-    """What the files of a Pulsar installation say: whether the shim's jar and its keys are in place.
-
-    Raises ``ConfigError`` if it is not a Pulsar installation.
-    """
-    conf = pulsar_home / "conf"
-    found = [conf / name for name in CONF_FILES if (conf / name).is_file()]
-    if not found:
-        raise ConfigError(f"{pulsar_home} is not a Pulsar installation: there is no conf/{CONF_FILES[0]}")
-    files = {path.name: _conf_values(path) for path in found}
-    jars = sorted(path.name for path in (pulsar_home / "lib").glob(JAR_PATTERN))
-    attached = [name for name, values in files.items() if values.get(FACTORY_KEY, "").startswith("tidegate.")]
+    """What the files of a Pulsar installation say. Raises ``UserError`` if it is not one."""
+    found = inspect(pulsar_home)
     return {
-        "pulsar_home": str(pulsar_home),
-        "jars": jars,
-        "conf_files": attached,
-        "sockets": sorted({files[name][SOCKET_KEY] for name in attached if SOCKET_KEY in files[name]}),
-        "attached": bool(jars and attached),
+        "pulsar_home": str(found.home),
+        "pulsar_version": found.pulsar_version,
+        "attached": found.attached,
+        "state": found.state,
+        "jar": found.jar,
+        "confs": [asdict(conf) for conf in found.confs],
     }
 
 
@@ -154,27 +143,16 @@ def _slices(one: dict[str, Any]) -> Table:
 
 
 def _attachment_line(files: dict[str, Any]) -> str:
+    home = f"{files['pulsar_home']} (Pulsar {files['pulsar_version']})"
     if files["attached"]:
-        return f"{files['pulsar_home']} is attached ({', '.join(files['conf_files'])})"
-    missing = (
-        "the shim's jar is not in lib/" if not files["jars"] else "the conf files do not name the tracker"
-    )
-    return f"{files['pulsar_home']} is not attached: {missing}; run tidegate attach {files['pulsar_home']}"
+        return f"{home} is attached"
+    how = "is not attached" if files["state"] == "detached" else "is attached in part only"
+    return f"{home} {how}: run tidegate attach {files['pulsar_home']}"
 
 
 def _attached_socket(files: dict[str, Any] | None) -> Path | None:
-    if files is None or len(files["sockets"]) != 1:
-        return None
-    return Path(files["sockets"][0])
-
-
-def _conf_values(path: Path) -> dict[str, str]:
-    values = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        key, separator, value = line.partition("=")
-        if separator and not key.lstrip().startswith("#"):
-            values[key.strip()] = value.strip()
-    return values
+    sockets = {conf["socket"] for conf in files["confs"] if conf["socket"]} if files else set()
+    return Path(sockets.pop()) if len(sockets) == 1 else None
 
 
 def _next_due(next_due_ms: int | None, now_ms: int) -> str:

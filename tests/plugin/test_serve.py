@@ -18,6 +18,7 @@ import pytest
 
 from tests.plugin.conftest import START_SECONDS, DaemonProcess, clean_environment
 from tests.plugin.shim_client import ShimClient, entries
+from tests.plugin.waiting import until
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode
 
@@ -152,7 +153,9 @@ def test_a_data_directory_that_cannot_be_written(short_dir: Path, socket_path: P
 def test_a_data_directory_of_something_else(short_dir: Path, socket_path: Path) -> None:
     import rocksdict  # noqa: PLC0415
 
-    rocksdict.Rdict(str(short_dir / "data")).close()
+    other = rocksdict.Rdict(str(short_dir / "data"))
+    other["a key"] = "of somebody else"
+    other.close()
     done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
     assert_one_line(done, "choose another data directory", 1)
 
@@ -195,7 +198,7 @@ async def test_settings_from_the_environment_and_http(
     config.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n', "utf-8")
     daemon = serve("--config", str(config))
     await daemon.ready()
-    assert '"http": "127.0.0.1:0"' in daemon.log()
+    await until(lambda: '"http": "127.0.0.1:0"' in daemon.log())
 
 
 async def test_status_of_a_running_daemon(serve: Serve, socket_path: Path) -> None:
@@ -222,16 +225,21 @@ def test_status_without_a_daemon(socket_path: Path) -> None:
     assert_one_line(run("status", "--http", "127.0.0.1:1"), "no daemon answers on", 3)
 
 
-@pytest.mark.parametrize("command", ["serve", "status"])
-def test_every_command_helps_with_an_example(command: str) -> None:
-    done = run(command, "--help")
-    assert done.returncode == 0
-    assert f"Example: tidegate {command}" in done.stdout
+def test_every_command_helps_with_an_example() -> None:
+    shown = run("--help")
+    assert shown.returncode == 0
+    for command in ("serve", "status"):
+        assert f"  {command} " in shown.stdout
+        done = run(command, "--help")
+        assert done.returncode == 0
+        assert f"Example: tidegate {command}" in " ".join(done.stdout.split())
 
 
-def test_without_arguments_it_shows_the_commands() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    assert "serve" in done.stdout
-    assert "status" in done.stdout
+def test_the_version() -> None:
     assert run("--version").stdout.startswith("tidegate ")
+
+
+def test_a_word_that_is_no_command() -> None:
+    done = run("sreve")
+    assert done.returncode == 2
+    assert "No such command 'sreve'" in done.stderr

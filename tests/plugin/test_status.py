@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.plugin.conftest import StartDaemon
 from tests.plugin.shim_client import ShimClient, entries
 from tidegate.plugin.control import ask_http, ask_socket
-from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
+from tidegate.plugin.errors import DaemonAwayError, UserError
 from tidegate.plugin.messages import Query, Reply, Role, encode
 from tidegate.plugin.status import attachment, render
 
@@ -142,36 +142,17 @@ async def test_somebody_else_there(socket_path: Path) -> None:
             await asyncio.to_thread(ask_socket, socket_path, {"what": "status"}, 0.1)
 
 
-def pulsar_home(directory: Path, conf: str, *, jar: bool) -> Path:
-    for name in ("conf", "lib"):
-        (directory / name).mkdir()
-    (directory / "conf" / "broker.conf").write_text("# brokerPort=1\nbrokerServicePort=6650\n", "utf-8")
-    (directory / "conf" / "standalone.conf").write_text(conf, "utf-8")
-    if jar:
-        (directory / "lib" / "tidegate-shim-0.1.0.jar").write_bytes(b"")
-    return directory
-
-
-ATTACHED = (
-    "delayedDeliveryTrackerFactoryClassName=tidegate.pulsar.TrackerFactory\ntidegateSocket=/run/tg.sock\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("conf", "jar", "attached"),
-    [
-        (ATTACHED, True, True),
-        (ATTACHED, False, False),
-        ("delayedDeliveryTrackerFactoryClassName=org.apache.pulsar.Other\n", True, False),
-        ("# " + ATTACHED, True, False),
-    ],
-)
-def test_whether_an_installation_is_attached(conf: str, jar: bool, attached: bool, tmp_path: Path) -> None:
-    found = attachment(pulsar_home(tmp_path, conf, jar=jar))
-    assert found["attached"] is attached
-    assert found["sockets"] == (["/run/tg.sock"] if conf == ATTACHED else [])
+def test_whether_an_installation_is_attached(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "lib").mkdir()
+    for name in ("broker.conf", "standalone.conf"):
+        (tmp_path / "conf" / name).write_text("clusterName=one\nbrokerServicePort=6650\n", "utf-8")
+    (tmp_path / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar").write_bytes(b"")
+    found = attachment(tmp_path)
+    assert (found["state"], found["attached"], found["pulsar_version"]) == ("detached", False, "4.0.8")
+    assert [conf["attached"] for conf in found["confs"]] == [False, False]
 
 
 def test_a_directory_that_is_not_pulsar(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not a Pulsar installation"):
+    with pytest.raises(UserError, match=str(tmp_path)):
         attachment(tmp_path)
