@@ -147,7 +147,8 @@ class PersistJob:
     def run(self) -> None:
         """Do the whole persist."""
         staged = Entries.concat(self.plan.staged)
-        staged = sort_entries(staged.take(self._held.contains(staged)), unique=True)
+        live = self._held.contains(staged)
+        staged = sort_entries(staged if live.all() else staged.take(live), unique=True)
         self._find_lost(staged)
         carried, spilled = self._split(staged)
         self.result.carried = carried
@@ -181,9 +182,11 @@ class PersistJob:
         high = int(np.searchsorted(at, self.plan.now_ms + self._options.carry_ms, side="right"))
         if high - low > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
             return Entries.empty(), staged
+        if high == low:
+            return Entries.empty(), staged
         near = np.zeros(len(staged), dtype=np.bool_)
         near[low:high] = True
-        return staged.take(near), staged.take(~near) if high > low else staged
+        return staged.take(near), staged.take(~near)
 
     def _rewrite(self, slice_id: SliceId, part: Entries | None) -> None:
         """Give a slice its new blocks: finished ones out, runs merged, new entries in."""

@@ -50,8 +50,6 @@ class RocksStore:
         self._failed = False
         self._closed = False
         self._lock = threading.Lock()
-        self._synced = WriteOptions()
-        self._synced.sync = True
         self._unsynced = WriteOptions()
 
     @classmethod
@@ -90,7 +88,10 @@ class RocksStore:
         with self._lock:
             self._recover_from_failure()
             try:
-                self._db.write(made, self._synced if sync else self._unsynced)
+                self._db.write(made, self._unsynced)
+                if sync:
+                    # Not a synced write: that holds the interpreter lock while the disk works, this does not.
+                    self._db.flush_wal(True)
             except Exception as error:
                 self._failed = not self._closed
                 raise self._translate(error) from error
