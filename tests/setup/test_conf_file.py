@@ -10,22 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.setup.conf_texts import PIECES, TRACKER, texts
 from tidegate.plugin import conf_file
 
-TRACKER = "delayedDeliveryTrackerFactoryClassName"
 SETTINGS = {
     TRACKER: "tidegate.pulsar.TrackerFactory",
     "tidegateSocket": "/run/tide gate/\\s.sock",
     "acks": "1000",
 }
-
-# Pieces that meet every rule of the format, among them the keys that are set.
-PIECES = [
-    "a", "b ", "=", ":", " ", "\t", "\f", "\\", "\\\\", "\n", "\r", "\r\n", "#", "!", "\\n", "\\u0041",
-    "acks", "acks=", "acks=1000", "\nacks = 7", "\nacks", TRACKER, f"\n{TRACKER}=x",
-    f"\n  {TRACKER} : y \\\n z", "\ntidegateSocket=", "é", "\x0b", "\x85", "\u2028", "\udcff",
-]  # fmt: skip
-texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 def java_reads(contents: list[bytes], directory: Path) -> list[dict[str, str]]:

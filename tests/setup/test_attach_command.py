@@ -1,0 +1,74 @@
+"""``tidegate attach`` and ``tidegate detach`` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOCKET = "/run/tidegate/t.sock"
+
+
+def tidegate(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidegate.plugin.cli", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, check=False, timeout=60
+    )
+
+
+def contents(home: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+def test_dry_run_shows_a_diff_that_patch_accepts_and_changes_nothing(home: Path, tmp_path: Path) -> None:
+    before = contents(home)
+    done = tidegate("attach", home, "--socket", SOCKET, "--tune-acks", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert contents(home) == before
+    assert "would be attached; nothing was changed" in done.stdout
+    assert "create lib/tidegate-pulsar-shim.jar" in done.stdout
+    diff = tmp_path / "attach.diff"
+    diff.write_text(done.stdout[done.stdout.index("--- a/") : done.stdout.index(str(home))])
+    subprocess.run(["git", "apply", "--unsafe-paths", "-p1", str(diff)], cwd=home, check=True)
+    patched = contents(home)
+    subprocess.run(["git", "apply", "--unsafe-paths", "-p1", "-R", str(diff)], cwd=home, check=True)
+    assert contents(home) == before
+    assert tidegate("attach", home, "--socket", SOCKET, "--tune-acks").returncode == 0
+    attached = contents(home)
+    assert {path: attached[path] for path in patched} == patched
+
+
+def test_attach_says_what_it_did_and_what_comes_next(home: Path) -> None:
+    done = tidegate("attach", home, TIDEGATE_SOCKET=SOCKET)
+    assert done.stdout.startswith(f"attached {home} (Pulsar 4.0.8): ")
+    assert f"tidegate serve --data DIR --socket {SOCKET}, then restart the broker" in done.stdout
+    assert "--tune-acks does it" in done.stdout
+    assert "is attached already: nothing to do" in tidegate("attach", home).stdout
+    assert tidegate("detach", home, "--dry-run").stdout.endswith("would be detached; nothing was changed\n")
+    assert tidegate("detach", home).stdout.endswith("next: restart the broker\n")
+    assert "is not attached: nothing to do" in tidegate("detach", home).stdout
+
+
+def test_json_is_one_object(home: Path) -> None:
+    done = json.loads(tidegate("attach", home, "--socket", SOCKET, "--json").stdout)
+    assert done["changed"]
+    assert done["settings"]["socket"] == SOCKET
+    assert {"path": "conf/broker.conf", "change": "replace"} in done["files"]
+    assert not json.loads(tidegate("attach", home, "--json").stdout)["changed"]
+
+
+@pytest.mark.parametrize("command", ["attach", "detach"])
+def test_a_mistake_is_one_line_and_an_exit_code(command: str, tmp_path: Path) -> None:
+    done = tidegate(command, tmp_path / "nowhere")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.startswith("tidegate: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_home_may_come_from_the_environment(home: Path) -> None:
+    assert tidegate("attach", "--socket", SOCKET, "--dry-run", PULSAR_HOME=str(home)).returncode == 0
