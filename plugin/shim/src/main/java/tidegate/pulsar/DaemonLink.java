@@ -8,13 +8,7 @@ import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
 import java.time.Clock;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.LinkedHashSet;
-import java.util.List;
-import java.util.Map;
 import java.util.Queue;
-import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
@@ -35,8 +29,6 @@ final class DaemonLink implements AutoCloseable {
     private static final long FIRST_BACKOFF_MS = 20;
     private static final long MAX_BACKOFF_MS = 500;
     private static final long IDLE_MS = 1000;
-    /** What a closed tracker has not got onto the daemon's disk is kept that long for the daemon's return. */
-    private static final long KEEP_FINISHED_MS = 60_000;
     private static final int READ_BYTES = 256 * 1024;
 
     /** A picture of the connection for metrics. */
@@ -53,11 +45,9 @@ final class DaemonLink implements AutoCloseable {
     private final CountDownLatch drained = new CountDownLatch(1);
 
     // The link's thread only.
-    private final Map<String, TrackerCore> byKey = new HashMap<>();
-    private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
-    private final Set<TrackerCore> cores = new LinkedHashSet<>();
+    private final TrackerTable trackers = new TrackerTable();
+    private final ByteBuffer readBuffer = ByteBuffer.allocateDirect(READ_BYTES);
     private SocketChannel channel;
-    private LinkSession session;
     private long nextDrainNs;
     private long nextConnectNs = System.nanoTime();
     private int failures;
@@ -93,25 +83,9 @@ final class DaemonLink implements AutoCloseable {
         return new Stats(connected, Math.max(0, connections - 1), bytesIn, bytesOut);
     }
 
-    /** Takes a new tracker in. A former one of the same subscription ends first, or leaves its unfinished frames to it. */
+    /** Takes a new tracker in; see {@link TrackerTable#register}. */
     void register(TrackerCore core) {
-        submit(() -> {
-            TrackerCore former = byKey.put(core.key(), core);
-            if (former != null && former != core) {
-                former.finish();
-                if (session != null && former.isOpen()) {
-                    // Its CLOSE goes out before the OPEN of the new one.
-                    session.drain(former);
-                } else {
-                    core.adopt(former);
-                    forget(former);
-                }
-            }
-            cores.add(core);
-            if (session != null) {
-                session.attach(core);
-            }
-        });
+        submit(() -> trackers.register(core));
     }
 
     /** The core has frames to send. Any thread; cheap when the link is awake anyway. */
@@ -136,7 +110,7 @@ final class DaemonLink implements AutoCloseable {
     void close(long timeoutMs) {
         submit(() -> {
             draining = true;
-            List.copyOf(cores).forEach(TrackerCore::finish);
+            trackers.finishAll();
         });
         try {
             if (!drained.await(timeoutMs, TimeUnit.MILLISECONDS)) {
@@ -184,10 +158,11 @@ final class DaemonLink implements AutoCloseable {
         for (Runnable command; (command = commands.poll()) != null; ) {
             command.run();
         }
-        forgetClosed();
-        if (draining && cores.isEmpty()) {
+        trackers.forgetClosed(clock.millis());
+        if (draining && trackers.isEmpty()) {
             drained.countDown();
         }
+        LinkSession session = trackers.session();
         if (session == null) {
             long waitMs = TimeUnit.NANOSECONDS.toMillis(nextConnectNs - System.nanoTime());
             if (waitMs > 0) {
@@ -197,19 +172,19 @@ final class DaemonLink implements AutoCloseable {
             }
             return;
         }
-        long waitMs = tick();
-        write();
+        long waitMs = tick(session);
+        write(session);
         channel.keyFor(selector).interestOps(
                 session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
         sleep(waitMs);
         if (channel.keyFor(selector).isReadable()) {
-            read();
+            read(session);
         }
         selector.selectedKeys().clear();
     }
 
     /** Lets the session send what it may; returns how long to wait at most, in ms. */
-    private long tick() throws ProtocolException {
+    private long tick(LinkSession session) throws ProtocolException {
         for (TrackerCore core; (core = waiting.poll()) != null; ) {
             session.framesWaiting(core);
         }
@@ -222,18 +197,17 @@ final class DaemonLink implements AutoCloseable {
             nextDrainNs = nowNs + DRAIN_INTERVAL_NS;
         }
         if (session.welcome() != null && !connected) {
-            onConnected();
+            onConnected(session.welcome());
         }
         session.tick(nowMs);
         return session.idleMs(nowMs);
     }
 
-    private void onConnected() {
+    private void onConnected(Frame.Welcome welcome) {
         connected = true;
         connections++;
         failures = 0;
         lossLogged = false;
-        Frame.Welcome welcome = session.welcome();
         LOG.info("Connected to the Tidegate daemon ({}) at {}, protocol version {}", welcome.product(), socket,
                 welcome.version());
     }
@@ -242,11 +216,10 @@ final class DaemonLink implements AutoCloseable {
         channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
         channel.configureBlocking(false);
         channel.register(selector, SelectionKey.OP_READ);
-        session = new LinkSession(brokerName, product, clock.millis());
-        cores.forEach(session::attach);
+        trackers.connected(new LinkSession(brokerName, product, clock.millis()));
     }
 
-    private void write() throws IOException {
+    private void write(LinkSession session) throws IOException {
         for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
             int written = channel.write(bytes);
             bytesOut += written;
@@ -257,9 +230,7 @@ final class DaemonLink implements AutoCloseable {
         }
     }
 
-    private final ByteBuffer readBuffer = ByteBuffer.allocateDirect(READ_BYTES);
-
-    private void read() throws IOException, ProtocolException {
+    private void read(LinkSession session) throws IOException, ProtocolException {
         readBuffer.clear();
         int count = channel.read(readBuffer);
         if (count < 0) {
@@ -277,7 +248,7 @@ final class DaemonLink implements AutoCloseable {
             // What was queued before `asleep` was set has not woken the selector.
             if (!commands.isEmpty()) {
                 selector.selectNow();
-            } else if (!waiting.isEmpty() && session != null) {
+            } else if (!waiting.isEmpty() && trackers.session() != null) {
                 selector.select(1);
             } else {
                 selector.select(Math.max(1, Math.min(timeoutMs, IDLE_MS)));
@@ -293,15 +264,15 @@ final class DaemonLink implements AutoCloseable {
     }
 
     private void lose(Exception cause) {
+        LinkSession session = trackers.session();
         if (cause instanceof ProtocolException broken && broken.code() != 0 && session != null) {
             session.refuse(broken);
             try {
-                write();
+                write(session);
             } catch (IOException e) {
                 LOG.debug("The daemon was gone before it could be told why", e);
             }
         }
-        boolean had = session != null;
         closeChannel();
         connected = false;
         nextConnectNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(backoffMs());
@@ -311,48 +282,7 @@ final class DaemonLink implements AutoCloseable {
             LOG.warn("No connection to the Tidegate daemon at {}: {}. Delayed messages stay gated in memory; connecting"
                     + " again", socket, cause.getMessage());
         }
-        if (had) {
-            onLost();
-        }
-    }
-
-    private void onLost() {
-        for (TrackerCore core : List.copyOf(cores)) {
-            core.onDisconnected();
-            TrackerCore owner = byKey.get(core.key());
-            if (owner != core) {
-                owner.adopt(core);
-                forget(core);
-            }
-        }
-    }
-
-    private void forgetClosed() {
-        List<TrackerCore> gone = new ArrayList<>();
-        long nowMs = clock.millis();
-        for (TrackerCore core : cores) {
-            if (core.isFinished()) {
-                long sinceMs = finishedMs.computeIfAbsent(core, c -> nowMs);
-                if (core.isClosed()) {
-                    gone.add(core);
-                } else if (nowMs - sinceMs > KEEP_FINISHED_MS) {
-                    LOG.warn("[{}] The daemon was away for too long after the subscription's close: what was not confirmed is"
-                            + " dropped and will be read again", core.name());
-                    gone.add(core);
-                }
-            }
-        }
-        gone.forEach(this::forget);
-    }
-
-    private void forget(TrackerCore core) {
-        core.release();
-        cores.remove(core);
-        finishedMs.remove(core);
-        byKey.remove(core.key(), core);
-        if (session != null) {
-            session.detach(core);
-        }
+        trackers.lost();
     }
 
     private void closeChannel() {
@@ -360,7 +290,6 @@ final class DaemonLink implements AutoCloseable {
             closeQuietly(channel);
             channel = null;
         }
-        session = null;
     }
 
     private static void closeQuietly(java.io.Closeable resource) {

@@ -194,6 +194,7 @@ final class Outbox {
         for (Change change : pending()) {
             if (change.frame instanceof Frame.Ack ack) {
                 held.removeAll(ack.positions());
+                acknowledged.addAll(ack.positions());
             } else if (change.frame instanceof Frame.Unack unack) {
                 acknowledged.removeAll(unack.positions());
             } else if (change.frame instanceof Frame.MarkDelete mark) {

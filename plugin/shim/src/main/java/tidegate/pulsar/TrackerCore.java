@@ -363,6 +363,9 @@ final class TrackerCore {
     private void onHeldComplete() {
         TrackerHost.Position markDelete = host.markDelete();
         PositionSet forgotten = new PositionSet();
+        synchronized (this) {
+            outbox.applyPendingTo(heldNow, acknowledgedNow);
+        }
         acknowledgedNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         acknowledgedNow.forEach((ledgerId, entryId) -> {
             if (!host.isDeleted(ledgerId, entryId)) {
@@ -371,18 +374,13 @@ final class TrackerCore {
         });
         PositionSet lost;
         synchronized (this) {
-            outbox.applyPendingTo(heldNow, acknowledgedNow);
             heldNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
             discardUpTo(markDelete);
             lost = heldOnce ? notHeld() : new PositionSet();
             lost.forEach(contained::remove);
             contained.addAll(heldNow);
             reported.addAll(acknowledgedNow);
-            forgotten.forEach((ledgerId, entryId) -> {
-                if (acknowledgedNow.contains(ledgerId, entryId)) {
-                    settle(ledgerId, entryId);
-                }
-            });
+            forgotten.forEach(this::settle);
             stream = Stream.OPEN;
             lastErrorCode = 0;
             heldOnce = true;
@@ -792,7 +790,9 @@ final class TrackerCore {
             reportMarkDelete(clock.millis());
             closing = true;
             finished = true;
-            outbox.close();
+            if (stream != Stream.UNOPENED || !outbox.isEmpty()) {
+                outbox.close();
+            }
             near.clear();
             waiting = true;
         }

@@ -1,0 +1,111 @@
+package tidegate.pulsar;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The trackers of a broker and the connection they share, without the socket: who is there, who follows whom, what becomes of
+ * them when the connection comes and goes.
+ *
+ * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection if there is
+ * one, else by leaving what it has not got onto the daemon's disk to its successor. Not thread-safe.
+ */
+final class TrackerTable {
+    private static final Logger LOG = LoggerFactory.getLogger(TrackerTable.class);
+    /** What a closed tracker has not got onto the daemon's disk is kept that long for the daemon's return. */
+    private static final long KEEP_FINISHED_MS = 60_000;
+
+    private final Map<String, TrackerCore> byKey = new HashMap<>();
+    private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
+    private final Set<TrackerCore> cores = new LinkedHashSet<>();
+    private LinkSession session;
+
+    /** The open connection, or null. */
+    LinkSession session() {
+        return session;
+    }
+
+    boolean isEmpty() {
+        return cores.isEmpty();
+    }
+
+    /** Takes a new tracker in. */
+    void register(TrackerCore core) {
+        TrackerCore former = byKey.put(core.key(), core);
+        if (former != null && former != core) {
+            former.finish();
+            if (session != null && former.isOpen()) {
+                // Its CLOSE goes out before the OPEN of the new one.
+                session.drain(former);
+            } else {
+                core.adopt(former);
+                forget(former);
+            }
+        }
+        cores.add(core);
+        if (session != null) {
+            session.attach(core);
+        }
+    }
+
+    /** A connection was made. */
+    void connected(LinkSession connection) {
+        session = connection;
+        cores.forEach(connection::attach);
+    }
+
+    /** The connection was lost. */
+    void lost() {
+        if (session == null) {
+            return;
+        }
+        session = null;
+        for (TrackerCore core : List.copyOf(cores)) {
+            core.onDisconnected();
+            TrackerCore current = byKey.get(core.key());
+            if (current != core) {
+                current.adopt(core);
+                forget(core);
+            }
+        }
+    }
+
+    /** Ends every tracker. */
+    void finishAll() {
+        List.copyOf(cores).forEach(TrackerCore::finish);
+    }
+
+    /** Forgets the trackers that are closed and have nothing left to tell. */
+    void forgetClosed(long nowMs) {
+        List<TrackerCore> gone = new ArrayList<>();
+        for (TrackerCore core : cores) {
+            if (core.isFinished()) {
+                long sinceMs = finishedMs.computeIfAbsent(core, finished -> nowMs);
+                if (core.isClosed()) {
+                    gone.add(core);
+                } else if (nowMs - sinceMs > KEEP_FINISHED_MS) {
+                    LOG.warn("[{}] The daemon was away for too long after the subscription's close: what it did not confirm"
+                            + " is dropped and will be read again", core.name());
+                    gone.add(core);
+                }
+            }
+        }
+        gone.forEach(this::forget);
+    }
+
+    private void forget(TrackerCore core) {
+        core.release();
+        cores.remove(core);
+        finishedMs.remove(core);
+        byKey.remove(core.key(), core);
+        if (session != null) {
+            session.detach(core);
+        }
+    }
+}

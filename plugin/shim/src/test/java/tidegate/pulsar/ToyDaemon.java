@@ -1,0 +1,290 @@
+package tidegate.pulsar;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import tidegate.pulsar.Frame.Envelope;
+import tidegate.pulsar.TrackerHost.Position;
+
+/**
+ * A daemon in memory that follows docs/protocol.md to the letter, for tests: one connection, bytes in and out.
+ *
+ * <p>What was not committed is lost in a {@link #crash}; {@link #wipe} loses the disk too.
+ */
+final class ToyDaemon {
+    /** The index of one subscription. */
+    static final class Index {
+        Incarnation incarnation;
+        Position markDelete = new Position(-1, -1);
+        final Map<Position, Long> held = new TreeMap<>();
+        final Set<Position> acknowledged = new HashSet<>();
+
+        Index copy() {
+            Index copy = new Index();
+            copy.incarnation = incarnation;
+            copy.markDelete = markDelete;
+            copy.held.putAll(held);
+            copy.acknowledged.addAll(acknowledged);
+            return copy;
+        }
+
+        void empty() {
+            held.clear();
+            acknowledged.clear();
+        }
+    }
+
+    private static final class Stream {
+        final int id;
+        final Index index;
+        final Set<Position> popped = new HashSet<>();
+        final int horizonMs;
+        int credit;
+        long seq;
+        long committedSeq;
+        boolean closing;
+
+        Stream(int id, Index index, Frame.Open open) {
+            this.id = id;
+            this.index = index;
+            horizonMs = open.horizonMs();
+            credit = open.credit();
+        }
+    }
+
+    private Map<String, Index> disk = new HashMap<>();
+    private Map<String, Index> memory = new HashMap<>();
+    private final Map<Integer, Stream> streams = new HashMap<>();
+    private final List<ByteBuffer> output = new ArrayList<>();
+    private FrameReader reader = new FrameReader();
+    private boolean greeted;
+    /** Frames of streams that were not open, numbers out of order: what a real daemon would refuse. */
+    final List<String> violations = new ArrayList<>();
+    final List<Frame> received = new ArrayList<>();
+    int maxHeldPerFrame = 1000;
+    boolean answersOpen = true;
+
+    private static Map<String, Index> copy(Map<String, Index> indexes) {
+        Map<String, Index> copy = new HashMap<>();
+        indexes.forEach((name, index) -> copy.put(name, index.copy()));
+        return copy;
+    }
+
+    Index index(String topic, String subscription) {
+        return memory.computeIfAbsent(topic + " / " + subscription, name -> new Index());
+    }
+
+    Index onDisk(String topic, String subscription) {
+        return disk.getOrDefault(topic + " / " + subscription, new Index());
+    }
+
+    /** Whether any stream is open. */
+    boolean isOpen() {
+        return !streams.isEmpty();
+    }
+
+    /** The connection ends; both directions are lost. */
+    void disconnect() {
+        streams.clear();
+        output.clear();
+        reader = new FrameReader();
+        greeted = false;
+    }
+
+    /** kill -9. */
+    void crash() {
+        disconnect();
+        memory = copy(disk);
+    }
+
+    /** kill -9, and the data directory is gone. */
+    void wipe() {
+        disk = new HashMap<>();
+        crash();
+    }
+
+    void receive(ByteBuffer bytes) throws ProtocolException {
+        reader.feed(bytes);
+        for (Envelope envelope; (envelope = reader.next()) != null; ) {
+            received.add(envelope.frame());
+            handle(envelope);
+        }
+    }
+
+    /** The next bytes for the shim, or null. */
+    ByteBuffer poll() {
+        return output.isEmpty() ? null : output.remove(0);
+    }
+
+    private void send(int stream, long seq, Frame frame) {
+        output.add(Frames.encode(stream, seq, frame));
+    }
+
+    private void handle(Envelope envelope) {
+        Frame frame = envelope.frame();
+        if (frame instanceof Frame.Hello) {
+            greeted = true;
+            send(0, 0, new Frame.Welcome(1, 2000, 1, "toy"));
+        } else if (!greeted) {
+            violations.add(frame.name() + " before HELLO");
+        } else if (frame instanceof Frame.Ping) {
+            send(0, envelope.seq(), new Frame.Pong());
+        } else if (frame instanceof Frame.Open open) {
+            open(envelope.stream(), open);
+        } else if (!(frame instanceof Frame.Pong)) {
+            Stream stream = streams.get(envelope.stream());
+            if (stream == null || stream.closing) {
+                violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");
+            } else if (frame instanceof Frame.Credit credit) {
+                stream.credit += credit.more();
+            } else if (envelope.seq() != stream.seq + 1) {
+                violations.add(frame.name() + " with seq " + envelope.seq() + " after " + stream.seq);
+            } else {
+                stream.seq++;
+                change(stream, frame);
+            }
+        }
+    }
+
+    private void open(int id, Frame.Open open) {
+        if (streams.containsKey(id)) {
+            violations.add("stream " + id + " opened twice");
+        }
+        Index index = index(open.topic(), open.subscription());
+        if (!open.incarnation().equals(index.incarnation)) {
+            index.empty();
+            index.incarnation = open.incarnation();
+        }
+        markDelete(index, open.markDeleteLedgerId(), open.markDeleteEntryId());
+        Stream stream = new Stream(id, index, open);
+        streams.values().removeIf(other -> other.index == index && other.closing);
+        open.inFlight().forEach((ledgerId, entryId) -> stream.popped.add(new Position(ledgerId, entryId)));
+        streams.put(id, stream);
+        if (answersOpen) {
+            answer(stream);
+        }
+    }
+
+    private void answer(Stream stream) {
+        List<Position> held = new ArrayList<>(stream.index.held.keySet());
+        Positions acknowledged = new Positions();
+        stream.index.acknowledged.forEach(position -> acknowledged.add(position.ledgerId(), position.entryId()));
+        for (int from = 0; from < held.size(); from += maxHeldPerFrame) {
+            Positions part = new Positions();
+            held.subList(from, Math.min(held.size(), from + maxHeldPerFrame))
+                    .forEach(position -> part.add(position.ledgerId(), position.entryId()));
+            send(stream.id, 0, new Frame.Held(false, part, new Positions()));
+        }
+        send(stream.id, 0, new Frame.Held(true, new Positions(), acknowledged));
+    }
+
+    private void change(Stream stream, Frame frame) {
+        Index index = stream.index;
+        if (frame instanceof Frame.Add add) {
+            Records records = add.records();
+            for (int i = 0; i < records.size(); i++) {
+                Position position = new Position(records.ledgerId(i), records.entryId(i));
+                if (position.compareTo(index.markDelete) > 0 && !index.acknowledged.contains(position)) {
+                    index.held.putIfAbsent(position, records.deliverAtMs(i));
+                }
+                if (add.near()) {
+                    stream.popped.add(position);
+                } else {
+                    stream.popped.remove(position);
+                }
+            }
+        } else if (frame instanceof Frame.Ack ack) {
+            ack.positions().forEach((ledgerId, entryId) -> {
+                Position position = new Position(ledgerId, entryId);
+                index.held.remove(position);
+                stream.popped.remove(position);
+                if (position.compareTo(index.markDelete) > 0) {
+                    index.acknowledged.add(position);
+                }
+            });
+        } else if (frame instanceof Frame.Unack unack) {
+            unack.positions().forEach((ledgerId, entryId) ->
+                    index.acknowledged.remove(new Position(ledgerId, entryId)));
+        } else if (frame instanceof Frame.MarkDelete mark) {
+            markDelete(index, mark.ledgerId(), mark.entryId());
+            stream.popped.retainAll(index.held.keySet());
+        } else if (frame instanceof Frame.Clear) {
+            index.empty();
+            stream.popped.clear();
+        } else if (frame instanceof Frame.Close) {
+            stream.closing = true;
+        } else {
+            violations.add("the shim does not send " + frame.name());
+        }
+    }
+
+    private static void markDelete(Index index, long ledgerId, long entryId) {
+        index.markDelete = new Position(ledgerId, entryId);
+        index.held.keySet().removeIf(position -> position.compareTo(index.markDelete) <= 0);
+        index.acknowledged.removeIf(position -> position.compareTo(index.markDelete) <= 0);
+    }
+
+    /** Puts everything on disk and says so. */
+    void commit() {
+        disk = copy(memory);
+        for (Stream stream : List.copyOf(streams.values())) {
+            if (stream.seq > stream.committedSeq) {
+                stream.committedSeq = stream.seq;
+                send(stream.id, stream.seq, new Frame.Durable());
+            }
+            if (stream.closing) {
+                send(stream.id, 0, new Frame.Close());
+                streams.remove(stream.id);
+            }
+        }
+    }
+
+    /** Pushes what is due within the horizon. */
+    void tick(long nowMs) {
+        for (Stream stream : streams.values()) {
+            List<Map.Entry<Position, Long>> due = new ArrayList<>();
+            for (Map.Entry<Position, Long> entry : stream.index.held.entrySet()) {
+                if (entry.getValue() <= nowMs + stream.horizonMs && !stream.popped.contains(entry.getKey())) {
+                    due.add(entry);
+                }
+            }
+            due.sort(Map.Entry.<Position, Long>comparingByValue().thenComparing(Map.Entry.comparingByKey()));
+            Records records = new Records();
+            for (Map.Entry<Position, Long> entry : due.subList(0, Math.min(due.size(), stream.credit))) {
+                records.add(entry.getKey().ledgerId(), entry.getKey().entryId(), entry.getValue());
+                stream.popped.add(entry.getKey());
+                stream.credit--;
+            }
+            if (!records.isEmpty() && !stream.closing) {
+                send(stream.id, 0, new Frame.Due(records));
+            }
+        }
+    }
+
+    /** Loses a held position for good, as a corrupt block would. */
+    void corrupt(String topic, String subscription, Position position) {
+        Index index = index(topic, subscription);
+        index.held.remove(position);
+        Positions lost = new Positions();
+        lost.add(position.ledgerId(), position.entryId());
+        for (Stream stream : streams.values()) {
+            if (stream.index == index) {
+                send(stream.id, 0, new Frame.Unheld(lost));
+            }
+        }
+    }
+
+    /** Refuses the open streams, as a full disk would. */
+    void failStreams() {
+        for (Stream stream : streams.values()) {
+            send(stream.id, 0, new Frame.Error(ProtocolException.STORAGE, "no space left"));
+        }
+        streams.clear();
+        memory = copy(disk);
+    }
+}

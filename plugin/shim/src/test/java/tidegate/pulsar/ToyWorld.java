@@ -1,0 +1,215 @@
+package tidegate.pulsar;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.BooleanSupplier;
+import java.util.random.RandomGenerator;
+import tidegate.pulsar.TrackerHost.Position;
+
+/**
+ * A toy broker and a toy daemon, joined by the real {@link TrackerCore}, {@link TrackerTable}, {@link LinkSession} and codec,
+ * with virtual time and in one thread: the same calls give the same history.
+ */
+final class ToyWorld {
+    static final long START_MS = 1_767_225_600_000L;
+
+    final VirtualClock clock = new VirtualClock(START_MS);
+    final ToyDaemon daemon = new ToyDaemon();
+    final RandomGenerator random;
+    ToyBroker broker = new ToyBroker(clock);
+    Incarnation incarnation;
+    TrackerTable table = new TrackerTable();
+    private final List<TrackerCore> watched = new ArrayList<>();
+    private LinkSession session;
+
+    int horizonMs = 2000;
+    int credit = 100;
+    long nearMaxEntries = 1000;
+    long maxPendingEntries = 1_000_000;
+    long daemonWaitMs = Long.MAX_VALUE / 2;
+    /** The daemon is up and would take a connection. */
+    boolean daemonUp = true;
+
+    ToyWorld(RandomGenerator random) {
+        this.random = random;
+        incarnation = Incarnation.random(random);
+    }
+
+    long now() {
+        return clock.millis();
+    }
+
+    TrackerCore core() {
+        return broker.core;
+    }
+
+    private TrackerCore makeTracker() {
+        ToyBroker owner = broker;
+        TrackerCore core = new TrackerCore(owner, clock, new TrackerCore.Settings(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION,
+                incarnation, clock.millis(), horizonMs, credit, nearMaxEntries, daemonWaitMs),
+                new PendingBudget(maxPendingEntries));
+        table.register(core);
+        watched.add(core);
+        return core;
+    }
+
+    // ---- the connection ----
+
+    void connect() {
+        if (session == null && daemonUp) {
+            session = new LinkSession("toy", "toy", now());
+            table.connected(session);
+        }
+    }
+
+    boolean isConnected() {
+        return session != null;
+    }
+
+    /** The connection breaks; what was on its way is lost. */
+    void disconnect() {
+        if (session != null) {
+            session = null;
+            table.lost();
+        }
+        daemon.disconnect();
+    }
+
+    void crashDaemon() {
+        daemon.crash();
+        disconnect();
+    }
+
+    void wipeDaemon() {
+        daemon.wipe();
+        disconnect();
+    }
+
+    /** Moves what the shim has written to the daemon. */
+    void toDaemon() {
+        if (session == null) {
+            return;
+        }
+        try {
+            for (TrackerCore core : watched) {
+                session.framesWaiting(core);
+            }
+            session.tick(now());
+            for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
+                int length = bytes.remaining();
+                daemon.receive(bytes);
+                session.written(length, now());
+            }
+        } catch (ProtocolException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Moves at most {@code frames} frames of the daemon's to the shim. */
+    void toShim(int frames) {
+        try {
+            for (int i = 0; i < frames && session != null; i++) {
+                ByteBuffer bytes = daemon.poll();
+                if (bytes == null) {
+                    return;
+                }
+                session.received(bytes, now());
+            }
+        } catch (ProtocolException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    // ---- the broker's threads ----
+
+    /** Everything that the broker's threads would do now. */
+    void runBroker() {
+        if (broker.wakeMs <= now() && core() != null) {
+            broker.wakeMs = NearTier.NONE;
+            core().onWake();
+        }
+        if (broker.rereadRequested) {
+            broker.rereadRequested = false;
+            broker.disconnectAll();
+            broker.connect();
+        }
+        // A few reads a turn: the others have their turn too while a backlog is read.
+        for (int i = 0; i < 4 && broker.readRequested; i++) {
+            if (broker.readMore(this::makeTracker)) {
+                broker.readRequested = true;
+            }
+        }
+    }
+
+    void watch() {
+        for (TrackerCore core : List.copyOf(watched)) {
+            core.watch();
+            if (core.isFinished()) {
+                watched.remove(core);
+            }
+        }
+        broker.runDeletions();
+        table.forgetClosed(now());
+    }
+
+    /** Lets everybody do what there is to do, at one instant. */
+    void settle() {
+        for (int i = 0; i < 20; i++) {
+            connect();
+            toDaemon();
+            daemon.commit();
+            daemon.tick(now());
+            toShim(Integer.MAX_VALUE);
+            runBroker();
+            watch();
+        }
+    }
+
+    /** Lets the time pass in steps of at most 50 ms, settling at each and at each wake-up. */
+    void runUntil(long timeMs) {
+        while (now() < timeMs) {
+            long next = Math.min(timeMs, now() + 50);
+            if (broker.wakeMs > now()) {
+                next = Math.min(next, broker.wakeMs);
+            }
+            clock.set(next);
+            settle();
+        }
+    }
+
+    boolean runUntil(BooleanSupplier condition, long limitMs) {
+        long end = now() + limitMs;
+        while (!condition.getAsBoolean() && now() < end) {
+            runUntil(now() + 50);
+        }
+        return condition.getAsBoolean();
+    }
+
+    void acknowledgeAll() {
+        for (ToyBroker.ToyConsumer consumer : broker.consumers) {
+            for (Position position : List.copyOf(consumer.pending)) {
+                broker.acknowledge(consumer, position);
+            }
+        }
+        broker.readRequested = true;
+    }
+
+    // ---- the broker's fate ----
+
+    /** kill -9 of the broker; the cursor as it was persisted last. */
+    void crashBroker() {
+        session = null;
+        daemon.disconnect();
+        table = new TrackerTable();
+        watched.clear();
+        broker = broker.next();
+    }
+
+    /** The topic is unloaded and loaded again by the same broker. */
+    void unload(int persistedAcknowledgements) {
+        broker.closeDispatcher();
+        broker.closeCursor(persistedAcknowledgements);
+        broker = broker.next();
+    }
+}

@@ -1,0 +1,610 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Random;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import tidegate.pulsar.TrackerHost.Position;
+
+/** One promise of the tracker at a time, against the toy broker and the toy daemon. */
+class TrackerCoreTest {
+    private final ToyWorld world = new ToyWorld(new Random(1));
+
+    @AfterEach
+    void theDaemonHadNothingToRefuse() {
+        assertEquals(List.of(), world.daemon.violations);
+    }
+
+    private Position publish(long entryId, long delayMs) {
+        return world.broker.publish(new Position(1, entryId), delayMs < 0 ? -1 : world.now() + delayMs);
+    }
+
+    private List<Long> delivered() {
+        return world.broker.deliveries.stream().map(delivery -> delivery.position().entryId()).toList();
+    }
+
+    private void start() {
+        world.broker.connect();
+        world.settle();
+    }
+
+    private ToyDaemon.Index index() {
+        return world.daemon.index(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION);
+    }
+
+    @Test
+    void deliversAtTheMillisecondAndNeverEarlier() {
+        start();
+        publish(1, 1);
+        publish(2, 1234);
+        publish(3, 60_000);
+        publish(4, 0);
+        publish(5, -1);
+        world.settle();
+        assertEquals(Set.of(4L, 5L), new HashSet<>(delivered()));
+        world.runUntil(ToyWorld.START_MS + 70_000);
+        for (ToyBroker.Delivery delivery : world.broker.deliveries) {
+            if (delivery.deliverAtMs() >= 0) {
+                assertEquals(delivery.deliverAtMs(), delivery.atMs(), "entry " + delivery.position());
+            }
+        }
+        assertEquals(List.of(1L, 2L, 3L), delivered().subList(2, 5));
+    }
+
+    @Test
+    void aFarEntryIsTheDaemonsUntilItIsNearlyDue() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        assertEquals(0, world.core().stats().near());
+        assertEquals(1, index().held.size());
+        assertEquals(1, world.core().delayedMessages());
+        world.runUntil(ToyWorld.START_MS + 58_100);
+        assertEquals(1, world.core().stats().near());
+        world.runUntil(ToyWorld.START_MS + 60_000);
+        assertEquals(List.of(1L), delivered());
+        assertEquals(0, world.core().delayedMessages());
+        assertTrue(world.core().contains(1, 1), "handed out: the cursor must not read it again");
+        world.acknowledgeAll();
+        world.settle();
+        assertFalse(world.core().contains(1, 1));
+        assertTrue(index().held.isEmpty());
+    }
+
+    @Test
+    void untilTheDaemonHasAnsweredEverythingDelayedIsTracked() {
+        world.daemon.answersOpen = false;
+        start();
+        publish(1, 0);
+        publish(2, 5000);
+        publish(3, -1);
+        world.settle();
+        assertEquals(List.of(3L), delivered());
+        assertTrue(world.core().contains(1, 1));
+        assertEquals(2, world.core().stats().undecided());
+    }
+
+    @Test
+    void theAnswerToOpenDecidesAboutHeldAcknowledgedAndNew() {
+        world.broker.connect();
+        Position held = publish(1, 60_000);
+        Position acknowledged = publish(2, 0);
+        Position overdueHeld = publish(3, 0);
+        publish(4, 60_000);
+        publish(5, 0);
+        index().incarnation = world.incarnation;
+        index().held.put(held, world.broker.log.get(held));
+        index().held.put(overdueHeld, world.broker.log.get(overdueHeld));
+        index().acknowledged.add(acknowledged);
+        world.daemon.commit();
+        world.settle();
+        assertEquals(Set.of(3L, 5L), new HashSet<>(delivered()));
+        assertTrue(world.broker.isDeleted(1, 2), "what was acknowledged before is acknowledged in the cursor again");
+        assertEquals(Set.of(held, overdueHeld, new Position(1, 4), new Position(1, 5)), index().held.keySet());
+        assertFalse(world.core().contains(1, 2));
+        world.runUntil(ToyWorld.START_MS + 60_000);
+        assertEquals(Set.of(1L, 3L, 4L, 5L), new HashSet<>(delivered()));
+        assertEquals(4, delivered().size());
+    }
+
+    @Test
+    void whatIsHeldIsNotReadAgainAfterAFailover() {
+        start();
+        for (int entry = 0; entry < 500; entry++) {
+            publish(entry, 60_000);
+        }
+        world.runUntil(world.now() + 500);
+        world.crashBroker();
+        world.broker.connect();
+        world.settle();
+        assertTrue(world.broker.reads <= 8 * world.broker.readBatch, world.broker.reads + " reads");
+        world.runUntil(world.now() + 61_000);
+        while (!world.broker.isFullyAcknowledged()) {
+            world.acknowledgeAll();
+            world.settle();
+        }
+        assertEquals(500, delivered().size());
+    }
+
+    @Test
+    void whenAllConsumersAreReplacedWhatTheyHeldIsDueAgain() {
+        start();
+        for (int entry = 0; entry < 12; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        assertEquals(12, delivered().size());
+        world.broker.disconnectAll();
+        world.settle();
+        assertEquals(12, delivered().size());
+        world.broker.connect();
+        world.settle();
+        assertEquals(24, delivered().size());
+        assertEquals(12, new HashSet<>(delivered().subList(12, 24)).size());
+    }
+
+    @Test
+    void aReplacementShowsEvenIfTheReadPositionDoesNotMove() {
+        start();
+        publish(1, 0);
+        world.settle();
+        world.acknowledgeAll();
+        world.settle();
+        // 1:2 was never read by this cursor: it comes from the index alone, as after a failover.
+        publish(2, -1);
+        world.settle();
+        world.acknowledgeAll();
+        Position far = publish(3, 5_000);
+        world.settle();
+        world.broker.persistCursor(1000);
+        world.crashBroker();
+        world.broker.connect();
+        publish(4, 20_000);
+        world.runUntil(world.now() + 6_000);
+        assertEquals(3L, delivered().get(delivered().size() - 1));
+        int before = delivered().size();
+        world.broker.disconnectAll();
+        world.broker.connect();
+        world.settle();
+        assertEquals(before + 1, delivered().size());
+        assertEquals(far, world.broker.deliveries.get(before).position());
+    }
+
+    @Test
+    void oneConsumerOfTwoLeavingRedeliversOnlyItsOwn() {
+        world.broker.permits = 3;
+        start();
+        world.broker.connect();
+        for (int entry = 0; entry < 6; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        assertEquals(6, delivered().size());
+        world.broker.permits = 100;
+        world.broker.disconnect(world.broker.consumers.get(0));
+        world.settle();
+        assertEquals(9, delivered().size());
+    }
+
+    @Test
+    void aNegativeAcknowledgementIsDeliveredAgainAtOnce() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        world.broker.negativeAcknowledge(world.broker.consumers.get(0), position);
+        world.settle();
+        assertEquals(List.of(1L, 1L), delivered());
+    }
+
+    @Test
+    void seekingBackTakesAcknowledgementsBack() {
+        start();
+        publish(0, -1);
+        for (int entry = 1; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        // The first stays, so that the others are individual acknowledgements.
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        for (Position position : List.copyOf(consumer.pending)) {
+            if (position.entryId() != 0) {
+                world.broker.acknowledge(consumer, position);
+            }
+        }
+        world.settle();
+        assertEquals(9, index().acknowledged.size());
+        world.broker.deliveries.clear();
+        world.broker.reset(new Position(1, 4));
+        world.broker.connect();
+        world.settle();
+        assertEquals(List.of(4L, 5L, 6L, 7L, 8L, 9L), delivered());
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+        // And a crash must not bring the former acknowledgements back.
+        world.crashBroker();
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        assertEquals(Set.of(4L, 5L, 6L, 7L, 8L, 9L), new HashSet<>(delivered()));
+    }
+
+    @Test
+    void seekingBackBehindThePersistedMarkDeleteTracksAgain() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.acknowledgeAll();
+        world.broker.persistCursor(1000);
+        world.runUntil(world.now() + 2000);
+        assertEquals(new Position(1, 9), index().markDelete);
+        world.broker.deliveries.clear();
+        world.broker.reset(new Position(1, 3));
+        world.broker.log.replaceAll((position, at) -> world.now() + 30_000);
+        world.broker.connect();
+        world.settle();
+        assertEquals(7, index().held.size(), "the daemon's mark-delete went back before the adds");
+        world.runUntil(world.now() + 30_000);
+        assertEquals(7, delivered().size());
+    }
+
+    @Test
+    void seekingForwardDropsWhatIsPassed() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 1000 + entry);
+        }
+        world.settle();
+        assertEquals(10, world.core().delayedMessages());
+        world.broker.reset(new Position(1, 8));
+        world.broker.connect();
+        world.runUntil(world.now() + 3000);
+        assertEquals(List.of(8L, 9L), delivered());
+        assertEquals(0, world.core().delayedMessages());
+    }
+
+    @Test
+    void duplicatesOfDueAreIgnoredAndTheirCreditComesBack() {
+        world.credit = 1;
+        start();
+        for (int entry = 0; entry < 20; entry++) {
+            publish(entry, 10_000 + entry);
+        }
+        world.settle();
+        world.runUntil(world.now() + 12_000);
+        assertEquals(20, delivered().size());
+        assertEquals(20, new HashSet<>(delivered()).size());
+    }
+
+    @Test
+    void neverMoreDueThanThereIsCredit() {
+        world.credit = 8;
+        world.broker.permits = 0;
+        start();
+        for (int entry = 0; entry < 100; entry++) {
+            publish(entry, 10_000);
+        }
+        world.broker.permits = 1000;
+        world.settle();
+        world.broker.permits = 0;
+        world.runUntil(world.now() + 11_000);
+        assertEquals(8, world.core().stats().near());
+        world.broker.permits = 1000;
+        world.broker.readRequested = true;
+        assertTrue(world.runUntil(() -> delivered().size() == 100, 5_000));
+    }
+
+    @Test
+    void dueOfSomethingAlreadyAcknowledgedIsReportedNotDelivered() {
+        start();
+        Position position = publish(2, 10_000);
+        publish(1, 60_000);
+        world.settle();
+        // Acknowledged by id, without ever having been delivered.
+        world.broker.acknowledge(world.broker.consumers.get(0), position);
+        world.runUntil(world.now() + 11_000);
+        assertEquals(List.of(), delivered());
+        assertTrue(index().acknowledged.contains(position));
+        assertFalse(index().held.containsKey(position));
+    }
+
+    @Test
+    void acknowledgementsOutliveAKilledBroker() {
+        start();
+        publish(0, -1);
+        for (int entry = 1; entry < 30; entry++) {
+            publish(entry, 100);
+        }
+        world.broker.permits = 100;
+        world.runUntil(world.now() + 200);
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        for (Position position : List.copyOf(consumer.pending)) {
+            if (position.entryId() % 2 == 1) {
+                world.broker.acknowledge(consumer, position);
+            }
+        }
+        world.settle();
+        world.crashBroker();
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        assertTrue(delivered().stream().allMatch(entry -> entry % 2 == 0), delivered().toString());
+        assertEquals(15, new HashSet<>(delivered()).size());
+        assertTrue(world.broker.isDeleted(1, 7));
+    }
+
+    @Test
+    void whatIsNotDurableIsSentAgainAndNumberedFromOne() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        publish(2, 61_000);
+        publish(3, 62_000);
+        world.runBroker();
+        world.toDaemon();
+        // The frames are in the daemon's memory only when it is killed.
+        world.crashDaemon();
+        assertEquals(1, index().held.size());
+        publish(4, 63_000);
+        world.runBroker();
+        world.settle();
+        assertEquals(4, index().held.size());
+        world.runUntil(world.now() + 65_000);
+        assertEquals(List.of(1L, 2L, 3L, 4L), delivered());
+    }
+
+    @Test
+    void withoutADaemonWhatIsKnownIsStillDeliveredOnTime() {
+        start();
+        publish(0, 60_000);
+        world.settle();
+        publish(1, 1000);
+        publish(2, 5000);
+        world.runBroker();
+        world.toDaemon();
+        world.daemonUp = false;
+        world.crashDaemon();
+        publish(3, 3000);
+        world.runUntil(world.now() + 10_000);
+        assertEquals(List.of(1L, 3L, 2L), delivered());
+        world.broker.deliveries.forEach(delivery -> assertEquals(delivery.deliverAtMs(), delivery.atMs()));
+        world.daemonUp = true;
+        world.acknowledgeAll();
+        world.settle();
+        assertEquals(Set.of(new Position(1, 0)), index().held.keySet());
+        assertEquals(3, delivered().size());
+    }
+
+    @Test
+    void aDaemonAbsentAtTheStartIsWaitedForThenDoneWithout() {
+        world.daemonUp = false;
+        world.daemonWaitMs = 10_000;
+        world.broker.connect();
+        publish(1, 0);
+        publish(2, 30_000);
+        publish(3, -1);
+        world.runUntil(world.now() + 9_900);
+        assertEquals(List.of(3L), delivered());
+        world.runUntil(world.now() + 200);
+        assertEquals(List.of(3L, 1L), delivered());
+        world.runUntil(ToyWorld.START_MS + 30_000);
+        assertEquals(List.of(3L, 1L, 2L), delivered());
+        // When it comes at last, it learns everything.
+        publish(4, 60_000);
+        world.settle();
+        world.daemonUp = true;
+        world.settle();
+        assertEquals(Set.of(new Position(1, 1), new Position(1, 2), new Position(1, 4)), index().held.keySet());
+        world.runUntil(world.now() + 61_000);
+        assertEquals(List.of(3L, 1L, 2L, 4L), delivered());
+    }
+
+    @Test
+    void readingPausesWhenTooMuchWaitsForTheDaemon() {
+        world.maxPendingEntries = 50;
+        start();
+        publish(0, 100_000);
+        world.settle();
+        world.daemonUp = false;
+        world.crashDaemon();
+        for (int entry = 1; entry < 500; entry++) {
+            publish(entry, 10_000);
+        }
+        world.settle();
+        assertTrue(world.core().stats().paused());
+        assertTrue(world.core().stats().pending() <= 50 + world.broker.readBatch, world.core().stats().toString());
+        // What is due is delivered all the same.
+        world.broker.permits = 1000;
+        world.runUntil(world.now() + 10_000);
+        assertTrue(delivered().size() >= 50, delivered().size() + " delivered");
+        world.daemonUp = true;
+        assertTrue(world.runUntil(() -> delivered().size() == 499, 20_000));
+        assertFalse(world.core().stats().paused());
+    }
+
+    @Test
+    void aDaemonThatLostItsDiskMakesTheTopicBeReadAgain() {
+        start();
+        for (int entry = 0; entry < 20; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        assertEquals(20, index().held.size());
+        world.wipeDaemon();
+        world.settle();
+        assertEquals(20, index().held.size());
+        world.runUntil(world.now() + 60_000);
+        assertEquals(20, delivered().size());
+    }
+
+    @Test
+    void whatTheDaemonNoLongerHoldsIsReadAgain() {
+        start();
+        for (int entry = 0; entry < 20; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        world.daemon.corrupt(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, new Position(1, 7));
+        world.settle();
+        assertEquals(20, index().held.size());
+        world.runUntil(world.now() + 60_000);
+        assertEquals(20, delivered().size());
+    }
+
+    @Test
+    void aRefusedStreamIsOpenedAgain() {
+        start();
+        publish(1, 10_000);
+        world.settle();
+        publish(2, 11_000);
+        world.runBroker();
+        world.toDaemon();
+        world.daemon.failStreams();
+        world.toShim(100);
+        assertFalse(world.core().isOpen());
+        world.runUntil(world.now() + 2_000);
+        assertTrue(world.core().isOpen());
+        assertEquals(2, index().held.size());
+        world.runUntil(world.now() + 11_000);
+        assertEquals(List.of(1L, 2L), delivered());
+    }
+
+    @Test
+    void clearForgetsEverythingHereAndThere() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        world.broker.clearBacklog();
+        CompletableFuture<Void> cleared = world.core().clear();
+        assertFalse(cleared.isDone());
+        world.settle();
+        assertTrue(cleared.isDone());
+        assertTrue(index().held.isEmpty());
+        assertEquals(0, world.core().delayedMessages());
+        publish(20, 1000);
+        world.runUntil(world.now() + 1000);
+        assertEquals(List.of(20L), delivered());
+    }
+
+    @Test
+    void clearWithoutADaemonIsKeptForIt() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        world.daemonUp = false;
+        world.disconnect();
+        world.broker.clearBacklog();
+        assertTrue(world.core().clear().isDone());
+        publish(2, 60_000);
+        world.settle();
+        assertEquals(1, index().held.size());
+        world.daemonUp = true;
+        world.settle();
+        assertEquals(Set.of(new Position(1, 2)), index().held.keySet());
+        assertTrue(world.core().contains(1, 2));
+        assertFalse(world.core().contains(1, 1));
+    }
+
+    @Test
+    void aGracefulRestartRepeatsNothing() {
+        start();
+        publish(0, -1);
+        for (int entry = 1; entry < 100; entry++) {
+            publish(entry, 100);
+        }
+        world.broker.permits = 1000;
+        world.runUntil(world.now() + 300);
+        assertEquals(100, delivered().size());
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        for (Position position : List.copyOf(consumer.pending)) {
+            if (position.entryId() % 2 == 1) {
+                world.broker.acknowledge(consumer, position);
+            }
+        }
+        // Nobody has looked at the cursor since; of the 50 acknowledgements the cursor keeps 3.
+        world.unload(3);
+        world.watch();
+        world.settle();
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        assertTrue(delivered().stream().allMatch(entry -> entry % 2 == 0), delivered().toString());
+        assertEquals(50, delivered().size());
+    }
+
+    @Test
+    void aSuccessorInheritsWhatTheDaemonHasNotHeard() {
+        start();
+        publish(0, -1);
+        publish(1, 100);
+        publish(2, 60_000);
+        world.runUntil(world.now() + 200);
+        world.daemonUp = false;
+        world.crashDaemon();
+        publish(3, 50_000);
+        world.settle();
+        world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, 1));
+        world.unload(0);
+        world.broker.connect();
+        world.settle();
+        world.broker.deliveries.clear();
+        world.daemonUp = true;
+        world.settle();
+        assertEquals(Set.of(new Position(1, 2), new Position(1, 3)), index().held.keySet());
+        assertTrue(index().acknowledged.contains(new Position(1, 1)));
+        world.runUntil(world.now() + 61_000);
+        assertEquals(List.of(3L, 2L), delivered());
+    }
+
+    @Test
+    void aRecreatedSubscriptionStartsEmpty() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        world.crashBroker();
+        world.incarnation = Incarnation.random(new Random(99));
+        world.broker.connect();
+        world.settle();
+        assertEquals(10, index().held.size());
+        assertEquals(10, world.broker.reads, "the daemon forgot the former life, so the topic was read");
+    }
+
+    @Test
+    void aClockSetBackMakesWhatWasHandedOutWaitAgain() {
+        start();
+        Position position = publish(1, 1000);
+        world.runUntil(world.now() + 1000);
+        assertEquals(1, delivered().size());
+        world.clock.set(ToyWorld.START_MS);
+        world.broker.negativeAcknowledge(world.broker.consumers.get(0), position);
+        world.settle();
+        assertEquals(1, delivered().size());
+        world.runUntil(ToyWorld.START_MS + 1000);
+        assertEquals(2, delivered().size());
+    }
+
+    @Test
+    void equalTimesComeInPositionOrder() {
+        start();
+        List<Long> published = new ArrayList<>();
+        for (long entry = 0; entry < 50; entry++) {
+            publish(entry, 5000);
+            published.add(entry);
+        }
+        world.broker.permits = 1000;
+        world.runUntil(world.now() + 5000);
+        assertEquals(published, delivered());
+    }
+}
