@@ -89,13 +89,15 @@ class Committer(Generic[StreamT]):
         """``stream`` has made a change worth ``entries`` journal entries."""
         self._waiting[stream] = None
         self._entries += entries
-        if self._retrying:
-            return
+        self.wake()
+        if self._entries >= self._entries_max > self._entries - entries and not self._retrying:
+            self._cancel()
+            self._timer = self._loop.call_soon(self.commit)
+
+    def wake(self) -> None:
+        """Something was appended that nobody waits for: commit it with the next group."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval_s, self.commit)
-        elif self._entries >= self._entries_max > self._entries - entries:
-            self._timer.cancel()
-            self._timer = self._loop.call_soon(self.commit)
 
     def forget(self, stream: StreamT) -> None:
         """``stream`` has ended; its changes are committed all the same, but it need not be told."""
@@ -103,9 +105,7 @@ class Committer(Generic[StreamT]):
 
     def commit(self) -> bool:
         """Commit now; returns whether it succeeded. A failure is tried again later by itself."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel()
         begin_ns = self._clock.monotonic_ns()
         try:
             durable_token = self._catalog.commit()
@@ -126,6 +126,9 @@ class Committer(Generic[StreamT]):
 
     def stop(self) -> None:
         """No more commits by the timer."""
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -76,9 +76,6 @@ class Settings(BaseSettings):
     maintain_interval_ms: int = Field(default=100, ge=10, le=60_000)
     storage_retry_ms: int = Field(default=1_000, ge=10, le=600_000)
     credit_max: int = Field(default=1_000_000, ge=1, description="most credit one stream can hold")
-    uncommitted_entries_max: int = Field(
-        default=2_000_000, ge=1, description="past it the daemon reads no more frames until a commit"
-    )
     write_buffer_bytes: int = Field(default=1_048_576, ge=65_536)
     shutdown_seconds: float = Field(default=5.0, gt=0.0)
     metrics_subscriptions: int = Field(
@@ -87,6 +84,11 @@ class Settings(BaseSettings):
 
     staging_bytes: int = Field(
         default=32 * 1024 * 1024, ge=65_536, description="memory of entries that are not in a slice yet"
+    )
+    staging_bytes_max: int = Field(
+        default=256 * 1024 * 1024,
+        ge=65_536,
+        description="past it no more frames are read until it has shrunk",
     )
     prefetch_ms: int = Field(
         default=10_000, ge=0, description="how long before it is due an entry's block is loaded"

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock, SystemClock
@@ -119,6 +120,10 @@ async def serve(settings: Settings, log: Logger) -> None:
             loop.remove_signal_handler(one)
         stop.set()
 
+    def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        log.error(context["message"], exc_info=context.get("exception"))
+
+    loop.set_exception_handler(on_bug)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     async with running_daemon(settings, log) as daemon:

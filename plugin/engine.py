@@ -17,6 +17,7 @@ import structlog
 
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock
+from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin import report
@@ -47,6 +48,7 @@ DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its tu
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 NS_PER_MS = 1_000_000
+UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
 
 class DaemonEngine:
@@ -81,8 +83,8 @@ class DaemonEngine:
         self._known_brokers: set[str] = set()
         self._blocked: dict[Connection, dict[Stream, None]] = {}
         self._held_back = False
+        self._unheld_sent_ms = 0
         self._storage_failing = False
-        self._quarantined = 0
         self._stopping = False
         self._maintain_timer: asyncio.TimerHandle | None = None
         self._due: DueTimer[Stream] = DueTimer(clock, loop, self._serve_due, DUE_ROUND_S)
@@ -111,7 +113,7 @@ class DaemonEngine:
         self.health.clear("starting")
 
     def stop(self) -> None:
-        """Commit what there is, tell every client, and hand out nothing more."""
+        """Commit what there is, and hand out nothing more."""
         self._stopping = True
         self.health.block("stopping", "the daemon is shutting down")
         self._due.stop()
@@ -119,8 +121,6 @@ class DaemonEngine:
             self._maintain_timer.cancel()
         self._committer.commit()
         self._committer.stop()
-        for connection in [*self.brokers.values(), *self.controls]:
-            connection.fail(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -221,8 +221,6 @@ class DaemonEngine:
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
         self._committer.note(stream, entries)
-        if self._committer.uncommitted_entries > self.settings.uncommitted_entries_max:
-            self._hold_back(True)
         self._schedule(stream)
 
     def credit(self, stream: Stream, more: int) -> None:
@@ -258,7 +256,6 @@ class DaemonEngine:
             self.health.block("read", f"entries that are due cannot be read: {error}")
             return now_ms + self.settings.storage_retry_ms
         self.health.clear("read")
-        self._send_unheld(stream)
         if len(entries):
             stream.send(Due(entries))
             self._metrics.observe_due(entries.deliver_at_ms, now_ms)
@@ -288,6 +285,7 @@ class DaemonEngine:
         self._metrics.durable_lag_ms.observe((self.clock.monotonic_ns() - durability.received_ns) / NS_PER_MS)
         if stream.tracker.closing:
             stream.connection.close_stream(stream)
+            self._forget_if_empty(stream)
 
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""
@@ -297,7 +295,6 @@ class DaemonEngine:
             self._storage_failing = False
             self.health.clear("storage")
             self._log.info("the store works again")
-        self._hold_back(False)
 
     def on_commit_failed(self, waiting: Iterable[Stream], error: StorageError) -> None:
         """See ``committer.CommitListener``."""
@@ -306,7 +303,6 @@ class DaemonEngine:
             self._log.error("the store fails, frames are not durable", error=str(error))
         self._storage_failing = True
         self.health.block("storage", f"the store fails: {error}")
-        self._hold_back(False)
         for stream in waiting:
             if stream.tracker.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
@@ -315,6 +311,7 @@ class DaemonEngine:
         if hold == self._held_back:
             return
         self._held_back = hold
+        self._log.info("reading is held back until entries are spilled" if hold else "reading goes on")
         for connection in self.brokers.values():
             connection.hold_back(hold)
 
@@ -327,9 +324,29 @@ class DaemonEngine:
     def _maintain(self) -> None:
         interval_s = self.settings.maintain_interval_ms / 1_000
         self._maintain_timer = self._loop.call_later(interval_s, self._maintain)
+        now_ms = self.clock.now_ms()
         try:
-            self.catalog.maintain(self.clock.now_ms())
+            self.catalog.maintain(now_ms)
             self.health.clear("maintain")
         except StorageError as error:
             self.health.block("maintain", f"the index cannot be persisted: {error}")
             self._log.error("upkeep of the index failed, trying again", error=str(error))
+        staged_bytes = sum(index.staged_entries for index in self.catalog) * ENTRY_BYTES
+        if staged_bytes > self.settings.staging_bytes_max:
+            self._hold_back(True)
+        elif staged_bytes <= self.settings.staging_bytes_max // 2:
+            self._hold_back(False)
+        if now_ms - self._unheld_sent_ms >= UNHELD_INTERVAL_MS:
+            self._unheld_sent_ms = now_ms
+            for stream in self.registry:
+                self._send_unheld(stream)
+
+    def _forget_if_empty(self, stream: Stream) -> None:
+        """A closed subscription without entries and acknowledgements is not worth keeping (unsubscribe)."""
+        index = stream.tracker.index
+        served = self.registry.get(stream.name) is not None or self.catalog.get(stream.name) is not index
+        if served or index.held() or index.acknowledged():
+            return
+        self.catalog.remove(stream.name)
+        self.registry.forget(stream.name)
+        self._committer.wake()

@@ -71,3 +71,7 @@ class Registry(Generic[StreamT]):
         """``stream`` has ended; nothing happens if it is not the current one any more."""
         if self._current.get(stream.name) is stream:
             del self._current[stream.name]
+
+    def forget(self, name: SubscriptionName) -> None:
+        """The subscription is empty and nobody serves it: its epoch does not matter any more."""
+        self._epochs.pop(name, None)

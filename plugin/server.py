@@ -14,6 +14,7 @@ import structlog
 from tidegate.index.clock import Clock
 from tidegate.plugin.config import Settings
 from tidegate.plugin.connection import Connection, Engine
+from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.metrics import Metrics
 
@@ -49,12 +50,14 @@ class Server:
         self._server = await self._loop.create_unix_server(self._accept, sock=self._listener.socket)
 
     async def stop(self, timeout_s: float) -> None:
-        """Accept no more, and wait for the connections to end.
+        """Accept no more, tell every client, and wait for the connections to end.
 
         What is left after ``timeout_s`` is cut off.
         """
         if self._server is not None:
             self._server.close()
+        for connection in list(self._connections):
+            connection.fail(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if not self._connections:
             return
         await asyncio.wait([connection.lost for connection in self._connections], timeout=timeout_s)

@@ -28,8 +28,10 @@ from tests.plugin.shim_client import (
 )
 from tests.plugin.test_protocol import BAD, golden_bytes, golden_error
 from tests.plugin.waiting import until
+from tidegate.index.keys import BLOCK
+from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
-from tidegate.index.store import MemoryStore
+from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin import server as server_module
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.listener import peer_uid, uid_allowed
@@ -267,6 +269,70 @@ async def test_the_same_broker_again_replaces_its_old_connection(
             assert len(await stream.take_due(1)) == 1
             assert list(daemon.engine.brokers) == ["b"]
             assert b"tidegate_reconnects_total 1.0" in daemon.metrics.exposition()
+
+
+# --- lost blocks, forgotten subscriptions, back-pressure ---------------------------------------------------
+
+
+async def test_positions_of_a_corrupt_block_are_reported_unheld(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    store = MemoryStore()
+    at = now_ms() + 1_500
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(500, at + HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(stream_name())
+        for key, value in list(store.scan(bytes([BLOCK[0]]), bytes([BLOCK[0] + 1]))):
+            batch = Batch()
+            batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+            store.write(batch, sync=True)
+        again = await client.open(TOPIC, horizon_ms=2 * HOUR_MS)
+        assert len(again.held) == 500
+        await again.until(lambda: len(again.unheld) == 500)
+        assert again.due_entries == 0
+        assert b"tidegate_quarantined_blocks 1.0" in daemon.metrics.exposition()
+        again.add(entries(500, at + HOUR_MS))  # read again by the broker
+        assert len(await again.take_due(500)) == 500
+
+
+def stream_name() -> SubscriptionName:
+    return SubscriptionName(TOPIC, "sub")
+
+
+async def test_an_unsubscribed_subscription_is_forgotten(start: StartDaemon, socket_path: Path) -> None:
+    store = MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, epoch=9)
+        stream.add(entries(5, now_ms() + HOUR_MS))
+        stream.clear()
+        await stream.close()
+        assert not list(daemon.engine.catalog)
+        again = await client.open(TOPIC, epoch=1, incarnation=random_incarnation())
+        again.add(entries(5, now_ms() + HOUR_MS))
+        await again.close()
+        assert len(list(daemon.engine.catalog)) == 1
+    async with start(store=store.reopen()) as daemon:
+        (index,) = daemon.engine.catalog
+        assert len(index.held()) == 5
+
+
+async def test_reading_is_held_back_while_spilling_is_behind(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    async with (
+        start(staging_bytes=65_536, staging_bytes_max=65_536, maintain_interval_ms=20),
+        await ShimClient.connect(socket_path) as client,
+    ):
+        stream = await client.open(TOPIC)
+        for number in range(50):
+            stream.add(entries(20_000, now_ms() + HOUR_MS, ledger_id=number))
+            await client.drain()
+        await stream.durable()
+        stream.add(entries(1, now_ms(), ledger_id=99))
+        assert list(PositionSet.of_entries(await stream.take_due(1))) == [(99, 0)]
+    assert "held back" in log.getvalue()
 
 
 # --- epochs and take-over ---------------------------------------------------------------------------------
