@@ -28,7 +28,7 @@ test: setup ## every test: Python's with a real broker, then the shim's (PYTEST_
 	$(MAVEN) -f plugin/shim/pom.xml test || status=1; \
 	exit $$status
 
-test-quick: $(VENV)/.installed ## Python's tests that need no broker
+test-quick: setup ## Python's tests that need no broker
 	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
 
 test-shim: build/.tools ## the shim's JUnit tests
@@ -94,7 +94,7 @@ lock: ## constraints.txt anew, from the newest versions that pyproject.toml allo
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
 	@build/lock/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@{ echo "# The versions that make installs and CI tests with. Made by: make lock"; \
-		build/lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
+		build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
 
 clean: ## remove what was built (the virtual environment and .cache stay)
 	@rm -rf build dist plugin/jars plugin/shim/target *.egg-info
