@@ -165,12 +165,14 @@ class ShimClient:
         self.welcome: Welcome | None = None
         self.error: DaemonError | None = None
         self.closed = False
-        self.answer_pings = True
+        self.silent = False  # True: no PING and no PONG, as a hung broker
         self._reader = reader
         self._writer = writer
         self._changed = asyncio.Condition()
         self._next_stream = 1
+        self._sent_at = asyncio.get_running_loop().time()
         self._task = asyncio.create_task(self._read())
+        self._heartbeat: asyncio.Task[None] | None = None
 
     @classmethod
     async def raw(cls, path: Path) -> ShimClient:
@@ -196,6 +198,7 @@ class ShimClient:
         self.send_bytes(encode(message, stream_id, seq))
 
     def send_bytes(self, data: bytes) -> None:
+        self._sent_at = asyncio.get_running_loop().time()
         self._writer.write(data)
 
     async def drain(self) -> None:
@@ -279,6 +282,8 @@ class ShimClient:
 
     async def disconnect(self) -> None:
         """Close without a word, as a killed broker does."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
@@ -299,6 +304,12 @@ class ShimClient:
             async with self._changed:
                 self._changed.notify_all()
 
+    async def _beat(self, heartbeat_s: float) -> None:
+        while not self.closed:
+            await asyncio.sleep(heartbeat_s / 4)
+            if not self.silent and asyncio.get_running_loop().time() - self._sent_at >= heartbeat_s / 2:
+                self.send(Ping())
+
     def _on_message(self, message: Message, stream_id: int, seq: int) -> None:
         if stream_id:
             self.streams[stream_id].on_message(message, seq)
@@ -306,12 +317,15 @@ class ShimClient:
         match message:
             case Ping():
                 self.received.append((message, seq))
-                if self.answer_pings:
+                if not self.silent:
                     self.send(Pong(), 0, seq)
             case Welcome():
                 self.welcome = message
+                self._heartbeat = asyncio.create_task(self._beat(message.heartbeat_ms / 1_000))
             case Error():
                 self.error = DaemonError(message.code, message.message)
+            case Pong() if seq == 0:
+                pass  # to the heartbeat
             case _:
                 self.received.append((message, seq))
 

@@ -509,7 +509,7 @@ async def test_a_silent_client_is_closed_and_one_that_answers_is_not(
         await ShimClient.connect(socket_path, "silent") as silent,
         await ShimClient.connect(socket_path, "alive") as alive,
     ):
-        silent.answer_pings = False
+        silent.silent = True
         assert await silent.ended() is None
         assert (Ping(), 0) in silent.received
         await alive.until(lambda: len(alive.received) >= 8)
