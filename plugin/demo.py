@@ -38,7 +38,7 @@ _TRACKERS = ("tidegate", "pulsar", "bucket")
 
 def demo(  # noqa: PLR0917 the flags
     messages: Annotated[int, typer.Option(help="Messages that come due during the run.")] = 20_000,
-    seconds: Annotated[float, typer.Option(help="How long to send and deliver.")] = 60.0,
+    seconds: Annotated[float, typer.Option(help="How long to send and deliver.")] = 50.0,
     far: Annotated[
         int, typer.Option(help="Messages due tomorrow, which must stay where they are.")
     ] = 100_000,
@@ -74,6 +74,8 @@ def demo(  # noqa: PLR0917 the flags
     outcome = _run(options, plain=plain, json_to_stdout=json_file == "-")
     _report(outcome, json_file)
     sys.stdout.flush()
+    if keep:
+        outcome.recorder.save(outcome.options.out_dir / "work" / "record.npz")
     if not outcome.passed:
         raise typer.Exit(1)
 

@@ -8,8 +8,8 @@ Pure functions over arrays: no clock, no broker. Words:
   come again.
 - *resent*: one message at two positions. The producer sent it again since a kill took the confirmation; no
   tracker can know.
-- a message's *cause* says why it may be late: due while the broker or the daemon was down, or stored only
-  after it was due. What has the cause ``NORMAL`` is what lateness is judged by.
+- a message's *cause* says why it may be late: the broker or the daemon was down, what had piled up meanwhile
+  came first, or it was stored only after it was due. Lateness is judged by what has the cause ``NORMAL``.
 
 Times are microseconds since the epoch; -1 stands for never.
 """
@@ -38,7 +38,8 @@ class Cause(IntEnum):
     NORMAL = 0
     BROKER_DOWN = 1
     DAEMON_DOWN = 2
-    STORED_LATE = 3
+    CATCHING_UP = 3
+    STORED_LATE = 4
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Outage:
     ready_us: int
     disconnected_us: int
     usable_us: int
+
+    def lies_between(self, first_us: int, second_us: int) -> bool:
+        """Whether the kill can be why what came at ``first_us`` came again at ``second_us``."""
+        # A consumer hands on what its client has fetched for a moment after the broker is gone.
+        last_fetched_us = self.disconnected_us if self.what == "broker" else self.killed_us
+        return first_us < last_fetched_us and self.killed_us <= second_us
 
     @property
     def cause(self) -> Cause:
@@ -105,11 +112,13 @@ class Lateness:
 class Repeats:
     """Positions received more than once.
 
-    ``unacknowledged``: nobody had acknowledged them before the kill. ``acknowledged``: somebody had, at most
-    ``oldest_ack_ms`` before the kill; ``acknowledged_too_old`` of them more than ``REPEAT_WINDOW_MS`` before.
-    ``other``: no kill lies between.
+    ``plain``: not delayed, and so no tracker's matter: a killed broker forgets their acknowledgements. Of the
+    delayed ones: ``unacknowledged``: nobody had acknowledged them before the kill. ``acknowledged``: somebody
+    had, at most ``oldest_ack_ms`` before the kill; ``acknowledged_too_old`` of them more than
+    ``REPEAT_WINDOW_MS`` before. ``other``: no kill lies between.
     """
 
+    plain: int
     unacknowledged: int
     acknowledged: int
     acknowledged_too_old: int
@@ -119,7 +128,7 @@ class Repeats:
     @property
     def total(self) -> int:
         """All of them."""
-        return self.unacknowledged + self.acknowledged + self.other
+        return self.plain + self.unacknowledged + self.acknowledged + self.other
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,7 @@ class Recovery:
     first_due_after_kill_s: float | None
     first_due_after_usable_s: float | None
     due_meanwhile: int
+    delivered_meanwhile: int
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,7 @@ class Audit:
     repeats: Repeats
     overall: Lateness
     by_cause: dict[Cause, Lateness]
+    steady: Lateness  # outside the outages and without the burst
     by_kind: dict[Kind, Lateness]
     recoveries: list[Recovery]
     # For the plot, one element for each delayed message that was delivered.
@@ -174,7 +185,7 @@ def audit(
     lateness_us = received_us[measured] - due_us[measured]
     early = lateness_us < 0
     kinds = workload.kind[measured]
-    causes = causes_of(due_us[measured], confirmed_us[measured], outages)
+    causes = causes_of(due_us[measured], confirmed_us[measured], received_us[measured], outages)
     return Audit(
         planned=len(workload),
         sent=int(np.count_nonzero(confirmed)),
@@ -185,9 +196,10 @@ def audit(
         earliest_ms=float(-lateness_us.min() / 1000) if early.any() else 0.0,
         lost=int(np.count_nonzero(confirmed & expected & ~got)),
         resent=_resent(deliveries),
-        repeats=_repeats(deliveries, outages),
+        repeats=_repeats(deliveries, delayed, outages),
         overall=Lateness.of(lateness_us),
         by_cause={cause: Lateness.of(lateness_us[causes == cause]) for cause in Cause},
+        steady=Lateness.of(lateness_us[(causes == Cause.NORMAL) & (kinds != Kind.BURST)]),
         by_kind={kind: Lateness.of(lateness_us[kinds == kind]) for kind in Kind if kind != Kind.PLAIN},
         recoveries=[_recovery(one, start_us, due_us, expected, deliveries) for one in outages],
         due_us=due_us[measured],
@@ -196,12 +208,21 @@ def audit(
     )
 
 
-def causes_of(due_us: Int64, confirmed_us: Int64, outages: Sequence[Outage]) -> npt.NDArray[np.int8]:
-    """The cause of each message: an outage that its deliver_at falls into counts before a late arrival."""
+def causes_of(
+    due_us: Int64, confirmed_us: Int64, received_us: Int64, outages: Sequence[Outage]
+) -> npt.NDArray[np.int8]:
+    """The cause of each message.
+
+    An outage is the cause if it lies (in part) between deliver_at and the receipt, catching up if the message
+    came due while what had piled up in an outage was still being delivered.
+    """
     causes = np.full(len(due_us), Cause.NORMAL, np.int8)
     causes[(confirmed_us != NEVER) & (confirmed_us > due_us)] = Cause.STORED_LATE
     for outage in outages:
-        causes[(due_us >= outage.killed_us) & (due_us < outage.usable_us)] = outage.cause
+        waited = (due_us < outage.usable_us) & (received_us >= outage.killed_us)
+        caught_up_us = received_us[waited].max(initial=outage.usable_us)
+        causes[(due_us >= outage.usable_us) & (due_us < caught_up_us)] = Cause.CATCHING_UP
+        causes[waited] = outage.cause
     return causes
 
 
@@ -217,36 +238,34 @@ def _resent(deliveries: Deliveries) -> int:
     return len(np.unique(places, axis=0)) - len(np.unique(deliveries.number))
 
 
-def _repeats(deliveries: Deliveries, outages: Sequence[Outage]) -> Repeats:
+def _repeats(deliveries: Deliveries, delayed: Bools, outages: Sequence[Outage]) -> Repeats:
     acknowledged_ms: list[float] = []
-    unacknowledged = other = 0
+    plain = unacknowledged = other = 0
     order = np.lexsort((deliveries.received_us, deliveries.entry_id, deliveries.ledger_id))
     ledger_id, entry_id = deliveries.ledger_id[order], deliveries.entry_id[order]
     again = np.flatnonzero((ledger_id[1:] == ledger_id[:-1]) & (entry_id[1:] == entry_id[:-1]))
     for before, after in zip(order[again], order[again + 1], strict=True):
-        kill_us = _kill_between(
-            int(deliveries.received_us[before]), int(deliveries.received_us[after]), outages
-        )
+        first_us, second_us = int(deliveries.received_us[before]), int(deliveries.received_us[after])
+        kills_us = [one.killed_us for one in outages if one.lies_between(first_us, second_us)]
         acked_us = int(deliveries.acked_us[before])
-        if kill_us is None:
+        # Of two kills the first after the acknowledgement is the one that can have forgotten it.
+        forgetful_us = next((kill_us for kill_us in kills_us if NEVER < acked_us < kill_us), None)
+        if not kills_us:
             other += 1
-        elif acked_us == NEVER or acked_us >= kill_us:
+        elif not delayed[deliveries.number[before]]:
+            plain += 1
+        elif forgetful_us is None:
             unacknowledged += 1
         else:
-            acknowledged_ms.append((kill_us - acked_us) / 1000)
+            acknowledged_ms.append((forgetful_us - acked_us) / 1000)
     return Repeats(
+        plain=plain,
         unacknowledged=unacknowledged,
         acknowledged=len(acknowledged_ms),
         acknowledged_too_old=sum(age_ms > REPEAT_WINDOW_MS for age_ms in acknowledged_ms),
         oldest_ack_ms=max(acknowledged_ms, default=0.0),
         other=other,
     )
-
-
-def _kill_between(first_us: int, second_us: int, outages: Sequence[Outage]) -> int | None:
-    # A consumer hands on what its client had already fetched for a moment after the broker is gone.
-    between = [one.killed_us for one in outages if one.killed_us <= second_us and first_us < one.usable_us]
-    return between[-1] if between else None
 
 
 def _recovery(
@@ -256,6 +275,7 @@ def _recovery(
     fresh = (deliveries.received_us >= outage.disconnected_us) & (due_us[deliveries.number] >= 0)
     first_us = int(deliveries.received_us[fresh].min()) if fresh.any() else None
     meanwhile = expected & (due_us >= outage.killed_us) & (due_us < outage.usable_us)
+    delivered = (deliveries.received_us >= outage.killed_us) & (deliveries.received_us < outage.usable_us)
     return Recovery(
         what=outage.what,
         killed_at_s=(outage.killed_us - start_us) / 1e6,
@@ -264,4 +284,5 @@ def _recovery(
         first_due_after_kill_s=None if first_us is None else (first_us - outage.killed_us) / 1e6,
         first_due_after_usable_s=None if first_us is None else max(first_us - outage.usable_us, 0) / 1e6,
         due_meanwhile=int(np.count_nonzero(meanwhile)),
+        delivered_meanwhile=int(np.count_nonzero(delivered)),
     )

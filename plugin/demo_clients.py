@@ -57,8 +57,8 @@ class Clients:
         self._online = threading.Event()
         self._closed = threading.Event()
         self._recorder: Recorder | None = None
-        self._start_us = 0
-        self._deliver_at_ms: list[int] = []
+        self._zero_ms = 0
+        self._begun = False
 
     def connect(self) -> tuple[int, int]:
         """Open a client; returns when (in µs) the first consumer began to subscribe and was subscribed."""
@@ -91,12 +91,16 @@ class Clients:
         self._online.set()
         return before_us, after_us
 
-    def start(self, recorder: Recorder, start_us: int) -> None:
-        """Send the workload by its plan, counted from ``start_us``, and record what comes."""
+    def fill(self, recorder: Recorder) -> None:
+        """Send what the plan has before its start, and record from now on what comes."""
         self._recorder = recorder
-        self._start_us = start_us
-        self._deliver_at_ms = (self._workload.due_ms + start_us // 1000).tolist()
+        self._zero_ms = now_us() // 1000
         self._run(self._send)
+
+    def begin(self, start_us: int) -> None:
+        """Send the rest by the plan, whose times count from ``start_us``."""
+        self._zero_ms = start_us // 1000
+        self._begun = True
 
     @property
     def unconfirmed(self) -> int:
@@ -166,7 +170,7 @@ class Clients:
         following = 0
         while not self._closed.is_set():
             self._online.wait()
-            elapsed_ms = (now_us() - self._start_us) / 1000
+            elapsed_ms = now_us() / 1000 - self._zero_ms if self._begun else -1
             until = int(np.searchsorted(send_ms, elapsed_ms, side="right"))
             with self._lock:
                 room = _UNCONFIRMED_MAX - len(self._unconfirmed)
@@ -179,7 +183,7 @@ class Clients:
                     self._send_one(number)
             for number in fresh:
                 self._send_one(number)
-            if following == len(send_ms) and not self.unconfirmed:
+            if self._begun and following == len(send_ms) and not self.unconfirmed:
                 # A kill still to come can make nothing unconfirmed again.
                 return
             self._closed.wait(_POLL_S)
@@ -191,12 +195,12 @@ class Clients:
             self._unconfirmed.add(number)
         if producer is None:
             return
-        delayed = self._workload.due_ms[number] >= 0
+        due_ms = int(self._workload.due_ms[number])
         try:
             producer.send_async(
                 encode(number),
                 functools.partial(self._answered, generation, number),
-                deliver_at=self._deliver_at_ms[number] if delayed else None,
+                deliver_at=self._zero_ms + due_ms if due_ms >= 0 else None,
             )
         except pulsar.PulsarException as error:
             self._answered(generation, number, error, None)

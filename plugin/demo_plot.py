@@ -16,7 +16,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from tidegate.plugin.demo_audit import Cause
+from tidegate.plugin.demo_processes import TRACKERS
 from tidegate.plugin.demo_run import Outcome
 from tidegate.plugin.demo_view import duration
 from tidegate.plugin.demo_workload import Kind
@@ -85,39 +85,39 @@ def follow_scheme(svg: str) -> str:
 
 
 def _figure(outcome: Outcome) -> Figure:
+    # Without a daemon there is no index to show below.
+    rows = 2 if outcome.history else 1
     figure = Figure(figsize=(10, 5.6), facecolor=_LIGHT.paper)
-    lateness, entries = figure.subplots(
-        2, 1, sharex=True, gridspec_kw={"height_ratios": (3.2, 1), "hspace": 0.13, "left": 0.085, "right":
-        0.975,
-                                        "top": 0.83, "bottom": 0.085},
-    )  # fmt: skip
-    for axes in (lateness, entries):
+    grid = {"left": 0.085, "right": 0.975, "top": 0.83, "bottom": 0.085, "hspace": 0.13}
+    panels = figure.subplots(
+        rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": (3.2, 1)[:rows], **grid}
+    )[:, 0]
+    for axes in panels:
         _dress(axes)
         _outages(axes, outcome)
-    _draw_lateness(lateness, outcome)
-    _draw_entries(entries, outcome)
-    _name_outages(lateness, outcome)
+    _draw_lateness(panels[0], outcome)
+    if outcome.history:
+        _draw_entries(panels[1], outcome)
+    panels[-1].set_xlim(0, max(outcome.options.seconds, _last_second(outcome)))
+    _name_outages(panels[0], outcome)
+    panels[-1].set_xlabel("due at, seconds since the start", color=_LIGHT.quiet, fontsize=9)
     _title(figure, outcome)
     return figure
 
 
 def _title(figure: Figure, outcome: Outcome) -> None:
     audit = outcome.audit
-    normal = audit.by_cause[Cause.NORMAL]
-    tracker = (
-        "Tidegate"
-        if outcome.options.tracker == "tidegate"
-        else f"Pulsar's own tracker ({outcome.options.tracker})"
-    )
+    killed = " and ".join(one.what for one in outcome.outages)
+    title = f"{TRACKERS[outcome.options.tracker].title}: {audit.early:,} early, {audit.lost:,} lost"
     figure.text(
-        0.02, 0.945, f"{tracker}: {audit.early:,} early, {audit.lost:,} lost, through two kill -9s",
+        0.02, 0.945, f"{title}, {killed} killed -9" if killed else title,
         fontsize=15, fontweight="bold", color=_LIGHT.ink,
     )  # fmt: skip
     figure.text(
-        0.02, 0.895,
-        f"{len(audit.due_us):,} delayed messages came due on a Pulsar broker while {outcome.far_held:,} "
-        f"more wait for tomorrow. Late, outside the outages: "
-        f"half by at most {duration(normal.p50_ms)}, 99 % by at most {duration(normal.p99_ms)}.",
+        0.02, 0.9,
+        f"{len(audit.due_us):,} delayed messages of a Pulsar broker, {outcome.far_held:,} more wait for "
+        f"tomorrow. Outside outages and burst: p50 {duration(audit.steady.p50_ms)} late, "
+        f"p99 {duration(audit.steady.p99_ms)}.",
         fontsize=9.5, color=_LIGHT.quiet,
     )  # fmt: skip
 
@@ -146,15 +146,27 @@ def _outages(axes: Axes, outcome: Outcome) -> None:
 
 
 def _name_outages(axes: Axes, outcome: Outcome) -> None:
+    end_s = axes.get_xlim()[1]
     for outage, recovery in zip(outcome.outages, outcome.audit.recoveries, strict=True):
-        text = f"{outage.what} killed -9"
-        if recovery.first_due_after_usable_s is not None:
-            text += f"\nback after {recovery.usable_after_s:.1f} s"
-            text += f"\nfirst message {recovery.first_due_after_usable_s:.2f} s later"
+        text = f"{outage.what} killed -9\nback after {recovery.usable_after_s:.1f} s\n"
+        if recovery.delivered_meanwhile:
+            text += f"{recovery.delivered_meanwhile:,} delivered meanwhile"
+        elif recovery.first_due_after_usable_s is not None:
+            text += f"first message {recovery.first_due_after_usable_s:.2f} s later"
+        at_s = _second(outage.killed_us, outcome)
+        to_the_left = at_s > end_s * 0.8
         axes.annotate(
-            text, (_second(outage.killed_us, outcome), 1), (6, -6), xycoords=("data", "axes fraction"),
-            textcoords="offset points", va="top", fontsize=9, color=_LIGHT.ink, linespacing=1.35,
-        )  # fmt: skip
+            text,
+            (at_s, 1),
+            (-6 if to_the_left else 6, -5),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="right" if to_the_left else "left",
+            va="top",
+            fontsize=9,
+            color=_LIGHT.ink,
+            linespacing=1.35,
+        )
 
 
 def _draw_lateness(axes: Axes, outcome: Outcome) -> None:
@@ -183,9 +195,10 @@ def _draw_lateness(axes: Axes, outcome: Outcome) -> None:
         axes.text(
             0.995, 0.03, "early", transform=axes.transAxes, ha="right", color=_EARLY_COLOUR, fontweight="bold"
         )
-    highest_ms = max(float(late_ms.max(initial=0.0)), 100.0) * 4
+    highest_ms = max(float(late_ms.max(initial=0.0)), 100.0) * 30
+    # Above the dots there is room for what the outages are called.
     axes.set_ylim(lowest_ms, highest_ms)
-    ticks = [0, *(tick for tick in _TICKS_MS if tick < highest_ms)]
+    ticks = [0, *(tick for tick in _TICKS_MS if tick < highest_ms / 10)]
     axes.set_yticks([*(-tick for tick in reversed(ticks[1:]) if -tick > lowest_ms), *ticks])
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
@@ -199,16 +212,10 @@ def _draw_lateness(axes: Axes, outcome: Outcome) -> None:
 
 
 def _draw_entries(axes: Axes, outcome: Outcome) -> None:
-    axes.set_xlim(0, max(outcome.options.seconds, _last_second(outcome)))
-    axes.set_xlabel("due at, seconds since the start", color=_LIGHT.quiet, fontsize=9)
     axes.set_ylabel("entries", color=_LIGHT.quiet)
     axes.set_yscale("symlog", linthresh=10)
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _amount(value)))
-    if not outcome.history:
-        axes.text(0.5, 0.5, "no index: this tracker keeps all of it in the broker", transform=axes.transAxes,
-                  ha="center", va="center", color=_LIGHT.quiet)  # fmt: skip
-        return
     at_s = [_second(state.at_us, outcome) for state in outcome.history]
     series = (
         ("on disk", [state.on_disk for state in outcome.history], _DISK_COLOUR),
@@ -217,7 +224,8 @@ def _draw_entries(axes: Axes, outcome: Outcome) -> None:
     for name, values, colour in series:
         axes.plot(at_s, values, color=colour, linewidth=1.6, label=name)
     top = max(max(values) for _, values, _ in series)
-    axes.set_ylim(0, max(top, 10) * 3)
+    # Above the curves there is room for their names.
+    axes.set_ylim(0, max(top, 10) * 100)
     axes.set_yticks([0, *(10**power for power in range(1, 8, 2) if 10**power < top * 3)])
     legend = axes.legend(loc="upper right", ncols=2, frameon=False, fontsize=9, borderaxespad=0.1)
     for label in legend.get_texts():

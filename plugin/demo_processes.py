@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -25,13 +26,26 @@ from tidegate.plugin.demo_guard import Guard
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local_broker import LOOPBACK, LocalBroker, LocalBrokerError, tidegate_conf
 
+
+@dataclass(frozen=True)
+class TrackerChoice:
+    """Who may delay the messages; without a ``factory`` it is Tidegate."""
+
+    title: str
+    factory: str | None = None
+
+
 TRACKERS = {
-    "tidegate": "",
-    "pulsar": "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory",
-    "bucket": "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory",
+    "tidegate": TrackerChoice("Tidegate"),
+    "pulsar": TrackerChoice(
+        "Pulsar's in-memory tracker", "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
+    ),
+    "bucket": TrackerChoice(
+        "Pulsar's Bucket tracker", "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory"
+    ),
 }
-# Slices short enough that a run of a minute goes through several of them.
-SLICE_WIDTH_MS = 10_000
+# So small that a run of a minute goes through several slices and 100,000 messages do not fit into memory.
+_DAEMON_SETTINGS = {"TIDEGATE_SLICE_WIDTH_MS": "10000", "TIDEGATE_STAGING_BYTES": "524288"}
 _POLL_S = 0.02
 _BROKER_TIMEOUT_S = 120.0
 _DAEMON_TIMEOUT_S = 30.0
@@ -101,7 +115,7 @@ class Daemon:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 command,
-                env={**environment, "TIDEGATE_SLICE_WIDTH_MS": str(SLICE_WIDTH_MS)},
+                env={**environment, **_DAEMON_SETTINGS},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -162,9 +176,9 @@ class Broker:
         socket_path: Path,
         guard: Guard,
     ) -> None:
-        conf = tidegate_conf(socket_path) if tracker == "tidegate" else {
-            "delayedDeliveryTrackerFactoryClassName": TRACKERS[tracker]
-        }  # fmt: skip
+        factory = TRACKERS[tracker].factory
+        key = "delayedDeliveryTrackerFactoryClassName"
+        conf = tidegate_conf(socket_path) if factory is None else {key: factory}
         conf |= {
             "managedLedgerMaxUnackedRangesToPersist": "1000000",
             "managedLedgerPersistIndividualAckAsLongArray": "true",

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -46,12 +47,11 @@ class LiveCounts:
 
 
 class Recorder:
-    """The record of one run that started at ``start_us``."""
+    """The record of one run, which starts at ``begin``; what is sent before is recorded as well."""
 
-    def __init__(self, workload: Workload, start_us: int) -> None:
+    def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._start_us = start_us
-        self._due_us = np.where(workload.due_ms >= 0, start_us + workload.due_ms * 1000, NEVER).tolist()
+        self.begin(now_us())
         self._due_order = np.sort(workload.due_ms[workload.due_ms >= 0])
         self._confirmed_us = np.full(len(workload), NEVER, np.int64)
         self._received = bytearray(len(workload))
@@ -60,6 +60,12 @@ class Recorder:
         self._worst_us: list[int | None] = []
         self._sent = self._delivered = self._plain = self._early = self._repeated = 0
         self._lock = threading.Lock()
+
+    def begin(self, start_us: int) -> None:
+        """The plan's times count from ``start_us``."""
+        self._start_us = start_us
+        due_ms = self._workload.due_ms
+        self._due_us = np.where(due_ms >= 0, start_us + due_ms * 1000, NEVER).tolist()
 
     def confirmed(self, number: int) -> None:
         """The broker has stored message ``number``."""
@@ -139,3 +145,15 @@ class Recorder:
         """Everything received so far."""
         with self._lock:
             return Deliveries.of(self._rows)
+
+    def save(self, path: Path) -> None:
+        """Write plan, confirmations and deliveries as NumPy arrays, for whoever wants to look closer."""
+        np.savez_compressed(
+            path,
+            start_us=np.int64(self._start_us),
+            kind=self._workload.kind,
+            send_ms=self._workload.send_ms,
+            due_ms=self._workload.due_ms,
+            confirmed_us=self.confirmations(),
+            **vars(self.deliveries()),
+        )

@@ -21,11 +21,13 @@ from tidegate.plugin.demo_view import BAD_MS, GOOD_MS, duration
 from tidegate.plugin.demo_workload import Kind
 
 SCHEMA = 1
+_STEADY = "· and not of the burst"
 
 _CAUSES = {
     Cause.NORMAL: "outside_outages",
     Cause.BROKER_DOWN: "broker_down",
     Cause.DAEMON_DOWN: "daemon_down",
+    Cause.CATCHING_UP: "catching_up",
     Cause.STORED_LATE: "stored_late",
 }
 _KINDS = {
@@ -60,6 +62,7 @@ def as_json(outcome: Outcome, plots: Sequence[Path] = ()) -> dict[str, Any]:
         "lost": audit.lost,
         "duplicated": {
             "count": repeats.total,
+            "plain_messages": repeats.plain,
             "not_acknowledged_before_kill": repeats.unacknowledged,
             "acknowledged_before_kill": repeats.acknowledged,
             "acknowledged_longer_than_200_ms_before_kill": repeats.acknowledged_too_old,
@@ -69,6 +72,7 @@ def as_json(outcome: Outcome, plots: Sequence[Path] = ()) -> dict[str, Any]:
         },
         "lateness_ms": {
             "overall": _lateness(audit.overall),
+            "outside_outages_without_burst": _lateness(audit.steady),
             **{name: _lateness(audit.by_cause[cause]) for cause, name in _CAUSES.items()},
         },
         "lateness_by_kind_ms": {
@@ -138,6 +142,8 @@ def _repeats_in_words(outcome: Outcome) -> str:
     if not repeats.total:
         return "delivered again"
     words = []
+    if repeats.plain:
+        words.append(f"{repeats.plain:,} plain ones, whose acknowledgements Pulsar itself forgets")
     if repeats.unacknowledged:
         words.append(f"{repeats.unacknowledged:,} were not acknowledged when the kill came")
     if repeats.acknowledged:
@@ -157,14 +163,16 @@ def _lateness_table(outcome: Outcome) -> Table:
     rows = [
         ("all that were due", audit.overall),
         ("due outside the outages", audit.by_cause[Cause.NORMAL]),
-        ("late since the broker was down", audit.by_cause[Cause.BROKER_DOWN]),
-        ("due while the daemon was down", audit.by_cause[Cause.DAEMON_DOWN]),
+        (_STEADY, audit.steady),
+        ("waited while the broker was down", audit.by_cause[Cause.BROKER_DOWN]),
+        ("waited while the daemon was down", audit.by_cause[Cause.DAEMON_DOWN]),
+        ("due while these were caught up with", audit.by_cause[Cause.CATCHING_UP]),
         ("stored only after they were due", audit.by_cause[Cause.STORED_LATE]),
     ]
     for name, lateness in rows:
         if lateness.count:
             values = (lateness.p50_ms, lateness.p99_ms, lateness.max_ms)
-            style = "bold" if name == "due outside the outages" else ""
+            style = "bold" if name == _STEADY else ""
             table.add_row(
                 Text(name, style),
                 f"{lateness.count:,}",
@@ -234,6 +242,7 @@ def _recovery(one: Recovery) -> dict[str, Any]:
         "first_due_after_kill_seconds": _rounded(one.first_due_after_kill_s),
         "first_due_after_recovery_seconds": _rounded(one.first_due_after_usable_s),
         "due_meanwhile": one.due_meanwhile,
+        "delivered_meanwhile": one.delivered_meanwhile,
     }
 
 

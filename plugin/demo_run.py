@@ -4,8 +4,7 @@ Invariants:
 
 - whatever happens (an error, an interrupt, a client that hangs), every process started here has ended when
   ``run`` returns or raises; the guard sees to it even if this process is killed -9;
-- the second kill waits until deliveries have resumed after the first, so that each outage is measured by
-  itself;
+- the second kill waits until the first is caught up with, so that each outage is measured by itself;
 - what the demo shows and what it judges by come from the same record.
 """
 
@@ -37,11 +36,14 @@ from tidegate.plugin.demo_workload import FIRST_KILL_AT, SECOND_KILL_AT, Kind, W
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
 _CONNECT_TIMEOUT_S = 60.0
+_FILL_TIMEOUT_S = 600.0
 # For what is still under way when the time is up: a restart may have taken long on a busy machine.
 _GRACE_S = 30.0
 _REPEATS_S = 0.5
+# Messages due this very moment: with no more than these missing the consumers have caught up.
+_UNDER_WAY = 50
 _FAR_TIMEOUT_S = 10.0
-_BETWEEN_KILLS_S = 2.0
+_CATCH_UP_TIMEOUT_S = 15.0
 
 T = TypeVar("T")
 
@@ -93,6 +95,7 @@ class Outcome:
     far_sent: int
     far_held: int
     history: list[IndexState]
+    recorder: Recorder
     setup_s: float
     total_s: float
 
@@ -138,19 +141,19 @@ class Demo:
         try:
             self._start(daemon, broker)
             self._connect(clients)
-            setup_s = time.monotonic() - began_s
-            start_us = now_us()
-            recorder = Recorder(workload, start_us)
-            self.progress.recorder, self.progress.start_us = recorder, start_us
-            clients.start(recorder, start_us)
             watch.start()
-            self._event("sending begins")
+            recorder = self.progress.recorder = Recorder(workload)
+            self._fill(clients, recorder)
+            setup_s = time.monotonic() - began_s
+            start_us = self.progress.start_us = now_us()
+            recorder.begin(start_us)
+            clients.begin(start_us)
+            self.progress.phase = "sending and delivering"
             self._pause_until(options.seconds * FIRST_KILL_AT)
             self._kill_broker(broker, clients)
-            self._pause_until(
-                max(options.seconds * SECOND_KILL_AT, self.progress.elapsed_s + _BETWEEN_KILLS_S)
-            )
+            self._pause_until(options.seconds * SECOND_KILL_AT)
             if daemon is not None:
+                self._catch_up(recorder)
                 self._kill_daemon(daemon, watch)
             self._finish(clients, recorder, workload)
             far_sent, far_held = self._far(broker, recorder, workload)
@@ -165,6 +168,7 @@ class Demo:
                 far_sent=far_sent,
                 far_held=far_held,
                 history=watch.history,
+                recorder=recorder,
                 setup_s=setup_s,
                 total_s=time.monotonic() - began_s,
             )
@@ -195,6 +199,20 @@ class Demo:
         self.progress.clients_up = True
         self.progress.phase = "sending and delivering"
         return times
+
+    def _fill(self, clients: Clients, recorder: Recorder) -> None:
+        self.progress.phase = f"sending {self._options.far:,} messages that are due tomorrow"
+        began_s = time.monotonic()
+        clients.fill(recorder)
+
+        def filled() -> bool:
+            self._check_alive()
+            return recorder.live().sent >= self._options.far
+
+        self._stop.until("sending what is due tomorrow", filled, _FILL_TIMEOUT_S)
+        if self._options.far:
+            took_s = time.monotonic() - began_s
+            self._event(f"{self._options.far:,} messages that are due tomorrow were sent in {took_s:.1f} s")
 
     def _kill_broker(self, broker: Broker, clients: Clients) -> None:
         killed_us = self._kill("broker", broker.kill)
@@ -232,6 +250,17 @@ class Demo:
         self.progress.phase = "sending and delivering"
         self._event(f"daemon recovered, the broker found it after {(usable_us - killed_us) / 1e6:.1f} s")
         self._outages.append(Outage("daemon", killed_us, ready_us, seen_us[-1], usable_us))
+
+    def _catch_up(self, recorder: Recorder) -> None:
+        """Wait until what came due while the broker was down has been delivered, but not for ever."""
+
+        def caught_up() -> bool:
+            self._check_alive()
+            counts = recorder.live()
+            return counts.delivered - counts.plain >= counts.due - _UNDER_WAY
+
+        with contextlib.suppress(_TimeIsUpError):
+            self._until(caught_up, _CATCH_UP_TIMEOUT_S)
 
     def _finish(self, clients: Clients, recorder: Recorder, workload: Workload) -> None:
         self._pause_until(self._options.seconds)

@@ -120,7 +120,7 @@ def render(progress: Progress) -> RenderableType:
     parts: list[RenderableType] = [_headline(progress), _time_bar(progress)]
     if counts is not None:
         panels = [_messages(counts), _lateness(counts)]
-        if progress.options.tracker == "tidegate":
+        if TRACKERS[progress.options.tracker].factory is None:
             panels.insert(1, _index(state))
         parts += [Columns(panels, padding=(0, 1)), _history(progress, counts)]
     parts.append(_events(progress))
@@ -147,14 +147,10 @@ def spark(worst_ms: float | None) -> tuple[str, str]:
 
 
 def _headline(progress: Progress) -> Text:
-    name = (
-        "Tidegate"
-        if progress.options.tracker == "tidegate"
-        else f"Pulsar's own tracker ({progress.options.tracker})"
-    )
-    text = Text.assemble((name, "bold cyan"), "  ", (progress.phase, "bold"), "   ")
+    tracker = TRACKERS[progress.options.tracker]
+    text = Text.assemble((tracker.title, "bold cyan"), "  ", (progress.phase, "bold"), "   ")
     parts = [("broker", progress.broker_up), ("clients", progress.clients_up)]
-    if not TRACKERS[progress.options.tracker]:
+    if tracker.factory is None:
         parts.insert(1, ("daemon", progress.daemon_up))
     for what, up in parts:
         text.append("● " if up else "○ ", "green" if up else "bold red")

@@ -5,7 +5,9 @@ broker. Invariants:
 
 - a message's number is its index in the plan's arrays, and travels in its payload;
 - all times are milliseconds after the start of the run; ``due_ms`` is -1 for a plain message;
-- everything but ``Kind.FAR`` is due before the run ends, so that it can be waited for;
+- everything but ``Kind.FAR`` is due before the run ends, so that it can be waited for; what is due tomorrow
+  is sent before the start (``send_ms`` is -1), at full speed: the run then shows a broker that has a backlog,
+  not one that is being filled;
 - the messages stand in sending order; the burst is sent before the first kill and due after the second.
 """
 
@@ -27,7 +29,7 @@ DAY_MS = 86_400_000
 FAR_SPREAD_MS = 120_000
 # The run's last moments hold nothing that is due, so that its end can be told from its last message.
 _TAIL_MS = 500
-_SHARES = {"retry": 0.40, "timeout": 0.35, "burst": 0.20}
+_SHARES = {"retry": 0.45, "timeout": 0.40, "burst": 0.10}
 
 _PAYLOAD = struct.Struct("<4sI")
 _MAGIC = b"tide"
@@ -79,8 +81,8 @@ def plan(messages: int, seconds: float, far: int, seed: int = 1) -> Workload:
     """A mix of ``messages`` due within ``seconds`` and ``far`` ones due a day later (and within two minutes
     after that).
 
-    Of the messages 40 % are retries at fixed levels, 35 % order time-outs (uniform between half and one and a
-    half times a quarter of the run), 20 % a burst due at one instant, the rest plain.
+    Of the messages 45 % are retries at fixed levels, 40 % order time-outs (uniform between half and one and a
+    half times a quarter of the run), 10 % a burst due at one instant, the rest plain.
     """
     random = np.random.default_rng(seed)
     end_ms = max(int(seconds * 1000) - _TAIL_MS, 1)
@@ -90,7 +92,7 @@ def plan(messages: int, seconds: float, far: int, seed: int = 1) -> Workload:
         _timeouts(random, counts["timeout"], end_ms),
         _burst(random, counts["burst"], end_ms),
         _plain(random, messages - sum(counts.values()), end_ms),
-        _far(far, end_ms),
+        _far(far),
     ]
     kind, send_ms, due_ms = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(send_ms, kind="stable")
@@ -144,9 +146,6 @@ def _plain(random: np.random.Generator, count: int, end_ms: int) -> _Part:
     return _part(Kind.PLAIN, _uniform(random, count, end_ms), np.full(count, -1, np.int64))
 
 
-def _far(count: int, end_ms: int) -> _Part:
-    # Evenly over most of the time before the first kill: they are on disk when it comes.
-    send_ms = np.linspace(0, end_ms * FIRST_KILL_AT * 0.8, count, endpoint=False).astype(np.int64)
-    return _part(
-        Kind.FAR, send_ms, DAY_MS + np.arange(count, dtype=np.int64) * FAR_SPREAD_MS // max(count, 1)
-    )
+def _far(count: int) -> _Part:
+    due_ms = DAY_MS + np.arange(count, dtype=np.int64) * FAR_SPREAD_MS // max(count, 1)
+    return _part(Kind.FAR, np.full(count, -1, np.int64), due_ms)
