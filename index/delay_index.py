@@ -17,14 +17,14 @@ import logging
 from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
 from tidegate.index.entry import ENTRY_BYTES, Entries
-from tidegate.index.errors import CorruptBlockError, TidegateIndexError
+from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import Identity, State
 from tidegate.index.merge import RunHeap
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persist import PersistJob, PersistPlan, SlicePlan, choose_runs
-from tidegate.index.positions import PositionSet
+from tidegate.index.positions import Position, PositionSet
 from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.run import Run
 from tidegate.index.slices import Block, BlockOwner, Slice
@@ -220,6 +220,11 @@ class DelayIndex:
         return self._context.journal.numbers(
             self.log, RecordType.WIDTH, width_ms, 0, self._context.clock.now_ms()
         )
+
+    @property
+    def mark_delete_position(self) -> Position:
+        """The persisted mark-delete position as last told, (-1, -1) before."""
+        return self._mark
 
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: they are no longer held, read them again."""
@@ -437,6 +442,7 @@ class DelayIndex:
                 if block is not None:
                     self._report_corrupt(block, f"block {descriptor.block_id} of slice {slice_id} is corrupt")
             self._lose(result.lost)
+        self._delete_retired(job)
         self._settle()
         self._want_if_useful()
         self._context.due_changed(self)
@@ -462,6 +468,15 @@ class DelayIndex:
         self._context.journal.persisted(self.log, self.log.last_sequence, self.log.size_bytes, None)
         self.log.removed = True
         self._context.wanting.discard(self)
+
+    def _delete_retired(self, job: PersistJob) -> None:
+        batch = job.deletion()
+        if len(batch):
+            try:
+                self._context.store.write(batch, sync=False)
+            except StorageError as error:
+                _LOG.warning("%s: deleting merged blocks is tried again: %s", self.name, error)
+                self._orphans.extend(job.result.retired)
 
     def _exchange(self, exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]]) -> None:
         for slice_id, (removed, added) in exchanged.items():

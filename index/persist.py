@@ -72,7 +72,12 @@ class PersistPlan:
 
 @dataclass
 class PersistResult:
-    """What a persist did, for the core to apply."""
+    """What a persist did, for the core to apply.
+
+    written_ahead: keys that do not count unless the commit succeeded.
+    retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
+    (recovery deletes them otherwise).
+    """
 
     next_block_id: int
     exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class PersistResult:
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
     written_ahead: list[bytes] = field(default_factory=list)
+    retired: list[bytes] = field(default_factory=list)
 
 
 class _AheadWriter:
@@ -204,11 +210,13 @@ class PersistJob:
         removed = [block.block_id for block in plan.blocks if block.block_id in gone]
         self.result.exchanged[slice_id] = (removed, added)
         subscription_id = self.plan.subscription_id
-        if removed and len(removed) == len(plan.blocks):
+        if plan.finished:
             self._delete_blocks_before(slice_id)
         else:
-            for block_id in removed:
-                self._commit.delete(keys.block_key(subscription_id, slice_id, block_id))
+            # They may still be loaded until the core has heard of this persist.
+            self.result.retired.extend(
+                keys.block_key(subscription_id, slice_id, block_id) for block_id in removed
+            )
         key = keys.slice_key(subscription_id, slice_id)
         if blocks:
             self._commit.put(key, encode_slice(blocks))
@@ -339,6 +347,18 @@ class PersistJob:
             if value is not None:
                 self._commit.put(keys.quarantine_key(key), value)
 
+    def deletion(self) -> Batch:
+        """Deletes the retired blocks; to be written once nothing loads them."""
+        batch = Batch()
+        if self.result.retired:
+            for key in self.result.retired:
+                batch.delete(key)
+            batch.delete(self._retired_key())
+        return batch
+
+    def _retired_key(self) -> bytes:
+        return keys.intent_key(self.plan.subscription_id, self.plan.state.version, keys.RETIRED_PIECE)
+
     def _write_commit(self) -> None:
         subscription_id = self.plan.subscription_id
         batch = self._writer.rest()
@@ -346,6 +366,8 @@ class PersistJob:
         for key in self.plan.orphans:
             batch.delete(key)
         batch.delete_range(*keys.subscription_range(keys.INTENT, subscription_id))
+        if self.result.retired:
+            batch.put(self._retired_key(), encode_keys(self.result.retired))
         batch.delete_range(
             keys.journal_key(subscription_id, 0, 0),
             keys.journal_key(subscription_id, self.plan.state.persisted_sequence + 1, 0),

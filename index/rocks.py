@@ -85,16 +85,18 @@ class RocksStore:
                 made.delete(key)
             else:
                 made.delete_range(key, value)
-        with self._lock:
-            self._recover_from_failure()
-            try:
-                self._db.write(made, self._unsynced)
-                if sync:
-                    # Not a synced write: that holds the interpreter lock while the disk works, this does not.
-                    self._db.flush_wal(True)
-            except Exception as error:
-                self._failed = not self._closed
-                raise self._translate(error) from error
+        if self._failed:
+            self._open_again()
+        # No lock: a commit must not wait for the disk to sync what another thread has written. If that thread
+        # meets a failure and opens the database again, this write fails too and is tried again.
+        try:
+            self._db.write(made, self._unsynced)
+            if sync:
+                # Not a synced write: that holds the interpreter lock while the disk works, this does not.
+                self._db.flush_wal(True)
+        except Exception as error:
+            self._failed = not self._closed
+            raise self._translate(error) from error
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) with start <= key < end, keys ascending."""
@@ -129,8 +131,10 @@ class RocksStore:
                 except Exception as error:
                     raise self._translate(error) from error
 
-    def _recover_from_failure(self) -> None:
-        if self._failed and not self._closed:
+    def _open_again(self) -> None:
+        with self._lock:
+            if not self._failed or self._closed:
+                return
             try:
                 self._db.close()
             except DbClosedError:

@@ -1,0 +1,90 @@
+"""What the index must do, said with sets and a sorted list."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable
+
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.positions import Position
+
+LEDGERS = 4
+ENTRY_IDS = 40
+SPAN_MS = 300
+START_MS = 1_000
+
+
+def deliver_at_ms(position: Position) -> int:
+    """A position's due time never changes, as a message's does not; many are equal."""
+    return START_MS + random.Random(position[0] * 7919 + position[1]).randrange(SPAN_MS)  # noqa: S311 a model
+
+
+def entries_of(positions: Iterable[Position]) -> Entries:
+    return Entries.of((deliver_at_ms(position), *position) for position in positions)
+
+
+class Oracle:
+    """The whole state of one subscription; slow and obviously right."""
+
+    def __init__(self) -> None:
+        self.held: dict[Position, int] = {}
+        self.acknowledged: set[Position] = set()
+        self.popped: set[Position] = set()
+        self.mark: Position = (-1, -1)
+        self.width_ms = 0
+
+    def snapshot(self) -> Oracle:
+        return copy.deepcopy(self)
+
+    def add(self, positions: Iterable[Position]) -> None:
+        for position in positions:
+            if position > self.mark and position not in self.acknowledged:
+                self.held.setdefault(position, deliver_at_ms(position))
+
+    def due(self, now_ms: int) -> list[EntryKey]:
+        return sorted(
+            (at, *position)
+            for position, at in self.held.items()
+            if position not in self.popped and at <= now_ms
+        )
+
+    def pop(self, now_ms: int, limit: int) -> list[EntryKey]:
+        popped = self.due(now_ms)[:limit]
+        self.popped.update((ledger_id, entry_id) for _, ledger_id, entry_id in popped)
+        return popped
+
+    def acknowledge(self, positions: Iterable[Position]) -> None:
+        for position in positions:
+            self.held.pop(position, None)
+            self.popped.discard(position)
+            if position > self.mark:
+                self.acknowledged.add(position)
+
+    def unacknowledge(self, positions: Iterable[Position]) -> None:
+        self.acknowledged.difference_update(positions)
+
+    def mark_delete(self, mark: Position) -> None:
+        self.mark = mark
+        self.held = {position: at for position, at in self.held.items() if position > mark}
+        self.acknowledged = {position for position in self.acknowledged if position > mark}
+        self.popped = {position for position in self.popped if position > mark}
+
+    def rewind(self, in_flight: set[Position]) -> None:
+        self.popped = in_flight & self.held.keys()
+
+    def mark_popped(self, positions: set[Position]) -> None:
+        self.popped |= positions & self.held.keys()
+
+    def clear(self) -> None:
+        self.held, self.acknowledged, self.popped = {}, set(), set()
+
+    def same_durable_state(self, index: DelayIndex) -> bool:
+        """Whether `index` is in this state, but for what was handed out."""
+        return (
+            list(index.held()) == sorted(self.held)
+            and list(index.acknowledged()) == sorted(self.acknowledged)
+            and index.mark_delete_position == self.mark
+            and index.stats().slice_width_ms == self.width_ms
+        )

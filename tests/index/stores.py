@@ -1,0 +1,87 @@
+"""Stores for tests: one that forgets what was not synced, one that fails when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.index.errors import StorageError
+from tidegate.index.store import Batch, MemoryStore
+
+
+def copied(store: MemoryStore) -> MemoryStore:
+    """A store with the same content."""
+    made = MemoryStore()
+    batch = Batch()
+    for key, value in store.reopen().scan(b"", b"\xff" * 40):
+        batch.put(key, value)
+    made.write(batch, sync=True)
+    return made
+
+
+class CrashStore:
+    """Knows what a power loss would leave: everything up to the last sync, and any prefix beyond it."""
+
+    def __init__(self, durable: MemoryStore | None = None) -> None:
+        self._durable = durable or MemoryStore()
+        self._live = copied(self._durable)
+        self._unsynced: list[Batch] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._live.get(key)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        self._live.write(batch, sync=sync)
+        self._unsynced.append(batch)
+        if sync:
+            for each in self._unsynced:
+                self._durable.write(each, sync=True)
+            self._unsynced = []
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._live.scan(start, end)
+
+    def disk_bytes(self) -> int:
+        return self._live.disk_bytes()
+
+    def close(self) -> None:
+        self._live.close()
+
+    @property
+    def unsynced(self) -> int:
+        """Writes that a crash may lose."""
+        return len(self._unsynced)
+
+    def crashed(self, kept_writes: int) -> CrashStore:
+        """The store as found after a crash that kept the first `kept_writes` unsynced writes."""
+        for batch in self._unsynced[:kept_writes]:
+            self._durable.write(batch, sync=True)
+        return CrashStore(self._durable)
+
+
+class FailingStore:
+    """A store in memory that refuses writes after `writes_left` more of them (None: never)."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStore()
+        self.writes_left: int | None = None
+        self.refused = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.memory.get(key)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                self.refused += 1
+                raise StorageError("no space left on the device")
+            self.writes_left -= 1
+        self.memory.write(batch, sync=sync)
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self.memory.scan(start, end)
+
+    def disk_bytes(self) -> int:
+        return self.memory.disk_bytes()
+
+    def close(self) -> None:
+        self.memory.close()

@@ -1,0 +1,201 @@
+"""The index against a sorted list, through restarts and crashes, with every invariant walked at each step."""
+
+from __future__ import annotations
+
+import contextlib
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.index.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
+from tests.index.stores import CrashStore
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.names import SubscriptionName
+from tidegate.index.options import IndexOptions
+from tidegate.index.positions import Position, PositionSet
+
+NAME = SubscriptionName("persistent://public/default/orders", "late")
+INCARNATION = b"\x01" * 16
+
+positions = st.tuples(st.integers(0, LEDGERS - 1), st.integers(0, ENTRY_IDS - 1))
+position_sets = st.sets(positions, max_size=12)
+indexes_of_choice = st.integers(0, 1 << 16)
+
+
+class IndexMachine(RuleBasedStateMachine):
+    """Every operation goes to the index and to the oracle."""
+
+    @initialize(
+        options=st.builds(
+            IndexOptions,
+            slice_width_ms=st.sampled_from([3, 50, 1_000]),
+            staging_budget_bytes=st.sampled_from([0, 240, 2_400, 1 << 20]),
+            carry_ms=st.sampled_from([0, 5, 50]),
+            persist_age_ms=st.sampled_from([50, 1 << 30]),
+            block_entries=st.sampled_from([1, 3, 64]),
+            seal_entries=st.sampled_from([1, 4, 100]),
+            merge_runs=st.sampled_from([2, 3]),
+            write_piece_bytes=st.sampled_from([1, 300, 10_000]),
+        )
+    )
+    def start(self, options: IndexOptions) -> None:
+        self.options = options
+        self.store = CrashStore()
+        self.clock = ManualClock(START_MS)
+        self.catalog = Catalog.open(self.store, self.clock, options)
+        self.index: DelayIndex = self.catalog.subscription(NAME, INCARNATION)
+        self.oracle = Oracle()
+        self.oracle.width_ms = options.slice_width_ms
+        self.catalog.commit()
+        self.states = [self.oracle.snapshot()]
+        """The state at the last commit and after each change since."""
+        self.token = 0
+
+    def changed(self, token: int) -> None:
+        self.token = token
+        self.states.append(self.oracle.snapshot())
+
+    @rule(which=st.lists(positions, min_size=1, max_size=20))
+    def add(self, which: list[Position]) -> None:
+        token = self.index.add(entries_of(which))
+        self.oracle.add(which)
+        self.changed(token)
+
+    @rule(limit=st.integers(0, 30))
+    def pop(self, limit: int) -> None:
+        now_ms = self.clock.now_ms()
+        popped = self.index.pop_due(now_ms, limit)
+        assert list(popped) == self.oracle.pop(now_ms, limit)
+        if len(popped) < limit:
+            next_due_ms = self.index.next_due_ms()
+            assert next_due_ms is None or next_due_ms > now_ms
+
+    @rule(chosen=st.lists(indexes_of_choice, max_size=12))
+    def acknowledge_popped(self, chosen: list[int]) -> None:
+        popped = sorted(self.oracle.popped)
+        if popped:
+            self._acknowledge({popped[choice % len(popped)] for choice in chosen})
+
+    @rule(which=position_sets)
+    def acknowledge_any(self, which: set[Position]) -> None:
+        self._acknowledge(which)
+
+    def _acknowledge(self, which: set[Position]) -> None:
+        token = self.index.acknowledge(PositionSet.of(which))
+        self.oracle.acknowledge(which)
+        self.changed(token)
+
+    @rule(which=position_sets)
+    def unacknowledge(self, which: set[Position]) -> None:
+        token = self.index.unacknowledge(PositionSet.of(which))
+        self.oracle.unacknowledge(which)
+        self.changed(token)
+
+    @rule(ledger_id=st.integers(0, LEDGERS - 2), entry_id=st.integers(-1, ENTRY_IDS))
+    def mark_delete(self, ledger_id: int, entry_id: int) -> None:
+        token = self.index.mark_delete(ledger_id, entry_id)
+        self.oracle.mark_delete((ledger_id, entry_id))
+        self.changed(token)
+
+    @rule(in_flight=position_sets)
+    def rewind(self, in_flight: set[Position]) -> None:
+        self.index.rewind(PositionSet.of(in_flight))
+        self.oracle.rewind(in_flight)
+
+    @rule(which=position_sets)
+    def mark_popped(self, which: set[Position]) -> None:
+        self.index.mark_popped(PositionSet.of(which))
+        self.oracle.mark_popped(which)
+
+    @rule(width_ms=st.sampled_from([1, 10, 77, 5_000]))
+    def set_slice_width(self, width_ms: int) -> None:
+        token = self.index.set_slice_width(width_ms)
+        self.oracle.width_ms = width_ms
+        self.changed(token)
+
+    @precondition(lambda self: len(self.oracle.held) > 10)
+    @rule()
+    def clear(self) -> None:
+        token = self.index.clear()
+        self.oracle.clear()
+        self.changed(token)
+
+    @rule(by_ms=st.integers(1, 60))
+    def time_passes(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+
+    @rule()
+    def commit(self) -> None:
+        assert self.catalog.commit() >= self.token
+        assert self.catalog.durable_token >= self.token
+        self.states = [self.oracle.snapshot()]
+
+    @rule()
+    def maintain(self) -> None:
+        self.catalog.maintain(self.clock.now_ms())
+
+    @rule()
+    def persist(self) -> None:
+        self.catalog.persist(NAME)
+
+    @rule()
+    def restart(self) -> None:
+        self.catalog.close()
+        self._reopen(self.store.crashed(self.store.unsynced))
+        assert self.oracle.same_durable_state(self.index)
+
+    @rule(kept=st.integers(0, 5))
+    def crash(self, kept: int) -> None:
+        """What was committed is there; of the rest, a prefix of the changes is."""
+        self._reopen(self.store.crashed(min(kept, self.store.unsynced)))
+        left = [state for state in self.states if state.same_durable_state(self.index)]
+        assert left, "the state after a crash is none that there was since the last commit"
+        self.oracle = left[-1]
+        self.oracle.popped = set()
+        self.states = [self.oracle.snapshot()]
+
+    @rule(writes=st.integers(0, 3))
+    def crash_in_persist(self, writes: int) -> None:
+        """The process dies while a persist has written some pieces and no commit."""
+        job = self.index.begin_persist(self.clock.now_ms())
+        budget = [writes]
+        write = self.store.write
+
+        def limited(batch, *, sync):  # type: ignore[no-untyped-def]
+            if budget[0] == 0:
+                raise KeyboardInterrupt
+            budget[0] -= 1
+            write(batch, sync=sync)
+
+        self.store.write = limited  # type: ignore[method-assign]
+        with contextlib.suppress(KeyboardInterrupt):
+            job.run()
+        self.crash(self.store.unsynced)
+
+    def _reopen(self, store: CrashStore) -> None:
+        self.store = store
+        self.catalog = Catalog.open(store, self.clock, self.options)
+        index = self.catalog.get(NAME)
+        assert index is not None
+        self.index = index
+        self.oracle.popped = set()
+        self.token = 0
+
+    @invariant()
+    def invariants_hold(self) -> None:
+        self.index.check()
+        assert list(self.index.held()) == sorted(self.oracle.held)
+        assert list(self.index.acknowledged()) == sorted(self.oracle.acknowledged)
+        due = self.index.next_due_ms()
+        first = self.oracle.due(1 << 60)
+        assert not first or (due is not None and due <= first[0][0])
+        assert self.catalog.next_due() == (None if due is None else (due, self.index))
+
+
+IndexMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestIndexMachine = IndexMachine.TestCase
