@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -17,9 +18,13 @@ from pathlib import Path
 import pytest
 
 from tests.plugin.conftest import START_SECONDS, DaemonProcess, clean_environment
-from tests.plugin.shim_client import ShimClient, entries
+from tests.plugin.shim_client import DaemonError, ShimClient, entries
 from tests.plugin.waiting import until
+from tidegate.index.format import FORMAT_VERSION, seal
+from tidegate.index.keys import FORMAT_KEY
 from tidegate.index.positions import PositionSet
+from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Batch
 from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"
@@ -47,6 +52,13 @@ def assert_one_line(done: subprocess.CompletedProcess[str], said: str, code: int
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def write_store(data: Path, batch: Batch) -> None:
+    """Make a data directory that holds just this."""
+    store = RocksStore.open(data)
+    store.write(batch, sync=True)
+    store.close()
 
 
 async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serve, socket_path: Path) -> None:
@@ -124,6 +136,43 @@ async def test_overdue_entries_come_at_once_after_sigkill(serve: Serve, socket_p
         assert len(await (await client.open(TOPIC)).take_due(100)) == 100
 
 
+async def test_a_disk_that_is_full_for_a_while(serve: Serve, socket_path: Path) -> None:
+    daemon = serve("--log-format", "json")
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(1_000, now_ms() + HOUR_MS))
+        await stream.durable()
+        _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (100_000, hard))
+        for ledger_id in range(2, 10):
+            stream.add(entries(10_000, now_ms() + HOUR_MS, ledger_id=ledger_id))
+        assert (await stream.ended()).code == ErrorCode.STORAGE
+        durable = 1_000 + 10_000 * (stream.durable_seq - 1)
+        shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="400")
+        assert "NOT READY: the store fails" in shown.stdout
+
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                again = await client.open(TOPIC)
+                assert len(again.held) >= durable
+                again.add(entries(10_000, now_ms() + HOUR_MS, ledger_id=2))
+                try:
+                    await again.durable()
+                except DaemonError:
+                    await asyncio.sleep(0.05)
+                else:
+                    break
+        daemon.kill()
+        await client.ended()
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert PositionSet.of_entries(entries(10_000, 0, ledger_id=2)).issubset(stream.held)
+        assert PositionSet.of_entries(entries(1_000, 0)).issubset(stream.held)
+
+
 async def test_a_second_daemon_on_the_same_socket(serve: Serve, socket_path: Path, short_dir: Path) -> None:
     await serve().ready()
     second = await asyncio.to_thread(
@@ -151,13 +200,22 @@ def test_a_data_directory_that_cannot_be_written(short_dir: Path, socket_path: P
 
 
 def test_a_data_directory_of_something_else(short_dir: Path, socket_path: Path) -> None:
-    import rocksdict  # noqa: PLC0415
-
-    other = rocksdict.Rdict(str(short_dir / "data"))
-    other["a key"] = "of somebody else"
-    other.close()
+    batch = Batch()
+    batch.put(b"a key", b"of somebody else")
+    write_store(short_dir / "data", batch)
     done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
     assert_one_line(done, "choose another data directory", 1)
+
+
+def test_a_data_directory_of_a_newer_format(short_dir: Path, socket_path: Path) -> None:
+    batch = Batch()
+    batch.put(FORMAT_KEY, seal(FORMAT_KEY[:1], (FORMAT_VERSION + 1).to_bytes(4, "little")))
+    write_store(short_dir / "data", batch)
+    done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
+    assert_one_line(
+        done, f"has format {FORMAT_VERSION + 1}, this Tidegate knows formats up to {FORMAT_VERSION}", 1
+    )
+    assert not socket_path.exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyroaring import BitMap
 
 from tests.plugin.shim_client import INCARNATION, NO_POSITION, entries
 from tidegate.index.catalog import Catalog
@@ -128,13 +129,8 @@ def test_an_empty_answer_is_one_last_frame(catalog: Catalog) -> None:
 
 
 def test_a_great_answer_is_cut_and_only_its_end_is_last(catalog: Catalog) -> None:
-    scattered = PositionSet.of_entries(
-        Entries.concat(
-            [
-                Entries.of((T0, ledger_id, entry_id) for entry_id in range(0, 131_072, 2))
-                for ledger_id in range(1, 100)
-            ]
-        )
+    scattered = PositionSet.of_bitmaps(
+        {ledger_id: BitMap(range(0, 131_072, 2)) for ledger_id in range(1, 100)}
     )
     open_tracker(catalog).apply(1, Ack(scattered), 0)
     answers = list(open_tracker(catalog, answered=False).held_frames())
