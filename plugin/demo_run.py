@@ -145,7 +145,8 @@ class Demo:
             recorder = self.progress.recorder = Recorder(workload)
             self._fill(clients, recorder)
             setup_s = time.monotonic() - began_s
-            start_us = self.progress.start_us = now_us()
+            # Whole milliseconds, as deliver_at is: otherwise the plan and the messages differ by a fraction.
+            start_us = self.progress.start_us = now_us() // 1000 * 1000
             recorder.begin(start_us)
             clients.begin(start_us)
             self.progress.phase = "sending and delivering"

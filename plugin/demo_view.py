@@ -219,9 +219,8 @@ def _lateness(counts: LiveCounts) -> Panel:
 def _history(progress: Progress, counts: LiveCounts) -> Text:
     buckets = max(int(progress.options.seconds * 1e6 / BUCKET_US), len(counts.worst_ms), 1)
     per_cell = math.ceil(buckets / (2 * _BAR_CELLS))
-    text = Text(
-        "how late at worst, since the start (each bar step is about four times more)\n", "bright_black"
-    )
+    heading = "how late at worst, since the start (each bar step is about four times more)\n"
+    text = Text(heading, "bright_black", no_wrap=True, overflow="crop")
     for first in range(0, len(counts.worst_ms), per_cell):
         cell = [worst for worst in counts.worst_ms[first : first + per_cell] if worst is not None]
         # An early one must not hide behind a late one.
