@@ -69,6 +69,11 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public boolean isOutstanding(long ledgerId, long entryId) {
+        return false;
+    }
+
+    @Override
     public long redeliveries() {
         return 0;
     }

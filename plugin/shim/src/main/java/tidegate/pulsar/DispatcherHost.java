@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import java.util.List;
 import java.util.concurrent.ScheduledFuture;
 import org.apache.pulsar.broker.service.Consumer;
+import org.apache.pulsar.broker.service.PendingAcksMap;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -51,6 +52,17 @@ final class DispatcherHost extends CursorHost {
     private static boolean contains(List<Consumer> consumers, Consumer wanted) {
         for (Consumer consumer : consumers) {
             if (consumer == wanted) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Override
+    public boolean isOutstanding(long ledgerId, long entryId) {
+        for (Consumer consumer : dispatcher.getConsumers()) {
+            PendingAcksMap pendingAcks = consumer.getPendingAcks();
+            if (pendingAcks != null && pendingAcks.contains(ledgerId, entryId)) {
                 return true;
             }
         }

@@ -38,8 +38,8 @@ final class TrackerCore {
     record Settings(String topic, String subscription, Incarnation incarnation, long epoch, int horizonMs, int credit,
                     long nearMaxEntries, long daemonWaitMs) {}
 
-    /** How far the stream to the daemon is. */
-    enum Stream { UNOPENED, OPENING, OPEN }
+    /** How far the stream to the daemon is; CLOSING: it is being closed to be opened again. */
+    enum Stream { UNOPENED, OPENING, OPEN, CLOSING }
 
     /** A picture of the state for metrics and tests. */
     record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, boolean open,
@@ -62,6 +62,8 @@ final class TrackerCore {
     /** Whether entries are decided at once: HELD has come, or the wait for it is over. */
     private volatile boolean decided;
     private boolean heldOnce;
+    /** The daemon must be told anew what is in flight. */
+    private boolean reopen;
     /** HELD in parts: collected here until the last one. */
     private PositionSet heldNow = new PositionSet();
     private PositionSet acknowledgedNow = new PositionSet();
@@ -139,8 +141,15 @@ final class TrackerCore {
     }
 
     private boolean addNew(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
-        if (!reported.isEmpty() && reported.remove(ledgerId, entryId)) {
+        boolean wasReported = !reported.isEmpty() && reported.contains(ledgerId, entryId);
+        if ((wasReported || deliverAtMs <= nowMs) && host.isDeleted(ledgerId, entryId)) {
+            // Read before it was acknowledged: the second of two overlapping replay reads, see addAgain.
+            contained.remove(ledgerId, entryId);
+            return true;
+        }
+        if (wasReported) {
             // The cursor was reset, or it would not have been read.
+            reported.remove(ledgerId, entryId);
             Positions one = new Positions();
             one.add(ledgerId, entryId);
             outbox.unacknowledge(one);
@@ -159,6 +168,12 @@ final class TrackerCore {
             return true;
         }
         if (deliverAtMs <= clock.millis()) {
+            // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
+            // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
+            if (handedOut.contains(ledgerId, entryId)
+                    && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
+                return true;
+            }
             leaveNear(ledgerId, entryId);
             handedOut.add(ledgerId, entryId);
             return false;
@@ -333,6 +348,7 @@ final class TrackerCore {
             return null;
         }
         stream = Stream.OPENING;
+        reopen = false;
         heldNow = new PositionSet();
         acknowledgedNow = new PositionSet();
         PositionSet inFlight = new PositionSet();
@@ -341,6 +357,7 @@ final class TrackerCore {
         // What does not fit may come as DUE although it is here already, and is ignored then.
         List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteSent = host.persistedMarkDelete();
+        outbox.opened(finished);
         return new Frame.Open(settings.incarnation(), settings.epoch(), settings.horizonMs(), settings.credit(),
                 markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0));
@@ -375,7 +392,7 @@ final class TrackerCore {
         PositionSet lost;
         synchronized (this) {
             heldNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-            discardUpTo(markDelete);
+            onMarkDelete(markDelete);
             lost = heldOnce ? notHeld() : new PositionSet();
             lost.forEach(contained::remove);
             contained.addAll(heldNow);
@@ -399,8 +416,15 @@ final class TrackerCore {
     }
 
     private void rereadLost(PositionSet lost) {
-        if (!lost.isEmpty() && !closing) {
-            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(), lost.size());
+        PositionSet unacknowledged = new PositionSet();
+        lost.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId)) {
+                unacknowledged.add(ledgerId, entryId);
+            }
+        });
+        if (!unacknowledged.isEmpty() && !closing) {
+            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(),
+                    unacknowledged.size());
             host.rereadAll();
         }
     }
@@ -501,7 +525,7 @@ final class TrackerCore {
         CompletableFuture<Void> cleared = null;
         boolean resume;
         synchronized (this) {
-            if (stream != Stream.OPEN) {
+            if (stream != Stream.OPEN && stream != Stream.CLOSING) {
                 return;
             }
             outbox.durable(seq);
@@ -550,6 +574,16 @@ final class TrackerCore {
         onDisconnected();
     }
 
+    /** The daemon has closed the stream, as it was asked to. */
+    synchronized void onClosed() {
+        if (stream == Stream.CLOSING) {
+            stream = Stream.UNOPENED;
+            creditBack = 0;
+            near.forgetCredits();
+            outbox.restart();
+        }
+    }
+
     /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
     void onDisconnected() {
         CompletableFuture<Void> cleared;
@@ -581,6 +615,11 @@ final class TrackerCore {
         waiting = false;
         if (stream != Stream.OPEN) {
             return List.of();
+        }
+        if (reopen && !finished) {
+            outbox.close();
+            stream = Stream.CLOSING;
+            return outbox.takeUnsent(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
         if (creditBack >= creditStep()) {
@@ -620,11 +659,7 @@ final class TrackerCore {
                 return;
             }
             report(found);
-            if (!markDelete.equals(markDeleteSeen)) {
-                verifyReported |= markDelete.compareTo(markDeleteSeen) < 0;
-                markDeleteSeen = markDelete;
-                discardUpTo(markDelete);
-            }
+            onMarkDelete(markDelete);
             if (nowMs - markDeleteSentMs >= MARK_DELETE_INTERVAL_MS) {
                 markDeleteSentMs = nowMs;
                 reportMarkDelete(nowMs);
@@ -682,7 +717,17 @@ final class TrackerCore {
         acknowledged.add(ledgerId, entryId);
     }
 
-    private void discardUpTo(TrackerHost.Position position) {
+    /** The cursor's mark-delete position, which may have moved either way. */
+    private void onMarkDelete(TrackerHost.Position position) {
+        if (position.equals(markDeleteSeen)) {
+            return;
+        }
+        if (position.compareTo(markDeleteSeen) < 0) {
+            // A reset. What was dropped when mark-delete had passed it may be in flight for the daemon still.
+            verifyReported = true;
+            reopen = heldOnce;
+        }
+        markDeleteSeen = position;
         contained.discardUpTo(position.ledgerId(), position.entryId());
         handedOut.discardUpTo(position.ledgerId(), position.entryId());
         settling.discardUpTo(position.ledgerId(), position.entryId());
@@ -724,6 +769,9 @@ final class TrackerCore {
             return;
         }
         synchronized (this) {
+            if (finished) {
+                return;
+            }
             Positions unacknowledged = new Positions();
             back.forEach((ledgerId, entryId) -> {
                 if (reported.remove(ledgerId, entryId)) {
@@ -790,7 +838,8 @@ final class TrackerCore {
             reportMarkDelete(clock.millis());
             closing = true;
             finished = true;
-            if (stream != Stream.UNOPENED || !outbox.isEmpty()) {
+            undecided.clear();
+            if (stream == Stream.OPEN || stream == Stream.OPENING || !outbox.isEmpty()) {
                 outbox.close();
             }
             near.clear();
@@ -854,7 +903,7 @@ final class TrackerCore {
     }
 
     private boolean wantsToSend() {
-        boolean wants = stream == Stream.OPEN && !waiting && (outbox.hasUnsent() || creditBack >= creditStep());
+        boolean wants = stream == Stream.OPEN && !waiting && (outbox.hasUnsent() || reopen || creditBack >= creditStep());
         waiting |= wants;
         return wants;
     }

@@ -39,6 +39,9 @@ interface TrackerHost {
      */
     boolean consumersReplaced();
 
+    /** Whether a consumer has the position and has not acknowledged it. Called with the dispatcher's lock held. */
+    boolean isOutstanding(long ledgerId, long entryId);
+
     /** How many positions the dispatcher itself has queued for redelivery. */
     long redeliveries();
 

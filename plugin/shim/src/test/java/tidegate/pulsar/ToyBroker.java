@@ -276,6 +276,16 @@ final class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public boolean isOutstanding(long ledgerId, long entryId) {
+        return consumers.stream().anyMatch(consumer -> consumer.pending.contains(new Position(ledgerId, entryId)));
+    }
+
+    /** What Pulsar's dispatcher does when two replay reads overlap: it dispatches a position for the second time. */
+    void replayTwice(Position position) {
+        dispatch(freeConsumer(), position, () -> core);
+    }
+
+    @Override
     public long redeliveries() {
         return redelivery.size();
     }

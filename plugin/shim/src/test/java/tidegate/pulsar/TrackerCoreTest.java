@@ -205,6 +205,25 @@ class TrackerCoreTest {
     }
 
     @Test
+    void overlappingReplayReadsDeliverOnce() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        world.broker.replayTwice(position);
+        assertEquals(List.of(1L), delivered(), "still with its consumer");
+
+        world.broker.acknowledge(world.broker.consumers.get(0), position);
+        world.broker.replayTwice(position);
+        assertEquals(List.of(1L), delivered(), "acknowledged, not yet reported");
+
+        world.runUntil(world.now() + 1000);
+        world.broker.replayTwice(position);
+        world.runUntil(world.now() + 1000);
+        assertEquals(List.of(1L), delivered(), "acknowledged and reported");
+        assertFalse(world.broker.core.contains(1, 1), "left to the cursor");
+    }
+
+    @Test
     void seekingBackTakesAcknowledgementsBack() {
         start();
         publish(0, -1);
