@@ -191,7 +191,10 @@ final class LinkSession {
         } else if (frame instanceof Frame.Error error) {
             core.onStreamError(error.code(), error.message());
             unopened.add(core);
-        } else if (!(frame instanceof Frame.Close)) {
+        } else if (frame instanceof Frame.Close) {
+            core.onClosed();
+            unopened.add(core);
+        } else {
             throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
         }
     }

@@ -96,6 +96,15 @@ final class Outbox {
         }
     }
 
+    /**
+     * The stream is opened anew. OPEN carries the newest mark-delete position: an older one sent after it would hide what was
+     * read again after a reset. A CLOSE that was only there to open again has had its effect, unless the tracker is finished.
+     */
+    void opened(boolean finished) {
+        unsent.removeIf(change -> change.frame instanceof Frame.MarkDelete
+                || !finished && change.frame instanceof Frame.Close);
+    }
+
     /** Forgets what CLEAR makes pointless: everything that was not sent yet. */
     void clear() {
         far.clear();
@@ -197,9 +206,6 @@ final class Outbox {
                 acknowledged.addAll(ack.positions());
             } else if (change.frame instanceof Frame.Unack unack) {
                 acknowledged.removeAll(unack.positions());
-            } else if (change.frame instanceof Frame.MarkDelete mark) {
-                held.discardUpTo(mark.ledgerId(), mark.entryId());
-                acknowledged.discardUpTo(mark.ledgerId(), mark.entryId());
             } else if (change.frame instanceof Frame.Clear) {
                 held.clear();
                 acknowledged.clear();

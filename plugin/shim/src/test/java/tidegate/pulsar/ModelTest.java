@@ -223,6 +223,10 @@ class ModelTest {
             }
         }
 
+        private ToyDaemon.Index index() {
+            return world.daemon.index(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION);
+        }
+
         void check() {
             assertEquals(List.of(), world.daemon.violations);
             for (ToyBroker.Delivery delivery : world.broker.deliveries) {
@@ -230,7 +234,8 @@ class ModelTest {
             }
             assertTrue(world.broker.isFullyAcknowledged(), () -> "lost: " + world.broker.log.keySet().stream()
                     .filter(position -> !world.broker.isDeleted(position.ledgerId(), position.entryId())).toList()
-                    + " " + (world.core() == null ? "" : world.core().stats()));
+                    + " " + (world.core() == null ? "" : world.core().stats()) + " held " + index().held.keySet()
+                    + " " + world.daemon);
             if (world.core() != null) {
                 world.settle();
                 assertEquals(0, world.core().delayedMessages(), "msgDelayed at the end");

@@ -62,7 +62,9 @@ final class ToyDaemon {
     private final Map<Integer, Stream> streams = new HashMap<>();
     private final List<ByteBuffer> output = new ArrayList<>();
     private FrameReader reader = new FrameReader();
+    private final Set<Integer> failed = new HashSet<>();
     private boolean greeted;
+    private boolean changed = true;
     /** Frames of streams that were not open, numbers out of order: what a real daemon would refuse. */
     final List<String> violations = new ArrayList<>();
     final List<Frame> received = new ArrayList<>();
@@ -83,14 +85,19 @@ final class ToyDaemon {
         return disk.getOrDefault(topic + " / " + subscription, new Index());
     }
 
-    /** Whether any stream is open. */
-    boolean isOpen() {
-        return !streams.isEmpty();
+    /** What the open streams have left, for the message of a failed test. */
+    @Override
+    public String toString() {
+        StringBuilder text = new StringBuilder();
+        streams.values().forEach(stream -> text.append("stream ").append(stream.id).append(" credit ")
+                .append(stream.credit).append(" popped ").append(stream.popped));
+        return text.toString();
     }
 
     /** The connection ends; both directions are lost. */
     void disconnect() {
         streams.clear();
+        failed.clear();
         output.clear();
         reader = new FrameReader();
         greeted = false;
@@ -138,6 +145,10 @@ final class ToyDaemon {
             open(envelope.stream(), open);
         } else if (!(frame instanceof Frame.Pong)) {
             Stream stream = streams.get(envelope.stream());
+            if (failed.contains(envelope.stream())) {
+                // It was on its way when the stream failed.
+                return;
+            }
             if (stream == null || stream.closing) {
                 violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");
             } else if (frame instanceof Frame.Credit credit) {
@@ -146,6 +157,7 @@ final class ToyDaemon {
                 violations.add(frame.name() + " with seq " + envelope.seq() + " after " + stream.seq);
             } else {
                 stream.seq++;
+                changed = true;
                 change(stream, frame);
             }
         }
@@ -155,6 +167,8 @@ final class ToyDaemon {
         if (streams.containsKey(id)) {
             violations.add("stream " + id + " opened twice");
         }
+        failed.remove(id);
+        changed = true;
         Index index = index(open.topic(), open.subscription());
         if (!open.incarnation().equals(index.incarnation)) {
             index.empty();
@@ -164,6 +178,7 @@ final class ToyDaemon {
         Stream stream = new Stream(id, index, open);
         streams.values().removeIf(other -> other.index == index && other.closing);
         open.inFlight().forEach((ledgerId, entryId) -> stream.popped.add(new Position(ledgerId, entryId)));
+        stream.popped.retainAll(index.held.keySet());
         streams.put(id, stream);
         if (answersOpen) {
             answer(stream);
@@ -194,8 +209,6 @@ final class ToyDaemon {
                 }
                 if (add.near()) {
                     stream.popped.add(position);
-                } else {
-                    stream.popped.remove(position);
                 }
             }
         } else if (frame instanceof Frame.Ack ack) {
@@ -231,7 +244,10 @@ final class ToyDaemon {
 
     /** Puts everything on disk and says so. */
     void commit() {
-        disk = copy(memory);
+        if (changed) {
+            disk = copy(memory);
+            changed = false;
+        }
         for (Stream stream : List.copyOf(streams.values())) {
             if (stream.seq > stream.committedSeq) {
                 stream.committedSeq = stream.seq;
@@ -268,12 +284,14 @@ final class ToyDaemon {
 
     /** Loses a held position for good, as a corrupt block would. */
     void corrupt(String topic, String subscription, Position position) {
+        changed = true;
         Index index = index(topic, subscription);
         index.held.remove(position);
         Positions lost = new Positions();
         lost.add(position.ledgerId(), position.entryId());
         for (Stream stream : streams.values()) {
             if (stream.index == index) {
+                stream.popped.remove(position);
                 send(stream.id, 0, new Frame.Unheld(lost));
             }
         }
@@ -284,6 +302,7 @@ final class ToyDaemon {
         for (Stream stream : streams.values()) {
             send(stream.id, 0, new Frame.Error(ProtocolException.STORAGE, "no space left"));
         }
+        failed.addAll(streams.keySet());
         streams.clear();
         memory = copy(disk);
     }
