@@ -62,10 +62,11 @@ def run_harness(classes: Path, class_path: str, arguments: Sequence[str]) -> lis
 
 def record(recorder: Recorder, lines: Sequence[Sequence[str]]) -> None:
     """Turn the harness's lines into metrics."""
-    for _, peer, workload, _, mean, p50, p99, longest, paused_ms in lines:
+    for _, peer, workload, _, mean, cpu, p50, p99, longest, paused_ms in lines:
         scenario = WORKLOADS[workload]
         for title, unit, text, target, headline in (
             ("add, mean", "ns", mean, TARGET_NS, True),
+            ("add, CPU time of the thread", "ns", cpu, None, True),
             ("add, median batch of 100", "ns", p50, None, True),
             ("add, p99 batch of 100", "ns", p99, None, True),
             ("longest batch of 100", "ms", longest, None, False),

@@ -1,4 +1,6 @@
 import io.netty.util.HashedWheelTimer;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -22,18 +24,20 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
  *
  * <p>Every tracker gets the same positions and deliver_at in the same order, in batches of one read of the
  * dispatcher (100 entries), each under a lock as in the broker. Only the adds are timed, one clock reading a
- * batch; between batches the thread honours shouldPauseAllDeliveries as the dispatcher does. The broker around
+ * batch (and the thread's CPU time over a round, which leaves out what other processes take from it); between
+ * batches the thread honours shouldPauseAllDeliveries as the dispatcher does. The broker around
  * the tracker is a stub whose calls cost nothing. Bucket's snapshot storage answers at once: building a
  * snapshot is timed, storing it is not, which favours it.
  *
  * <p>Arguments: daemon socket or "-", messages a round, warm-up rounds, measured rounds, trackers (comma
- * separated). Prints one line a round: {@code round TRACKER WORKLOAD NUMBER MEAN_NS P50_NS P99_NS MAX_MS
+ * separated). Prints one line a round: {@code round TRACKER WORKLOAD NUMBER MEAN_NS CPU_NS P50_NS P99_NS MAX_MS
  * PAUSED_MS}, where median and p99 are of a batch divided by its size and MAX_MS is of a whole batch.
  */
 public final class AddBench {
     private static final int BATCH = 100;
     private static final int ENTRIES_PER_LEDGER = 50_000;
     private static final long HOUR_MS = 3_600_000L;
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static final AtomicLong NAMES = new AtomicLong();
 
     private AddBench() {
@@ -90,6 +94,7 @@ public final class AddBench {
         int batches = deliverAt.length / BATCH;
         long[] batchNs = new long[batches];
         long pausedNs = 0;
+        long cpuFrom = THREADS.getCurrentThreadCpuTime();
         for (int batch = 0; batch < batches; batch++) {
             long pausedFrom = System.nanoTime();
             while (paused(dispatcher, tracker)) {
@@ -108,6 +113,7 @@ public final class AddBench {
             }
             batchNs[batch] = System.nanoTime() - began;
         }
+        double cpuNs = (THREADS.getCurrentThreadCpuTime() - cpuFrom) / (double) deliverAt.length;
         long held = tracker.getNumberOfDelayedMessages();
         if (held != deliverAt.length + 1L) {
             throw new IllegalStateException(name + " holds " + held + " of " + (deliverAt.length + 1) + " messages");
@@ -117,7 +123,7 @@ public final class AddBench {
         if (number >= 0) {
             double mean = (double) Arrays.stream(batchNs).sum() / batches / BATCH;
             Arrays.sort(batchNs);
-            System.out.printf("round %s %s %d %.2f %.2f %.2f %.3f %.1f%n", name, workload, number, mean,
+            System.out.printf("round %s %s %d %.2f %.2f %.2f %.2f %.3f %.1f%n", name, workload, number, mean, cpuNs,
                     batchNs[batches / 2] / (double) BATCH, batchNs[batches * 99 / 100] / (double) BATCH,
                     batchNs[batches - 1] / 1e6, pausedNs / 1e6);
         }
