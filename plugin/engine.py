@@ -48,6 +48,8 @@ DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its tu
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 NS_PER_MS = 1_000_000
+UPKEEP_REST = 20  # upkeep looks at every subscription: it rests this many times as long as it took
+UPKEEP_REST_MAX_S = 1.0
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
 
@@ -322,9 +324,17 @@ class DaemonEngine:
     # --- upkeep -----------------------------------------------------------------------------------
 
     def _maintain(self) -> None:
-        interval_s = self.settings.maintain_interval_ms / 1_000
-        self._maintain_timer = self._loop.call_later(interval_s, self._maintain)
-        now_ms = self.clock.now_ms()
+        begin_ns = self.clock.monotonic_ns()
+        try:
+            self._upkeep(self.clock.now_ms())
+        finally:
+            took_s = (self.clock.monotonic_ns() - begin_ns) / 1e9
+            interval_s = self.settings.maintain_interval_ms / 1_000
+            rest_s = 0.0 if self._held_back else min(took_s * UPKEEP_REST, UPKEEP_REST_MAX_S)
+            delay_s = max(interval_s, rest_s)
+            self._maintain_timer = self._loop.call_later(delay_s, self._maintain)
+
+    def _upkeep(self, now_ms: int) -> None:
         try:
             self.catalog.maintain(now_ms)
             self.health.clear("maintain")

@@ -76,6 +76,11 @@ class Gauges:
     memory_bytes: int
     disk_bytes: int
     quarantined_blocks: int
+    corrupt_records: int
+    blocks: int
+    journal_bytes: int
+    persists: int
+    persist_failures: int
     brokers: int
     streams: int
     streams_without_credit: int
@@ -140,6 +145,9 @@ class _GaugeCollector(Collector):
             ("memory_bytes", "Memory that the index uses", state.memory_bytes),
             ("disk_bytes", "Bytes of packed blocks on disk", state.disk_bytes),
             ("quarantined_blocks", "Blocks set aside because they were corrupt", state.quarantined_blocks),
+            ("corrupt_records", "Corrupt stored values met since the start", state.corrupt_records),
+            ("blocks", "Packed blocks on disk", state.blocks),
+            ("journal_bytes", "Journal records that no persist has replaced yet", state.journal_bytes),
             ("brokers", "Brokers that are connected", state.brokers),
             ("streams", "Open streams", state.streams),
             (
@@ -156,6 +164,10 @@ class _GaugeCollector(Collector):
         slices.add_metric(["memory"], state.slices_in_memory)
         slices.add_metric(["disk"], state.slices_on_disk)
         yield slices
+        persists = CounterMetricFamily("tidegate_persists", "Spills to slices on disk", labels=["result"])
+        persists.add_metric(["ok"], state.persists)
+        persists.add_metric(["failed"], state.persist_failures)
+        yield persists
         yield from self._by_subscription(state.series)
 
     @staticmethod
