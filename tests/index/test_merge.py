@@ -1,0 +1,116 @@
+"""The heap of runs: exact order from overlapping sources, and nothing opened before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.errors import StorageError
+from tidegate.index.merge import Item, RunHeap
+from tidegate.index.run import Run
+
+FOREVER_MS = 1 << 62
+keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))
+
+
+class Keeper:
+    """Owner of runs and, sealed, of one run that is opened on demand."""
+
+    def __init__(self, rows: Iterable[EntryKey], error: Exception | None = None) -> None:
+        self.entries = Entries.of(sorted(set(rows)))
+        self.opened = False
+        self.error = error
+        self.consumed_entries = 0
+
+    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+        if self.error is not None:
+            raise self.error
+        self.opened = True
+        run = Run(self.entries, self)
+        return [(run.key(), run)] if len(run) else []
+
+    def consumed(self, run: Run, count: int, live: Entries) -> None:
+        self.consumed_entries += count
+
+
+def everything(_: Run, part: Entries) -> Entries:
+    return part
+
+
+@given(
+    sources=st.lists(st.tuples(st.sets(keys, max_size=60), st.booleans()), max_size=9),
+    limits=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    now_ms=st.integers(0, 60),
+)
+@settings(deadline=None, max_examples=200)
+def test_pops_are_the_sorted_union(
+    sources: list[tuple[set[EntryKey], bool]], limits: list[int], now_ms: int
+) -> None:
+    heap = RunHeap()
+    taken: set[EntryKey] = set()
+    due = []
+    for wanted, sealed in sources:
+        rows = wanted - taken
+        taken |= rows
+        if not rows:
+            continue
+        due += [row for row in rows if row[0] <= now_ms]
+        keeper = Keeper(rows)
+        if sealed:
+            heap.push((keeper.entries.key(0)[0], -1, -1), keeper)
+        else:
+            heap.push_run(Run(keeper.entries, keeper))
+    due.sort()
+    at = 0
+    for limit in limits:
+        popped = list(heap.pop(now_ms, limit, FOREVER_MS, everything))
+        assert popped == due[at : at + limit]
+        at += len(popped)
+    assert list(heap.pop(now_ms, 1 << 20, FOREVER_MS, everything)) == due[at:]
+    assert len(heap.pop(now_ms, 1 << 20, FOREVER_MS, everything)) == 0
+
+
+def test_only_what_the_limit_asks_for_is_opened() -> None:
+    heap = RunHeap()
+    keepers = [Keeper((100 * at + i, 0, i) for i in range(100)) for at in range(10)]
+    for keeper in keepers:
+        heap.push(keeper.entries.key(0), keeper)
+    assert len(heap.pop(FOREVER_MS, 150, FOREVER_MS, everything)) == 150
+    assert [keeper.opened for keeper in keepers] == [True, True] + [False] * 8
+    assert len(heap.pop(250, 1_000, FOREVER_MS, everything)) == 101
+    assert [keeper.opened for keeper in keepers] == [True] * 3 + [False] * 7
+
+
+def test_dead_entries_do_not_stall_a_pop() -> None:
+    heap = RunHeap()
+    keeper = Keeper((i, 0, i) for i in range(10_000))
+    heap.push_run(Run(keeper.entries, keeper))
+
+    def last_only(_: Run, part: Entries) -> Entries:
+        return part.take(part.deliver_at_ms == 9_999)
+
+    assert len(heap.pop(FOREVER_MS, 10, 1_000, last_only)) == 0
+    assert len(heap) == 1
+    while not len(popped := heap.pop(FOREVER_MS, 10, 1_000, last_only)):
+        assert len(heap)
+    assert list(popped) == [(9_999, 0, 9_999)]
+
+
+def test_a_source_that_fails_loses_nothing() -> None:
+    heap = RunHeap()
+    good = Keeper((i, 0, i) for i in range(10))
+    bad = Keeper([(5, 9, 9)], StorageError("the disk fails"))
+    heap.push_run(Run(good.entries, good))
+    heap.push((5, 9, 9), bad)
+    assert len(heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)) == 6
+    with pytest.raises(StorageError):
+        heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)
+    bad.error = None
+    assert list(heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)) == [
+        (5, 9, 9),
+        *((i, 0, i) for i in range(6, 10)),
+    ]

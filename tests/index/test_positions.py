@@ -1,0 +1,114 @@
+"""Sets of positions against sets of tuples."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from tidegate.index.entry import Entries
+from tidegate.index.errors import CorruptRecordError
+from tidegate.index.positions import Position, PositionSet
+
+positions = st.tuples(
+    st.integers(0, 5), st.one_of(st.integers(0, 60), st.integers((1 << 32) - 3, (1 << 32) - 1))
+)
+some = st.sets(positions, max_size=80)
+lists = st.lists(positions, max_size=150)
+
+
+def entries_at(which: list[Position]) -> Entries:
+    return Entries.of((0, *position) for position in which)
+
+
+@given(a=some, b=some)
+@settings(deadline=None)
+def test_set_algebra(a: set[Position], b: set[Position]) -> None:
+    left, right = PositionSet.of(a), PositionSet.of(b)
+    assert set(left.union(right)) == a | b
+    assert set(left.intersection(right)) == a & b
+    assert set(left.difference(right)) == a - b
+    assert left.isdisjoint(right) == a.isdisjoint(b)
+    assert left.issubset(right) == a.issubset(b)
+    assert (left == right) == (a == b)
+    changed = left.copy()
+    changed.intersection_update(right)
+    assert set(changed) == a & b
+    assert list(left) == sorted(a)
+    assert len(left) == len(a)
+    assert bool(left) == bool(a)
+    assert all(bitmap for _, bitmap in left.difference(right).items())
+
+
+@given(a=some, b=some, which=lists)
+@settings(deadline=None)
+def test_vectorised_membership_and_adding(a: set[Position], b: set[Position], which: list[Position]) -> None:
+    held, known = PositionSet.of(a), PositionSet.of(b)
+    assert held.contains(entries_at(which)).tolist() == [position in a for position in which]
+    fresh = held.add_new(entries_at(which), known)
+    seen: set[Position] = set()
+    for position, was_fresh in zip(which, fresh.tolist(), strict=True):
+        assert was_fresh == (position not in a and position not in b and position not in seen)
+        seen.add(position)
+    assert set(held) == a | (set(which) - b)
+
+
+@given(a=some, ledger_id=st.integers(-1, 6), entry_id=st.integers(-1, 1 << 33))
+@settings(deadline=None)
+def test_discarding_up_to_a_position(a: set[Position], ledger_id: int, entry_id: int) -> None:
+    left = PositionSet.of(a)
+    left.discard_up_to(ledger_id, entry_id)
+    assert set(left) == {position for position in a if position > (ledger_id, entry_id)}
+
+
+@given(a=some, b=some)
+@settings(deadline=None)
+def test_a_snapshot_does_not_change_with_its_origin(a: set[Position], b: set[Position]) -> None:
+    origin = PositionSet.of(a)
+    snapshot = origin.snapshot()
+    second = snapshot.snapshot()
+    origin.update(PositionSet.of(b))
+    origin.difference_update(PositionSet.of(a))
+    second.clear()
+    assert set(snapshot) == a
+    assert set(origin) == b - a
+
+
+@given(a=some, b=some)
+@settings(deadline=None)
+def test_changed_ledgers_are_dirty(a: set[Position], b: set[Position]) -> None:
+    positions_set = PositionSet.of(a)
+    positions_set.take_dirty()
+    before = {ledger_id: set(bitmap) for ledger_id, bitmap in positions_set.items()}
+    positions_set.difference_update(PositionSet.of(b))
+    after = {ledger_id: set(bitmap) for ledger_id, bitmap in positions_set.items()}
+    changed = {at for at in before.keys() | after.keys() if before.get(at) != after.get(at)}
+    assert changed <= positions_set.dirty
+    assert positions_set.take_dirty() >= changed
+    assert not positions_set.dirty
+
+
+@given(a=some)
+@settings(deadline=None)
+def test_bytes_are_those_of_the_protocol(a: set[Position]) -> None:
+    data = PositionSet.of(a).serialize()
+    assert PositionSet.deserialize(data) == PositionSet.of(a)
+    assert int.from_bytes(data[:4], "little") == len({ledger_id for ledger_id, _ in a})
+    for cut in range(len(data)):
+        with pytest.raises(CorruptRecordError):
+            PositionSet.deserialize(data[:cut])
+    with pytest.raises(CorruptRecordError):
+        PositionSet.deserialize(data + b"\0")
+
+
+def test_empty_and_unordered_bitmaps_are_refused() -> None:
+    empty = BitMap().serialize()
+    with pytest.raises(CorruptRecordError):
+        PositionSet.deserialize(
+            b"\1\0\0\0" + (3).to_bytes(8, "little") + len(empty).to_bytes(4, "little") + empty
+        )
+    one = BitMap([1]).serialize()
+    twice = (3).to_bytes(8, "little") + len(one).to_bytes(4, "little") + one
+    with pytest.raises(CorruptRecordError):
+        PositionSet.deserialize(b"\2\0\0\0" + twice + twice)
