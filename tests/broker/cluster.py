@@ -46,6 +46,12 @@ _CONF = {
     "brokerShutdownTimeoutMs": "5000",
     "metadataStoreSessionTimeoutMillis": "5000",
 }
+# How long the shim waits for a daemon that is not there; short, since a test waits for its end.
+_DAEMON_WAIT_MS = 5000
+_REGISTERED_AGAIN = b"Successfully revalidated the lock on /ledgers/available/"
+_REGISTERED_AGAIN_MAX = 3
+# A connection on which nothing comes for three of these is given up.
+_HEARTBEAT_MS = 1000
 
 
 class TrackerKind(enum.StrEnum):
@@ -107,7 +113,13 @@ class Daemon:
         ]  # fmt: skip
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                env={**os.environ, "TIDEGATE_HEARTBEAT_MS": str(_HEARTBEAT_MS)},
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         wait_until(self._accepts, f"the daemon's socket answers (log: {self.log_path})", timeout_s=30.0)
 
@@ -118,6 +130,17 @@ class Daemon:
     def stop(self) -> int:
         """Stop gracefully; the exit code."""
         return self._end(signal.SIGTERM)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process (SIGSTOP) for the time of the block: it hangs, its socket stays open."""
+        if self._process is None:
+            raise RuntimeError("the daemon does not run")
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def wipe(self) -> None:
         """Remove the data directory of a stopped daemon."""
@@ -158,16 +181,24 @@ class Cluster:
         conf = dict(_CONF)
         match kind:
             case TrackerKind.TIDEGATE:
-                conf |= tidegate_conf(socket_path)
+                conf |= tidegate_conf(socket_path, tidegateDaemonWaitMillis=str(_DAEMON_WAIT_MS))
             case TrackerKind.BUCKET:
                 conf["delayedDeliveryTrackerFactoryClassName"] = (
                     "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory"
                 )
             case TrackerKind.PULSAR:
                 pass
-        classpath = [SHIM_JAR] if kind is TrackerKind.TIDEGATE else []
+        classpath: list[Path] = []
+        if kind is TrackerKind.TIDEGATE:
+            # A copy: building the shim anew while the broker runs would break the JVM's open jar.
+            classpath = [Path(shutil.copy(SHIM_JAR, work_dir))]
         self.broker = LocalBroker(PULSAR_HOME, work_dir / "broker", conf=conf, extra_classpath=classpath)
         self.admin = Admin(self.broker.admin_url)
+
+    @property
+    def client_log_path(self) -> Path:
+        """The warnings of every client of this process: the C++ library has one logger for all."""
+        return self.work_dir / "client.log"
 
     @property
     def daemon(self) -> Daemon:
@@ -180,9 +211,33 @@ class Cluster:
         """Start daemon and broker, and make the namespaces."""
         if self._daemon is not None:
             self._daemon.start()
-        self.broker.start()
+        self.start_broker()
         self.admin.create_namespace(RETAINED)
         self.admin.set_retention(RETAINED, minutes=-1, size_mib=-1)
+
+    def repair(self) -> None:
+        """Start what a test has stopped."""
+        if self._daemon is not None and not self._daemon.running:
+            self._daemon.start()
+        if not self.broker.running:
+            self.start_broker()
+
+    def start_broker(self) -> None:
+        """Start the broker, again if need be.
+
+        After a kill -9 the bookie's registration of before is still in the metadata. Pulsar removes it and
+        registers anew; when the notice of the removal comes late, it takes it for a loss, removes and registers
+        again, and so on for ever (4.0.8, ``ResourceLockImpl``), and every ledger it writes to suffers. A graceful
+        restart ends that.
+        """
+        log_path = self.broker.log_path
+        seen_bytes = log_path.stat().st_size if log_path.exists() else 0
+        self.broker.start()
+        with log_path.open("rb") as log:
+            log.seek(seen_bytes)
+            if log.read().count(_REGISTERED_AGAIN) >= _REGISTERED_AGAIN_MAX:
+                self.broker.stop()
+                self.broker.start()
 
     def end(self) -> None:
         """End both; the logs stay."""
@@ -194,11 +249,10 @@ class Cluster:
     @contextlib.contextmanager
     def client(self) -> Iterator[pulsar.Client]:
         """A client of its own, closed at the end; its log goes to a file."""
-        log_path = self.work_dir / "client.log"
         client = pulsar.Client(
             self.broker.service_url,
             operation_timeout_seconds=30,
-            logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log_path)),
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self.client_log_path)),
         )
         try:
             yield client

@@ -65,3 +65,10 @@ def make_lane(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Call
 def lane(make_lane: Callable[..., Lane]) -> Lane:
     """The topic of this test, in a namespace that keeps nothing that all have acknowledged."""
     return make_lane()
+
+
+@pytest.fixture
+def repaired(cluster: Cluster) -> Iterator[None]:
+    """For a test that stops the broker or the daemon: both run again after it."""
+    yield
+    cluster.repair()

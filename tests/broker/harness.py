@@ -205,3 +205,13 @@ class Lane:
         arrivals = inbox.arrivals
         assert_exactly(arrivals, sent, times=times)
         self.not_early(arrivals)
+
+    def finish_partly(self, inbox: Inbox, sent: Iterable[Sent], *, left: int, name: str = "sub") -> None:
+        """All of ``sent`` comes exactly once, none early; ``left`` others stay delayed."""
+        sent = list(sent)
+        inbox.wait_for(sent)
+        self.wait_stats(
+            lambda now: now.backlog == now.delayed == left, f"only {left} delayed ones are left", name=name
+        )
+        assert_exactly(inbox.arrivals, sent)
+        self.not_early(inbox.arrivals)

@@ -50,6 +50,14 @@ class Arrival:
         """How many milliseconds before its time the message came; negative or 0 when it was not early."""
         return 0.0 if self.deliver_at_ms is None else self.deliver_at_ms - self.received_ns / 1e6
 
+    @property
+    def told(self) -> str:
+        """The arrival in one line, for a failure's message."""
+        return (
+            f"{self.uid} at {self.entry[0]}:{self.entry[1]} {-self.early_ms:.1f} ms after it was due"
+            f" to {self.consumer} with redelivery count {self.redelivery_count}"
+        )
+
 
 class Verdict(enum.Enum):
     """What the consumer does with a message."""
@@ -171,9 +179,11 @@ def assert_exactly(arrivals: Sequence[Arrival], sent: Iterable[Sent], *, times: 
     expected = {one.uid: times for one in sent}
     counts = Counter(arrival.uid for arrival in arrivals)
     lost = sorted(uid for uid, number in expected.items() if counts[uid] < number)
-    surplus = sorted((uid, number) for uid, number in counts.items() if number > expected.get(uid, 0))
+    surplus = sorted(uid for uid, number in counts.items() if number > expected.get(uid, 0))
     assert not lost, f"{len(lost)} of {len(expected)} lost: {lost[:10]}"
-    assert not surplus, f"{len(surplus)} came too often or unexpectedly (uid, times): {surplus[:10]}"
+    assert not surplus, f"{len(surplus)} came too often or unexpectedly: " + "; ".join(
+        arrival.told for arrival in arrivals if arrival.uid in surplus[:4]
+    )
 
 
 def assert_not_early(arrivals: Iterable[Arrival], *, tolerance_ms: float = 0.0) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
 from tests.broker.inbox import Arrival, Inbox, Verdict, assert_exactly, keep_all
+from tests.broker.waiting import wait_until
 
 KINDS = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["shared", "key-shared"])
 KEYS = ["a", "b", "c", "d", "e"]
@@ -77,6 +78,7 @@ def test_a_consumer_gone_and_back(lane: Lane, kind: pulsar.ConsumerType) -> None
         lambda stats: stats.delayed == len(future) and stats.backlog == len(future) + stats.unacknowledged,
         "what is due is handed out",
     )
+    wait_until(lambda: len(keeper.uids) + len(worker.uids) >= len(due), "what is due has come")
     kept = set(keeper.uids)
     assert kept, "the first consumer got nothing: the case is not tested"
     going.close()

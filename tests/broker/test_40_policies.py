@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pulsar
 import pytest
@@ -73,7 +72,7 @@ def test_namespace_policy_switches_delayed_delivery_off(
 
 
 def test_maximum_delay_of_the_namespace_refuses_what_is_further(
-    make_lane: Callable[..., Lane], cluster: Cluster, tmp_path: Path
+    make_lane: Callable[..., Lane], cluster: Cluster
 ) -> None:
     namespace = "public/limited"
     cluster.admin.create_namespace(namespace)
@@ -82,15 +81,13 @@ def test_maximum_delay_of_the_namespace_refuses_what_is_further(
     lane.subscribe(inbox)
     sent = lane.send_in(*[500] * 20)
     # A client of its own: refused, the C++ client only logs why, connects again and tries for ever.
-    log_path = tmp_path / "client.log"
-    client = pulsar.Client(
-        cluster.broker.service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log_path))
-    )
+    client = pulsar.Client(cluster.broker.service_url)
     try:
         producer = client.create_producer(lane.topic)
         producer.send_async(b"x", None, properties={UID: "far"}, deliver_at=now_ms() + MINUTES_10_MS)
+        reason = "Exceeds max allowed delivery delay of 60000"
         wait_until(
-            lambda: "Exceeds max allowed delivery delay of 60000" in log_path.read_text(encoding="utf-8"),
+            lambda: reason in cluster.client_log_path.read_text(encoding="utf-8"),
             "the broker refuses the message",
         )
     finally:

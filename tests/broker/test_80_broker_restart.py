@@ -1,0 +1,142 @@
+"""The broker stops or is killed: what was acknowledged stays so, what is delayed comes in time and once.
+
+Each test starts the broker again, which costs some ten seconds, so that each looks at several things.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.broker.cluster import Cluster
+from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
+from tests.broker.inbox import Arrival, Inbox, Verdict, assert_exactly
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+# A kill may repeat what was acknowledged in the last 200 ms before it; the client sends acknowledgements up
+# to 100 ms after the consumer made them; the rest is for a machine that is busy with other things.
+REPEATABLE_MS = 200 + 100 + 300
+
+
+def ack_even(arrival: Arrival) -> Verdict:
+    """Acknowledge the even ones, keep the others: holes in the acknowledgements."""
+    return Verdict.KEEP if int(arrival.uid) % 2 else Verdict.ACK
+
+
+@pytest.mark.tidegate_only
+def test_graceful_restart_repeats_nothing(make_lane: Callable[..., Lane], cluster: Cluster) -> None:
+    holes, keyed = make_lane(), make_lane()
+    holes_before, holes_after, keyed_before, keyed_after = Inbox(), Inbox(), Inbox(), Inbox()
+    holes.subscribe(holes_before, ack_even, receiver_queue_size=10_000)
+    keyed.subscribe(keyed_before, kind=KEY_SHARED)
+    far = holes.send_in(*[MINUTES_10_MS] * 500)
+    due = holes.send_in(*[500] * 10_000)
+    # Due while the broker is down, and after it is back.
+    future = holes.send_in(*[9_000] * 300, *[25_000] * 300)
+    keyed_due = keyed.send_in(*[300] * 200, keys=["a", "b", "c"])
+    keyed_future = keyed.send_in(*[25_000] * 200, keys=["a", "b", "c"])
+    holes_before.wait_for(due)
+    keyed_before.wait_for(keyed_due)
+    # 5,000 acknowledgements out of order, and all of them have reached the broker.
+    unacknowledged = [one for one in due if int(one.uid) % 2]
+    left = len(far) + len(unacknowledged) + len(future)
+    holes.wait_stats(lambda now: now.backlog == left, f"{left} are left")
+    keyed.wait_stats(lambda now: now.backlog == len(keyed_future), "the future ones are left")
+
+    cluster.broker.stop()
+    holes.disconnect()
+    keyed.disconnect()
+    cluster.start_broker()
+
+    holes.subscribe(holes_after)
+    keyed.subscribe(keyed_after, kind=KEY_SHARED)
+    holes_after.wait_for(unacknowledged + future, timeout_s=60)
+    keyed.finish(keyed_after, keyed_future)
+    holes.wait_stats(lambda now: now.backlog == now.delayed == len(far), "the far ones are left")
+    assert_exactly(holes_before.arrivals, due)
+    assert_exactly(holes_after.arrivals, unacknowledged + future)
+    assert_exactly(keyed_before.arrivals, keyed_due)
+    holes.not_early(holes_after.arrivals)
+
+
+@pytest.mark.tidegate_only
+@pytest.mark.parametrize("with_the_daemon", [False, True], ids=["broker", "broker-and-daemon"])
+def test_kill_repeats_only_what_was_acknowledged_just_before(
+    lane: Lane, cluster: Cluster, with_the_daemon: bool
+) -> None:
+    before, after = Inbox(), Inbox()
+    lane.subscribe(before)
+    far = lane.send_in(*[MINUTES_10_MS] * 1000)
+    # 500 due a second, in no order of the topic, over 16 seconds: the kill comes in the middle.
+    sent = lane.send_in(*[500 + 2 * (number * 7919 % 8000) for number in range(8000)])
+    first_half = [one for one in sent if one.deliver_at_ms and one.deliver_at_ms < now_ms() + 2000]
+    before.wait_for(first_half)
+
+    killed_ns = _kill(cluster, with_the_daemon)
+    lane.disconnect()
+    cluster.start_broker()
+
+    lane.subscribe(after)
+    came = {arrival.uid for arrival in before.arrivals}
+    acknowledged_ns = before.acknowledged_ns
+    after.wait_for([one for one in sent if one.uid not in came], timeout_s=60)
+    lane.wait_stats(lambda now: now.backlog == now.delayed == len(far), "the far ones are left")
+    again = Counter(after.uids)
+    assert set(again) | came == {one.uid for one in sent}
+    assert max(again.values()) == 1, "after the restart too, nothing comes twice"
+    safe_ns = killed_ns - REPEATABLE_MS * 1_000_000
+    repeated = [uid for uid in again if acknowledged_ns.get(uid, killed_ns) < safe_ns]
+    safe = sum(1 for stamp in acknowledged_ns.values() if stamp < safe_ns)
+    assert safe > 500, "too little was acknowledged before the kill for the test to say something"
+    assert not repeated, f"{len(repeated)} of {safe} came again though acknowledged well before the kill"
+    lane.not_early(before.arrivals + after.arrivals)
+
+
+def _kill(cluster: Cluster, with_the_daemon: bool) -> int:
+    """Kill -9 what is asked for, and start the daemon again; the instant of the kill in ns."""
+    killed_ns = now_ms() * 1_000_000
+    cluster.broker.kill()
+    if with_the_daemon:
+        cluster.daemon.kill()
+        cluster.daemon.start()
+    return killed_ns
+
+
+@pytest.mark.tidegate_only
+def test_daemon_absent_when_the_broker_starts(make_lane: Callable[..., Lane], cluster: Cluster) -> None:
+    known, late, never = make_lane(), make_lane(), make_lane()
+    known_before, known_after, late_inbox, never_inbox = Inbox(), Inbox(), Inbox(), Inbox()
+    known.subscribe(known_before)
+    known_due = known.send_in(*[300] * 100)
+    known_future = known.send_in(*[MINUTES_10_MS] * 100, *[3000] * 100)
+    known.finish_partly(known_before, known_due, left=len(known_future))
+
+    cluster.broker.stop()
+    known.disconnect()
+    cluster.daemon.kill()
+    cluster.start_broker()
+
+    # Nobody answers: plain messages flow at once, delayed ones only after the wait.
+    never.subscribe(never_inbox)
+    never_plain = never.send_in(*[None] * 50)
+    never_delayed = never.send_in(*[500] * 50, *[1500] * 50)
+    never_inbox.wait_for(never_plain)
+    never_inbox.wait_for(never_delayed)
+    # The daemon comes within the wait of this one and of the one that it knows from before.
+    late.subscribe(late_inbox, kind=SHARED)
+    late_plain = late.send_in(*[None] * 50)
+    late_delayed = late.send_in(*[500] * 50)
+    late_inbox.wait_for(late_plain)
+    known.subscribe(known_after)
+    cluster.daemon.start()
+    late.finish(late_inbox, late_plain + late_delayed)
+    known_after.wait_for(known_future[100:])
+    known.wait_stats(lambda now: now.backlog == now.delayed == 100, "the far ones are left")
+    assert_exactly(known_after.arrivals, known_future[100:])
+    known.not_early(known_after.arrivals)
+    # And the first one goes on with it.
+    more = never.send_in(*[500] * 50, *[2500] * 50, None)
+    never.finish(never_inbox, never_plain + never_delayed + more)

@@ -1,0 +1,31 @@
+"""After everything above, neither the shim nor the daemon has anything to complain of."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.broker.cluster import Cluster
+
+pytestmark = pytest.mark.tidegate_only
+
+
+def test_the_broker_log_shows_no_error_of_the_shim(cluster: Cluster) -> None:
+    lines = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    bad = [line for line in lines if " ERROR tidegate." in line or line.startswith("\tat tidegate.pulsar.")]
+    assert not bad, f"{len(bad)} lines, the first: {bad[:3]}"
+
+
+def test_the_daemon_log_shows_no_error(cluster: Cluster) -> None:
+    lines = cluster.daemon.log_path.read_text(encoding="utf-8").splitlines()
+    bad = [line for line in lines if not _is_fine(line)]
+    assert not bad, f"{len(bad)} lines, the first: {bad[:3]}"
+
+
+def _is_fine(line: str) -> bool:
+    """A structured line below the level of an error; a traceback is not structured."""
+    try:
+        return json.loads(line)["level"] in {"debug", "info", "warning"}
+    except (ValueError, KeyError):
+        return False
