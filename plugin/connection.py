@@ -17,12 +17,11 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol, cast
+from typing import cast
 
 import structlog
 
 from tidegate.index.clock import Clock
-from tidegate.index.names import SubscriptionName
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.messages import (
     Ack,
@@ -41,85 +40,20 @@ from tidegate.plugin.messages import (
     Reply,
     Role,
     Unack,
-    Welcome,
-    decode,
-    encode,
     json_body,
     negotiate,
 )
 from tidegate.plugin.metrics import Metrics
+from tidegate.plugin.payloads import decode, encode
 from tidegate.plugin.protocol import Frame, FrameDecoder, FrameType
-from tidegate.plugin.tracker import Change, Tracker
+from tidegate.plugin.streams import Engine, Stream
+from tidegate.plugin.tracker import Change
 
 READ_BYTES = 128 * 1024
 FLUSH_BYTES = 64 * 1024
 SILENT_HEARTBEATS = 3
 CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
 NS_PER_MS = 1_000_000
-
-
-class Stream:
-    """A tracker on a connection."""
-
-    __slots__ = ("connection", "tracker")
-
-    def __init__(self, connection: Connection, tracker: Tracker) -> None:
-        self.connection = connection
-        self.tracker = tracker
-
-    @property
-    def name(self) -> SubscriptionName:
-        """The subscription it serves."""
-        return self.tracker.name
-
-    @property
-    def epoch(self) -> int:
-        """The owner's epoch."""
-        return self.tracker.epoch
-
-    def send(self, message: Message, seq: int = 0) -> None:
-        """Send a frame on this stream."""
-        self.connection.send(message, self.tracker.stream_id, seq)
-
-
-class Engine(Protocol):
-    """What a connection asks of the rest of the daemon."""
-
-    def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:
-        """A client has said HELLO; ``version`` is spoken."""
-        ...
-
-    def open(self, connection: Connection, stream_id: int, request: Open) -> Stream:
-        """A new stream. Raises ``StreamError``."""
-        ...
-
-    def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
-        """A frame that changes the index. Raises ``StreamError`` or ``ProtocolError``."""
-        ...
-
-    def credit(self, stream: Stream, more: int) -> None:
-        """The broker has room again."""
-        ...
-
-    def answered(self, stream: Stream) -> None:
-        """The last HELD of the stream has been written."""
-        ...
-
-    def ended(self, stream: Stream) -> None:
-        """The stream is gone."""
-        ...
-
-    def writable(self, connection: Connection) -> None:
-        """The peer takes data again."""
-        ...
-
-    def query(self, request: dict[str, object]) -> dict[str, object]:
-        """Answer a control client."""
-        ...
-
-    def gone(self, connection: Connection) -> None:
-        """The connection is closed; its streams have ended."""
-        ...
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 
 from tidegate.plugin.errors import DaemonAwayError, ProtocolError, UserError
-from tidegate.plugin.messages import Error, Hello, Ping, Pong, Query, Reply, Role, decode, encode, json_body
+from tidegate.plugin.messages import Error, Hello, Ping, Pong, Query, Reply, Role, json_body
+from tidegate.plugin.payloads import decode, encode
 from tidegate.plugin.protocol import VERSION_MAX, VERSION_MIN, FrameDecoder
 
 TIMEOUT_SECONDS = 5.0

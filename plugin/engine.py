@@ -23,25 +23,15 @@ from tidegate.index.names import SubscriptionName
 from tidegate.plugin import report
 from tidegate.plugin.committer import Committer
 from tidegate.plugin.config import Settings
-from tidegate.plugin.connection import Connection, Stream
+from tidegate.plugin.connection import Connection
 from tidegate.plugin.due import DueTimer
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.health import Health
-from tidegate.plugin.messages import (
-    RECORDS_MAX,
-    Add,
-    Close,
-    Due,
-    Durable,
-    Hello,
-    Open,
-    Role,
-    Unheld,
-    Welcome,
-    split_positions,
-)
+from tidegate.plugin.messages import Add, Close, Due, Durable, Hello, Open, Role, Unheld, Welcome
 from tidegate.plugin.metrics import Metrics
+from tidegate.plugin.payloads import RECORDS_MAX, split_positions
 from tidegate.plugin.registry import Registry
+from tidegate.plugin.streams import Stream
 from tidegate.plugin.tracker import Change, Durability, Tracker
 
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
@@ -54,7 +44,7 @@ UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost m
 
 
 class DaemonEngine:
-    """Implements ``connection.Engine`` over a catalog."""
+    """Implements ``streams.Engine`` over a catalog."""
 
     def __init__(
         self,
@@ -127,7 +117,7 @@ class DaemonEngine:
     # --- connections ------------------------------------------------------------------------------
 
     def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.CONTROL:
@@ -146,7 +136,7 @@ class DaemonEngine:
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Connection) -> None:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         self.controls.discard(connection)
         self._blocked.pop(connection, None)
         if self.brokers.get(connection.peer_name) is connection:
@@ -154,12 +144,12 @@ class DaemonEngine:
             self._log.info("broker disconnected", broker=connection.peer_name)
 
     def writable(self, connection: Connection) -> None:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         for stream in self._blocked.pop(connection, {}):
             self._schedule(stream)
 
     def query(self, request: dict[str, object]) -> dict[str, object]:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         what = request.get("what")
         if what != "status":
             return {"error": f"unknown query {what!r}, known: 'status'"}
@@ -171,7 +161,7 @@ class DaemonEngine:
     # --- streams ----------------------------------------------------------------------------------
 
     def open(self, connection: Connection, stream_id: int, request: Open) -> Stream:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         name = SubscriptionName(request.topic, request.subscription)
         self.registry.admit(name, request.epoch)
         try:
@@ -196,11 +186,11 @@ class DaemonEngine:
         return stream
 
     def answered(self, stream: Stream) -> None:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         self._schedule(stream)
 
     def ended(self, stream: Stream) -> None:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         self._due.discard(stream)
         self._committer.forget(stream)
         blocked = self._blocked.get(stream.connection)
@@ -211,7 +201,7 @@ class DaemonEngine:
             self.registry.release(stream)
 
     def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         if self._storage_failing and not isinstance(change, Close):
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
@@ -226,7 +216,7 @@ class DaemonEngine:
         self._schedule(stream)
 
     def credit(self, stream: Stream, more: int) -> None:
-        """See ``connection.Engine``."""
+        """See ``streams.Engine``."""
         stream.tracker.add_credit(more)
         self._schedule(stream)
 

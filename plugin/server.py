@@ -13,10 +13,11 @@ import structlog
 
 from tidegate.index.clock import Clock
 from tidegate.plugin.config import Settings
-from tidegate.plugin.connection import Connection, Engine
+from tidegate.plugin.connection import Connection
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.metrics import Metrics
+from tidegate.plugin.streams import Engine
 
 
 class Server:

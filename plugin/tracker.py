@@ -23,7 +23,8 @@ from tidegate.index.entry import Entries
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
-from tidegate.plugin.messages import Ack, Add, Clear, Close, Held, MarkDelete, Open, Unack, split_positions
+from tidegate.plugin.messages import Ack, Add, Clear, Close, Held, MarkDelete, Open, Unack
+from tidegate.plugin.payloads import split_positions
 
 Change = Add | Ack | Unack | MarkDelete | Clear | Close
 

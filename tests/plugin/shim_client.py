@@ -38,9 +38,8 @@ from tidegate.plugin.messages import (
     Unack,
     Unheld,
     Welcome,
-    decode,
-    encode,
 )
+from tidegate.plugin.payloads import decode, encode
 from tidegate.plugin.protocol import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.tracker import Change
 

@@ -17,7 +17,6 @@ from tidegate.index.entry import Entries
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.messages import (
-    RECORDS_MAX,
     Ack,
     Add,
     Clear,
@@ -39,11 +38,9 @@ from tidegate.plugin.messages import (
     Unack,
     Unheld,
     Welcome,
-    decode,
-    encode,
     negotiate,
-    split_positions,
 )
+from tidegate.plugin.payloads import RECORDS_MAX, decode, encode, split_positions
 from tidegate.plugin.protocol import LENGTH_MAX, Frame, FrameDecoder, FrameType, encode_frame
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "frames"

@@ -35,7 +35,8 @@ from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin import server as server_module
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.listener import peer_uid, uid_allowed
-from tidegate.plugin.messages import Add, Close, Credit, Due, Hello, Open, Ping, Pong, Query, Role, encode
+from tidegate.plugin.messages import Add, Close, Credit, Due, Hello, Open, Ping, Pong, Query, Role
+from tidegate.plugin.payloads import encode
 from tidegate.plugin.protocol import LENGTH_MAX
 
 TOPIC = "persistent://public/default/orders"

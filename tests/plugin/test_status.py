@@ -14,7 +14,8 @@ from tests.plugin.conftest import StartDaemon
 from tests.plugin.shim_client import ShimClient, entries
 from tidegate.plugin.control import ask_http, ask_socket
 from tidegate.plugin.errors import DaemonAwayError, UserError
-from tidegate.plugin.messages import Query, Reply, Role, encode
+from tidegate.plugin.messages import Query, Reply, Role
+from tidegate.plugin.payloads import encode
 from tidegate.plugin.status import attachment, render
 
 TOPIC = "persistent://public/default/orders"
