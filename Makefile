@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 JAR := plugin/jars/tidegate-pulsar-shim.jar
 SHIM_SOURCES := $(shell find plugin/shim/pom.xml plugin/shim/src -type f 2>/dev/null)
 MAVEN := mvn -B -ntp
-COMPATIBLE_PULSARS := 4.1.1 4.2.4
+# Pulsar 4.1 is not here: Maven Central has no pulsar-broker of that line.
+COMPATIBLE_PULSARS := 4.2.4
 # The first Python on PATH that is new enough; looked for only when the virtual environment is made.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)

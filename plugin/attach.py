@@ -142,7 +142,7 @@ def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) ->
     if not home.version_known and not settings.allow_unknown_version:
         known = ", ".join(f"{line}.x" for line in KNOWN_LINES)
         raise AttachError(
-            f"{path} is Pulsar {home.version}; the shim was tested with {known}: "
+            f"{path} is Pulsar {home.version}; the shim knows {known}: "
             "use a Tidegate for that version, or add --allow-unknown-version to try it"
         )
     backups: list[Change] = []

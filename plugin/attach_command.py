@@ -52,7 +52,7 @@ def attach(  # noqa: PLR0917 the flags
         bool | None,
         typer.Option(
             "--allow-unknown-version/--known-versions-only",
-            help="Try a Pulsar that the shim was not tested with.",
+            help="Try a Pulsar that the shim does not know.",
         ),
     ] = None,
     dry_run: DryRun = False,

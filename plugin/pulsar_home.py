@@ -58,7 +58,7 @@ class PulsarHome:
 
     @property
     def version_known(self) -> bool:
-        """Whether the shim was tested with this line of Pulsar."""
+        """Whether the shim starts in this line of Pulsar."""
         return self.version.startswith(tuple(f"{line}." for line in KNOWN_LINES))
 
     @property

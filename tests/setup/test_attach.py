@@ -316,7 +316,7 @@ def test_a_record_that_cannot_be_read_is_refused(home: Path) -> None:
 def test_a_pulsar_that_the_shim_does_not_know_is_refused_unless_allowed(home: Path, version: str) -> None:
     jar = home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar"
     jar.rename(jar.with_name(f"org.apache.pulsar-pulsar-broker-{version}.jar"))
-    assert f"is Pulsar {version}; the shim was tested with 4.0.x, 4.1.x, 4.2.x" in refused(home)
+    assert f"is Pulsar {version}; the shim knows 4.0.x, 4.1.x, 4.2.x" in refused(home)
     attach(home, allow_unknown_version=True)
     assert conf_values(home, "broker.conf")["tidegateAllowUnknownVersion"] == "true"
 
