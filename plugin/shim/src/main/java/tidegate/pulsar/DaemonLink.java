@@ -174,13 +174,15 @@ final class DaemonLink implements AutoCloseable {
         }
         long waitMs = tick(session);
         write(session);
-        channel.keyFor(selector).interestOps(
-                session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
+        SelectionKey key = channel.keyFor(selector);
+        key.interestOps(session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
         sleep(waitMs);
-        if (channel.keyFor(selector).isReadable()) {
+        // A key that was not selected this time keeps the ready set of the last time.
+        boolean readable = selector.selectedKeys().contains(key) && key.isReadable();
+        selector.selectedKeys().clear();
+        if (readable) {
             read(session);
         }
-        selector.selectedKeys().clear();
     }
 
     /** Lets the session send what it may; returns how long to wait at most, in ms. */

@@ -99,10 +99,33 @@ final class Outbox {
     /**
      * The stream is opened anew. OPEN carries the newest mark-delete position: an older one sent after it would hide what was
      * read again after a reset. A CLOSE that was only there to open again has had its effect, unless the tracker is finished.
+     * And an add is near only as long as its position is in flight: a reset may have taken it away meanwhile.
      */
-    void opened(boolean finished) {
-        unsent.removeIf(change -> change.frame instanceof Frame.MarkDelete
-                || !finished && change.frame instanceof Frame.Close);
+    void opened(PositionSet inFlight, boolean finished) {
+        sealAdds();
+        List<Change> changes = new ArrayList<>(unsent);
+        unsent.clear();
+        for (Change change : changes) {
+            if (change.frame instanceof Frame.Add add && add.near()) {
+                split(add.records(), inFlight);
+            } else if (!(change.frame instanceof Frame.MarkDelete)
+                    && (finished || !(change.frame instanceof Frame.Close))) {
+                unsent.add(change);
+            }
+        }
+    }
+
+    private void split(Records records, PositionSet inFlight) {
+        Records here = new Records();
+        Records gone = new Records();
+        forEach(records, (ledgerId, entryId, deliverAtMs) ->
+                (inFlight.contains(ledgerId, entryId) ? here : gone).add(ledgerId, entryId, deliverAtMs));
+        if (!gone.isEmpty()) {
+            unsent.add(new Change(new Frame.Add(false, gone)));
+        }
+        if (!here.isEmpty()) {
+            unsent.add(new Change(new Frame.Add(true, here)));
+        }
     }
 
     /** Forgets what CLEAR makes pointless: everything that was not sent yet. */

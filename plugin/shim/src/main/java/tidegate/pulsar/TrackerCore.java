@@ -357,7 +357,7 @@ final class TrackerCore {
         // What does not fit may come as DUE although it is here already, and is ignored then.
         List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteSent = host.persistedMarkDelete();
-        outbox.opened(finished);
+        outbox.opened(inFlight, finished);
         return new Frame.Open(settings.incarnation(), settings.epoch(), settings.horizonMs(), settings.credit(),
                 markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0));

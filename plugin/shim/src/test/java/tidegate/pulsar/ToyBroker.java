@@ -18,7 +18,7 @@ import java.util.function.Consumer;
  * <p>Follows PersistentDispatcherMultipleConsumers and ManagedCursorImpl of Pulsar 4.0: the order of calls, what a rewind and
  * a reset forget, what is skipped.
  */
-final class ToyBroker implements TrackerHost {
+class ToyBroker implements TrackerHost {
     static final String TOPIC = "persistent://public/default/toy";
     static final String SUBSCRIPTION = "sub";
     private static final Position START = new Position(0, -1);

@@ -1,0 +1,329 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import tidegate.pulsar.Frame.Envelope;
+import tidegate.pulsar.TrackerHost.Position;
+
+/** The link's thread against a daemon that the test plays itself, over a real Unix domain socket. */
+@Timeout(30)
+class DaemonLinkTest {
+    @TempDir
+    Path directory;
+
+    private final Clock clock = Clock.systemUTC();
+    private Path socket;
+    private ServerSocketChannel server;
+    private SocketChannel peer;
+    private FrameReader reader;
+    private DaemonLink link;
+    private final PendingBudget budget = new PendingBudget(1000);
+
+    @BeforeEach
+    void listen() throws IOException {
+        socket = directory.resolve("daemon.sock");
+        bind();
+    }
+
+    private void bind() throws IOException {
+        Files.deleteIfExists(socket);
+        server = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
+        server.bind(UnixDomainSocketAddress.of(socket));
+    }
+
+    @AfterEach
+    void stop() throws IOException {
+        if (link != null) {
+            link.close();
+        }
+        hangUp();
+        server.close();
+    }
+
+    private void startLink() throws IOException {
+        link = new DaemonLink(socket, "127.0.0.1:6650", "pulsar test", clock);
+        link.start();
+    }
+
+    private void accept() throws IOException {
+        peer = server.accept();
+        reader = new FrameReader();
+    }
+
+    private void hangUp() throws IOException {
+        if (peer != null) {
+            peer.close();
+            peer = null;
+        }
+    }
+
+    private Envelope receive() throws Exception {
+        for (Envelope envelope; ; ) {
+            if ((envelope = reader.next()) != null) {
+                return envelope;
+            }
+            ByteBuffer bytes = ByteBuffer.allocate(4096);
+            if (peer.read(bytes) < 0) {
+                return null;
+            }
+            reader.feed(bytes.flip());
+        }
+    }
+
+    /** The next frame that is not a heartbeat. */
+    private Envelope receiveOther() throws Exception {
+        Envelope envelope;
+        do {
+            envelope = receive();
+        } while (envelope != null && envelope.frame() instanceof Frame.Ping);
+        return envelope;
+    }
+
+    private void send(int stream, long seq, Frame frame) throws IOException {
+        ByteBuffer bytes = Frames.encode(stream, seq, frame);
+        while (bytes.hasRemaining()) {
+            peer.write(bytes);
+        }
+    }
+
+    private void greet(int heartbeatMs) throws Exception {
+        accept();
+        assertInstanceOf(Frame.Hello.class, receive().frame());
+        send(0, 0, new Frame.Welcome(1, heartbeatMs, 7, "test"));
+    }
+
+    private TrackerCore newCore(String subscription) {
+        ToyBroker host = new ToyBroker(new VirtualClock(clock.millis())) {
+            private TrackerCore served() {
+                return core;
+            }
+
+            @Override
+            public void framesWaiting() {
+                link.framesWaiting(served());
+            }
+
+            @Override
+            public Position persistedMarkDelete() {
+                return new Position(3, 4);
+            }
+        };
+        host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
+                Incarnation.random(new Random(1)), 9, 2000, 100, 100, 60_000), budget);
+        return host.core;
+    }
+
+    private Frame.Open open(int stream) throws Exception {
+        Envelope open = receiveOther();
+        assertEquals(stream, open.stream());
+        return assertInstanceOf(Frame.Open.class, open.frame());
+    }
+
+    private void answerEmpty(int stream) throws IOException {
+        send(stream, 0, new Frame.Held(true, new Positions(), new Positions()));
+    }
+
+    private static void await(java.util.function.BooleanSupplier condition) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (!condition.getAsBoolean()) {
+            assertTrue(System.nanoTime() < end, "waited for too long");
+            TimeUnit.MILLISECONDS.sleep(2);
+        }
+    }
+
+    @Test
+    void greetsOpensAndSendsInBatches() throws Exception {
+        startLink();
+        TrackerCore core = newCore("sub");
+        link.register(core);
+        accept();
+        Envelope hello = receive();
+        assertEquals(new Envelope(0, 0, new Frame.Hello(1, 1, 1, "127.0.0.1:6650", "pulsar test")), hello);
+        send(0, 0, new Frame.Welcome(1, 2000, 7, "test"));
+        Frame.Open open = open(1);
+        assertEquals("topic", open.topic());
+        assertEquals("sub", open.subscription());
+        assertEquals(3, open.markDeleteLedgerId());
+        assertEquals(4, open.markDeleteEntryId());
+        long later = clock.millis() + 3_600_000;
+        core.addMessage(5, 1, later);
+        core.addMessage(5, 2, later);
+        answerEmpty(1);
+        assertEquals(new Envelope(1, 1, new Frame.Add(false, Records.of(5, 1, later, 5, 2, later))), receiveOther());
+        send(1, 1, new Frame.Durable());
+        await(() -> core.stats().pending() == 0);
+        assertTrue(link.isConnected());
+    }
+
+    @Test
+    void connectsAgainAndSendsAgainWhatWasNotDurable() throws Exception {
+        startLink();
+        TrackerCore core = newCore("sub");
+        link.register(core);
+        greet(2000);
+        open(1);
+        answerEmpty(1);
+        await(core::isOpen);
+        long later = clock.millis() + 3_600_000;
+        core.addMessage(5, 1, later);
+        receiveOther();
+        hangUp();
+        greet(2000);
+        Frame.Open again = open(1);
+        assertEquals(1, again.inFlight().size(), "gated here while the daemon was away");
+        answerEmpty(1);
+        assertEquals(new Envelope(1, 1, new Frame.Add(true, Records.of(5, 1, later))), receiveOther());
+        assertEquals(1, link.stats().reconnects());
+    }
+
+    @Test
+    void waitsForADaemonThatIsNotThereYet() throws Exception {
+        server.close();
+        Files.deleteIfExists(socket);
+        startLink();
+        TrackerCore core = newCore("sub");
+        link.register(core);
+        TimeUnit.MILLISECONDS.sleep(50);
+        bind();
+        greet(2000);
+        open(1);
+        assertNotNull(core);
+    }
+
+    @Test
+    void answersPingAndSendsItsOwn() throws Exception {
+        startLink();
+        greet(100);
+        send(0, 77, new Frame.Ping());
+        boolean pong = false;
+        boolean ping = false;
+        while (!pong || !ping) {
+            Envelope envelope = receive();
+            if (envelope.frame() instanceof Frame.Pong) {
+                assertEquals(77, envelope.seq());
+                pong = true;
+            } else {
+                ping |= envelope.frame() instanceof Frame.Ping;
+                send(0, envelope.seq(), new Frame.Pong());
+            }
+        }
+    }
+
+    @Test
+    void leavesADaemonThatIsSilent() throws Exception {
+        startLink();
+        greet(50);
+        while (receive() != null) {
+            // Its pings, until it has waited three heartbeats for a sign of life.
+        }
+        hangUp();
+        greet(2000);
+    }
+
+    @Test
+    void tellsTheDaemonWhyItLeaves() throws Exception {
+        startLink();
+        greet(2000);
+        send(0, 0, new Frame.Hello(1, 1, 1, "nonsense", "nonsense"));
+        ByteBuffer broken = Frames.encode(0, 5, new Frame.Ping());
+        broken.put(10, (byte) 1);
+        peer.write(broken);
+        Frame.Error error = assertInstanceOf(Frame.Error.class, receiveOther().frame());
+        assertEquals(ProtocolException.MALFORMED, error.code());
+        assertNull(receiveOther());
+    }
+
+    @Test
+    void refusesADaemonOfAnotherVersion() throws Exception {
+        startLink();
+        accept();
+        receive();
+        send(0, 0, new Frame.Welcome(2, 2000, 7, "test"));
+        assertEquals(ProtocolException.VERSION, assertInstanceOf(Frame.Error.class, receive().frame()).code());
+        assertNull(receive());
+    }
+
+    @Test
+    void anErrorOfTheDaemonEndsTheConnectionNotTheLink() throws Exception {
+        startLink();
+        greet(2000);
+        send(0, 0, new Frame.Error(9, "shutting down"));
+        assertNull(receiveOther());
+        hangUp();
+        greet(2000);
+    }
+
+    @Test
+    void manySubscriptionsShareTheConnection() throws Exception {
+        startLink();
+        List<TrackerCore> cores = java.util.stream.IntStream.range(0, 2000).mapToObj(i -> newCore("sub" + i)).toList();
+        cores.forEach(link::register);
+        greet(10_000);
+        for (int i = 0; i < cores.size(); i++) {
+            Envelope open = receiveOther();
+            assertInstanceOf(Frame.Open.class, open.frame());
+            answerEmpty(open.stream());
+        }
+        await(() -> cores.stream().allMatch(TrackerCore::isOpen));
+    }
+
+    @Test
+    void closingWaitsForTheLastWord() throws Exception {
+        startLink();
+        TrackerCore core = newCore("sub");
+        link.register(core);
+        greet(2000);
+        open(1);
+        answerEmpty(1);
+        await(core::isOpen);
+        Thread closing = new Thread(() -> link.close(20_000));
+        closing.start();
+        assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
+        assertTrue(closing.isAlive(), "nothing is confirmed yet");
+        send(1, 1, new Frame.Durable());
+        send(1, 0, new Frame.Close());
+        closing.join();
+        assertTrue(core.isClosed());
+    }
+
+    @Test
+    void aSuccessorIsOpenedAfterItsPredecessorIsClosed() throws Exception {
+        startLink();
+        TrackerCore first = newCore("sub");
+        link.register(first);
+        greet(2000);
+        open(1);
+        answerEmpty(1);
+        await(first::isOpen);
+        TrackerCore second = newCore("sub");
+        link.register(second);
+        assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
+        open(2);
+        send(1, 1, new Frame.Durable());
+        send(1, 0, new Frame.Close());
+        answerEmpty(2);
+        await(second::isOpen);
+        assertTrue(first.isClosed());
+    }
+}
