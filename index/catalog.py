@@ -95,7 +95,7 @@ class Catalog:
         identity = Identity(name, incarnation)
         batch = Batch()
         batch.put(keys.subscription_key(keys.IDENTITY, log.subscription_id), identity.encode())
-        self._journal.also(batch)
+        log.identity_token = self._journal.also(batch)
         index = DelayIndex(self._context, identity, log, self._options.slice_width_ms)
         self._indexes[name] = index
         return index
@@ -171,15 +171,17 @@ class Catalog:
             self._finish_persist()
         if self._persisting is None and (self._retry_at_ms is None or now_ms >= self._retry_at_ms):
             index = self._most_wanted(now_ms)
-            if index is not None:
+            # Without its identity in the store, what is persisted would be nobody's after a crash.
+            if index is not None and index.log.identity_token <= self._journal.durable_token:
                 self._start_persist(index, now_ms)
         first = self.next_due()
         if first is not None and first[0] <= now_ms + self._options.prefetch_ms:
             first[1].prefetch(now_ms)
 
     def persist(self, name: SubscriptionName) -> None:
-        """Persist one subscription now, on the calling thread. Raises StorageError."""
+        """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""
         self._drain()
+        self.commit()
         index = self._indexes.get(name)
         if index is not None:
             job = index.begin_persist(self._clock.now_ms())

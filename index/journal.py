@@ -46,6 +46,7 @@ class JournalLog:
     """The journal's view of one subscription."""
 
     __slots__ = (
+        "identity_token",
         "last_sequence",
         "oldest_ms",
         "persisted_sequence",
@@ -62,6 +63,8 @@ class JournalLog:
         self.size_bytes = 0
         self.oldest_ms: int | None = None
         self.removed = False
+        self.identity_token = 0
+        """When this is durable, the store knows whose journal it is."""
         self.tail: Record | None = None
 
 

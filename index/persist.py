@@ -282,7 +282,7 @@ class PersistJob:
         if not self.plan.audit:
             low = min(block.min_ledger_id for _, block in corrupt)
             high = max(block.max_ledger_id for _, block in corrupt)
-            lost = PositionSet.of_bitmaps({at: bitmap for at, bitmap in lost.items() if low <= at <= high})
+            lost = lost.within(low, high)
         for stored in blocks:
             if any(stored[1].min_ledger_id <= at <= stored[1].max_ledger_id for at in lost.ledgers()):
                 # A block that turns out corrupt here is quarantined by the next persist, which audits again.

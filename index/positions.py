@@ -56,7 +56,7 @@ class PositionSet:
 
     @classmethod
     def of_bitmaps(cls, bitmaps: dict[int, BitMap]) -> PositionSet:
-        """A set that takes over `bitmaps` (ledger_id -> entry ids); empty ones are left out."""
+        """A set that takes over `bitmaps` (nobody else may use them); empty ones are left out."""
         made = cls()
         made._bitmaps = {ledger_id: bitmap for ledger_id, bitmap in bitmaps.items() if bitmap}
         return made
@@ -71,6 +71,13 @@ class PositionSet:
         made._bitmaps = dict(self._bitmaps)
         made._shared = set(made._bitmaps)
         self._shared = set(made._bitmaps)
+        return made
+
+    def within(self, low: int, high: int) -> PositionSet:
+        """The positions of the ledgers low … high."""
+        made = self.snapshot()
+        for ledger_id in [known for known in made._bitmaps if not low <= known <= high]:
+            made._remove_ledger(ledger_id)
         return made
 
     # ---- reading

@@ -7,6 +7,8 @@ writes it once more.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +41,7 @@ _WAL_BYTES_PER_SYNC = MIB // 2
 _WAL_BYTES_MAX = 64 * MIB
 _LOG_FILES_MAX = 4
 _OPEN_FILES_MAX = 512
+_PROBE = ".probe"
 
 
 class RocksStore:
@@ -60,7 +63,7 @@ class RocksStore:
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            probe = path / ".writable"
+            probe = path / _PROBE
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
@@ -135,14 +138,25 @@ class RocksStore:
         with self._lock:
             if not self._failed or self._closed:
                 return
-            try:
+            # Opening writes what the log holds into tables. Without room for that the database would stay
+            # closed; as it is, it can at least be read.
+            self._require_room()
+            # Closing repeats the error that brought us here, and closes all the same.
+            with contextlib.suppress(Exception):
                 self._db.close()
-            except DbClosedError:
-                pass  # an earlier attempt got this far
-            except Exception as error:
-                raise self._translate(error) from error
             self._db = _open(self._path)
             self._failed = False
+
+    def _require_room(self) -> None:
+        probe = self._path / _PROBE
+        try:
+            size_bytes = sum(each.stat().st_size for each in self._path.glob("*.log"))
+            with probe.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, size_bytes + MIB)
+        except OSError as error:
+            raise StorageError(_full(self._path, error.strerror or str(error))) from error
+        finally:
+            probe.unlink(missing_ok=True)
 
     def _translate(self, error: Exception) -> TidegateIndexError:
         if isinstance(error, TidegateIndexError):
@@ -157,6 +171,10 @@ class RocksStore:
                 f"the disk of {self._path} is full: free some space, then it goes on ({text})"
             )
         return StorageError(f"the store in {self._path} fails: {text}")
+
+
+def _full(path: Path, reason: str) -> str:
+    return f"the disk of {path} is full: free some space, then it goes on ({reason})"
 
 
 def _open(path: Path) -> Rdict:

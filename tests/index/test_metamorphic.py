@@ -59,6 +59,7 @@ def play(
     clock = ManualClock(START_MS)
     catalog = Catalog.open(store, clock, options)
     index = catalog.subscription(NAME, INCARNATION)
+    catalog.commit()
     popped = []
     for name, argument in script:
         match name, argument:
@@ -120,6 +121,7 @@ def test_same_pops_with_persists_in_a_thread(added: list[list[Position]], option
     with ThreadPoolExecutor(1) as executor:
         catalog = Catalog.open(MemoryStore(), clock, options, executor)
         index = catalog.subscription(NAME, INCARNATION)
+        catalog.commit()
         popped: list[EntryKey] = []
         for which in added:
             index.add(entries_of(which))

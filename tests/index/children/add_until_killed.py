@@ -1,0 +1,45 @@
+"""Adds, acknowledges and persists for ever; says after each commit what is durable.
+
+Arguments: data directory, number of entries that are there already.
+Output: number of entries durable, number of the first of them that are acknowledged.
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.entry import Entries
+from tidegate.index.names import SubscriptionName
+from tidegate.index.options import IndexOptions
+from tidegate.index.positions import PositionSet
+from tidegate.index.rocks import RocksStore
+
+NAME = SubscriptionName("persistent://public/default/orders", "late")
+START_MS = 1_700_000_000_000
+OPTIONS = IndexOptions(
+    slice_width_ms=1_000, carry_ms=200, block_entries=100, staging_budget_bytes=24_000, merge_runs=3
+)
+
+clock = ManualClock(START_MS)
+catalog = Catalog.open(RocksStore.open(Path(sys.argv[1])), clock, OPTIONS, ThreadPoolExecutor(1))
+index = catalog.subscription(NAME, b"\x03" * 16)
+added = int(sys.argv[2])
+done = 0
+while True:
+    position = np.arange(added, added + 300)
+    index.add(Entries(START_MS + position % 7_000, position // 1_000, position % 1_000))
+    added += 300
+    acknowledged = added // 2
+    index.acknowledge(PositionSet.of((at // 1_000, at % 1_000) for at in range(done, acknowledged)))
+    done = acknowledged
+    if (added // 300) % 3 == 0:
+        index.pop_due(START_MS + 3_000, 500)
+    catalog.commit()
+    print(added, acknowledged, flush=True)
+    catalog.maintain(START_MS)

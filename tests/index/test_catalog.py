@@ -1,0 +1,266 @@
+"""The catalog: subscriptions and their lives, due times, budgets, tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.index.helpers import (
+    INCARNATION,
+    NAME,
+    OPTIONS,
+    OTHER,
+    START_MS,
+    drained,
+    opened,
+    reopened,
+    spread,
+    stored,
+)
+from tests.index.stores import FailingStore
+from tidegate.index import keys
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.entry import Entries
+from tidegate.index.errors import ClosedError, InvalidEntriesError, StorageError
+from tidegate.index.options import IndexOptions
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+
+
+def test_a_new_life_of_a_subscription_starts_empty() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(100, 1_000))
+    catalog.persist(NAME)
+    assert catalog.subscription(NAME, INCARNATION) is index
+    fresh = catalog.subscription(NAME, b"\x04" * 16)
+    assert fresh is not index and not fresh.held()
+    assert catalog.get(NAME) is fresh
+    fresh.add(spread(3, 10))
+    catalog.commit()
+    assert not stored(store, keys.BLOCK) and not stored(store, keys.HELD)
+    store.close()
+    catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
+    again = catalog.get(NAME)
+    assert again is not None and again.incarnation == b"\x04" * 16 and len(again.held()) == 3
+
+
+def test_a_removed_subscription_leaves_nothing() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(100, 1_000))
+    catalog.persist(NAME)
+    index.add(spread(100, 1_000, ledger_id=6))
+    catalog.remove(NAME)
+    catalog.remove(NAME)
+    assert catalog.next_due() is None and list(catalog) == []
+    catalog.commit()
+    assert [key for key, _ in store.scan(b"", b"\xff" * 40)] == [keys.FORMAT_KEY]
+    assert catalog.stats().journal_bytes == 0
+
+
+def test_what_was_not_committed_is_not_there_after_a_crash() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    token = index.add(spread(10, 100))
+    assert catalog.durable_token < token
+    assert catalog.commit() >= token
+    later = index.add(spread(10, 100, ledger_id=6))
+    assert catalog.durable_token < later
+    _, index = reopened(store)
+    assert len(index.held()) == 10
+
+
+def test_a_repeated_add_is_durable_when_the_first_is() -> None:
+    catalog, index = opened(MemoryStore())
+    first = index.add(spread(10, 100))
+    again = index.add(spread(10, 100))
+    assert again >= first > catalog.durable_token
+    catalog.commit()
+    assert catalog.durable_token >= again
+    assert catalog.begin_commit() is None
+
+
+def test_a_commit_may_be_written_by_another_thread() -> None:
+    catalog, index = opened(MemoryStore())
+    first = index.add(spread(10, 100))
+    commit = catalog.begin_commit()
+    assert commit is not None
+    assert catalog.begin_commit() is None, "one at a time"
+    second = index.add(spread(10, 100, ledger_id=6))
+    commit.run()
+    assert catalog.finish_commit(commit) >= first
+    assert catalog.durable_token < second
+    assert catalog.commit() >= second
+
+
+def test_commit_waits_for_the_one_on_its_way() -> None:
+    catalog, index = opened(MemoryStore())
+    index.add(spread(10, 100))
+    commit = catalog.begin_commit()
+    assert commit is not None
+    commit.run()
+    second = index.add(spread(10, 100, ledger_id=6))
+    assert catalog.commit() >= second
+    assert catalog.finish_commit(commit) >= second
+
+
+def test_a_failed_commit_is_complete_the_next_time() -> None:
+    store = FailingStore()
+    catalog, index = opened(store)
+    store.writes_left = 0
+    first = index.add(spread(10, 100))
+    commit = catalog.begin_commit()
+    assert commit is not None
+    commit.run()
+    index.acknowledge(PositionSet.of([(5, 0)]))
+    with pytest.raises(StorageError):
+        catalog.finish_commit(commit)
+    assert catalog.durable_token < first
+    store.writes_left = None
+    catalog.commit()
+    _, index = reopened(store.memory)
+    assert len(index.held()) == 9 and len(index.acknowledged()) == 1
+
+
+def test_the_earliest_subscription_is_due_first() -> None:
+    catalog, late = opened(MemoryStore())
+    early = catalog.subscription(OTHER, INCARNATION)
+    assert catalog.next_due() is None
+    late.add(Entries.of([(START_MS + 50, 1, 1)]))
+    assert catalog.next_due() == (START_MS + 50, late)
+    early.add(Entries.of([(START_MS + 20, 1, 1), (START_MS + 90, 1, 2)]))
+    assert catalog.next_due() == (START_MS + 20, early)
+    early.pop_due(START_MS + 20, 1)
+    assert catalog.next_due() == (START_MS + 50, late)
+    catalog.park(late)
+    assert catalog.next_due() == (START_MS + 90, early)
+    late.add(Entries.of([(START_MS + 10, 1, 0)]))
+    assert catalog.next_due() == (START_MS + 90, early), "parked"
+    catalog.unpark(late)
+    assert catalog.next_due() == (START_MS + 10, late)
+    early.rewind(PositionSet())
+    late.clear()
+    assert catalog.next_due() == (START_MS + 20, early)
+
+
+def test_past_the_budget_the_largest_spills() -> None:
+    options = dataclasses.replace(OPTIONS, staging_budget_bytes=24 * 100)
+    catalog, large = opened(MemoryStore(), options)
+    small = catalog.subscription(OTHER, INCARNATION)
+    catalog.commit()
+    large.add(spread(70, 1_000))
+    small.add(spread(30, 1_000))
+    catalog.maintain(START_MS)
+    assert (large.stats().staged, small.stats().staged) == (70, 30)
+    small.add(spread(1, 1_000, ledger_id=6))
+    catalog.maintain(START_MS)
+    assert (large.stats().staged, small.stats().staged) == (0, 31)
+
+
+def test_an_old_or_a_large_journal_is_persisted() -> None:
+    for options, now_ms in (
+        (dataclasses.replace(OPTIONS, persist_age_ms=1_000), START_MS + 1_000),
+        (dataclasses.replace(OPTIONS, journal_budget_bytes=100), START_MS),
+    ):
+        store = MemoryStore()
+        catalog, index = opened(store, options)
+        index.add(spread(100, 1_000))
+        catalog.commit()
+        if now_ms > START_MS:
+            catalog.maintain(now_ms - 1)
+            assert stored(store, keys.JOURNAL)
+        catalog.maintain(now_ms)
+        assert not stored(store, keys.JOURNAL)
+        assert index.stats().journal_bytes == catalog.stats().journal_bytes == 0
+        catalog.maintain(now_ms + 1)
+        assert catalog.stats().persists == 1
+
+
+def test_blocks_are_loaded_ahead_of_their_time() -> None:
+    options = dataclasses.replace(OPTIONS, prefetch_ms=500)
+    catalog, index = opened(MemoryStore(), options)
+    index.add(Entries.of((START_MS + 10_000, 5, at) for at in range(10)))
+    catalog.persist(NAME)
+    catalog.maintain(START_MS + 9_499)
+    assert index.stats().slices_in_memory == 0
+    for _ in range(2):
+        catalog.maintain(START_MS + 9_500)
+    assert sum(each.loaded_entries() for each in index._slices.values()) == 10
+    assert len(index.pop_due(START_MS + 9_999, 100)) == 0
+    assert len(index.pop_due(START_MS + 10_000, 100)) == 10
+
+
+def test_stats_add_up() -> None:
+    catalog, index = opened(MemoryStore())
+    other = catalog.subscription(OTHER, INCARNATION)
+    index.add(spread(100, 5_000))
+    other.add(spread(50, 5_000))
+    index.acknowledge(PositionSet.of([(5, 0), (5, 1)]))
+    catalog.persist(NAME)
+    index.pop_due(START_MS + 10_000, 10)
+    stats, one = catalog.stats(), index.stats()
+    assert (stats.subscriptions, stats.held, stats.acknowledged, stats.popped) == (2, 148, 2, 10)
+    assert (one.held, one.popped, one.staged, one.slices_on_disk) == (98, 10, 0, 5)
+    assert other.stats().staged == stats.staged == 50
+    assert stats.disk_bytes > 0 and one.disk_bytes > 0 and one.memory_bytes > 0
+    assert stats.blocks == one.blocks and stats.persist_failures == 0 and stats.last_failure is None
+    assert sum(each.entries for each in one.slices) == 98
+
+
+def test_a_closed_catalog_says_so() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(10, 100))
+    catalog.close()
+    catalog.close()
+    for use in (catalog.commit, lambda: catalog.maintain(START_MS), lambda: catalog.subscription(NAME, b"")):
+        with pytest.raises(ClosedError):
+            use()
+    _, index = opened(store.reopen())
+    assert len(drained(index)) == 10
+
+
+def test_what_cannot_be_added_changes_nothing() -> None:
+    _, index = opened(MemoryStore())
+    with pytest.raises(InvalidEntriesError):
+        index.add(Entries.of([(START_MS, 1, 1), (START_MS, 1, -1)]))
+    assert not index.held()
+    with pytest.raises(ValueError, match="1 ms or wider"):
+        index.set_slice_width(0)
+
+
+def test_extreme_due_times_keep_their_order() -> None:
+    store = MemoryStore()
+    rows = [(-(1 << 63), 1, 1), (-1, 1, 2), (0, 1, 3), (START_MS, 1, 4), ((1 << 63) - 1, 1, 5)]
+    catalog, index = opened(store, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index.add(Entries.of(reversed(rows)))
+    catalog.persist(NAME)
+    index.check()
+    assert drained(index, START_MS) == rows[:4]
+    assert index.next_due_ms() == (1 << 63) - 1
+    assert drained(index, (1 << 63) - 1) == rows[4:]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"block_entries": 65_537}, {"block_entries": 0}, {"merge_runs": 1}, {"slice_width_ms": 0}]
+)
+def test_options_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        IndexOptions(**wrong)
+
+
+def test_ten_thousand_subscriptions_come_back() -> None:
+    store = MemoryStore()
+    catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
+    for at in range(10_000):
+        index = catalog.subscription(NAME._replace(subscription=str(at)), INCARNATION)
+        index.add(Entries.of([(START_MS + at, 1, at)]))
+    catalog.commit()
+    store.close()
+    catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
+    assert len(catalog) == 10_000
+    first = catalog.next_due()
+    assert first is not None and first[1].name.subscription == "0"

@@ -1,0 +1,306 @@
+"""Every stored kind damaged in turn: reported, kept aside, and no entry lost without being told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.index.helpers import (
+    INCARNATION,
+    NAME,
+    OPTIONS,
+    START_MS,
+    damage,
+    drained,
+    opened,
+    overwrite,
+    positions_of,
+    reopened,
+    spread,
+    stored,
+)
+from tidegate.index import keys
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import Entries
+from tidegate.index.errors import (
+    CorruptRecordError,
+    ForeignDirectoryError,
+    NewerFormatError,
+)
+from tidegate.index.format import FORMAT_VERSION, seal
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import Batch, MemoryStore
+
+ENTRIES = spread(1_000, 10_000)
+
+
+def persisted(store: MemoryStore) -> tuple[Catalog, DelayIndex]:
+    """1,000 entries in blocks, and the acknowledgement of some."""
+    catalog, index = opened(store)
+    index.add(ENTRIES)
+    index.acknowledge(PositionSet.of((5, at) for at in range(20)))
+    catalog.commit()
+    catalog.persist(NAME)
+    return catalog, index
+
+
+def settle(catalog: Catalog) -> None:
+    for _ in range(4):
+        catalog.maintain(START_MS)
+
+
+def test_a_corrupt_block_is_quarantined_and_its_positions_are_unheld(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    catalog, index = persisted(store)
+    before = index.held()
+    key, _ = stored(store, keys.BLOCK)[3]
+    damage(store, key)
+    with caplog.at_level(logging.ERROR):
+        popped = drained(index)
+    assert "read again" in caplog.text
+    settle(catalog)
+    lost = index.take_unheld()
+    assert lost
+    assert index.held() == before.difference(lost)
+    assert positions_of(popped) == index.held()
+    assert not index.take_unheld()
+    assert index.stats().blocks_quarantined == 1
+    assert keys.quarantine_key(key) in dict(stored(store, keys.QUARANTINE))
+    assert store.get(key) is None
+    index.check()
+    # They are read again and added again.
+    index.add(Entries.of((START_MS, *position) for position in lost))
+    assert positions_of(drained(index)) == lost
+    catalog, index = reopened(store)
+    assert index.held() == before.difference(lost)  # the second adding was not committed
+    index.check()
+
+
+def test_a_missing_block_is_found_by_a_merge_too() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    for part in range(OPTIONS.merge_runs - 1):
+        index.add(spread(100, 1_000, ledger_id=part))
+        catalog.persist(NAME)
+    key, _ = stored(store, keys.BLOCK)[0]
+    batch = Batch()
+    batch.delete(key)
+    store.write(batch, sync=True)
+    index.add(spread(100, 1_000, ledger_id=90))
+    catalog.persist(NAME)
+    settle(catalog)
+    assert index.take_unheld() == PositionSet.of((0, at) for at in range(100))
+    assert len(drained(index)) == 100 * (OPTIONS.merge_runs - 1)
+    index.check()
+
+
+def test_two_corrupt_blocks_at_once() -> None:
+    store = MemoryStore()
+    catalog, index = persisted(store)
+    before = index.held()
+    for key, _ in stored(store, keys.BLOCK)[2:4]:
+        damage(store, key)
+    popped = drained(index)
+    settle(catalog)
+    assert index.held() == before.difference(index.take_unheld()) == positions_of(popped)
+    assert len(stored(store, keys.QUARANTINE)) == 2
+    index.check()
+
+
+def test_a_corrupt_slice_record_is_rebuilt_from_its_blocks() -> None:
+    store = MemoryStore()
+    _, before = persisted(store)
+    damage(store, stored(store, keys.SLICE)[2][0])
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 1
+    settle(catalog)
+    assert index.held() == before.held()
+    assert not index.take_unheld()
+    assert positions_of(drained(index)) == before.held()
+    index.check()
+
+
+def test_a_corrupt_held_bitmap_is_not_held() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(100, 1_000, ledger_id=1))
+    index.add(spread(100, 1_000, ledger_id=2))
+    catalog.persist(NAME)
+    damage(store, stored(store, keys.HELD)[0][0])
+    catalog, index = reopened(store)
+    assert index.held() == PositionSet.of((2, at) for at in range(100))
+    index.check()
+    index.add(spread(100, 1_000, ledger_id=1))
+    assert len(drained(index)) == 200
+    settle(catalog)
+    catalog.persist(NAME)
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 0
+    assert len(index.held()) == 200
+
+
+def test_a_corrupt_acknowledged_bitmap_is_forgotten() -> None:
+    store = MemoryStore()
+    persisted(store)
+    damage(store, stored(store, keys.ACKNOWLEDGED)[0][0])
+    catalog, index = reopened(store)
+    assert not index.acknowledged()
+    assert len(index.held()) == 980
+    settle(catalog)
+    index.check()
+
+
+def test_a_corrupt_carry_over_is_unheld() -> None:
+    store = MemoryStore()
+    options = replace(OPTIONS, carry_ms=2_000)
+    catalog, index = opened(store, options)
+    index.add(spread(300, 10_000))
+    catalog.persist(NAME)
+    carried = index.stats().staged
+    assert 0 < carried < 300
+    damage(store, stored(store, keys.CARRY)[0][0])
+    catalog, index = reopened(store, options)
+    settle(catalog)
+    assert len(index.take_unheld()) == carried
+    assert len(drained(index)) == 300 - carried
+    index.check()
+
+
+def test_a_corrupt_state_loses_no_entry() -> None:
+    store = MemoryStore()
+    persisted(store)
+    damage(store, stored(store, keys.STATE)[0][0])
+    catalog, index = reopened(store)
+    assert len(index.held()) == 980
+    index.add(spread(50, 1_000, ledger_id=77))
+    catalog.persist(NAME)
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 0
+    assert len(drained(index)) == 1_030
+    index.check()
+
+
+def test_a_corrupt_identity_forgets_the_subscription_and_keeps_the_others() -> None:
+    store = MemoryStore()
+    catalog, index = persisted(store)
+    other = catalog.subscription(NAME._replace(subscription="other"), INCARNATION)
+    other.add(spread(10, 1_000))
+    catalog.commit()
+    damage(store, stored(store, keys.IDENTITY)[0][0])
+    store.close()
+    catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
+    assert catalog.get(NAME) is None
+    kept = catalog.get(other.name)
+    assert kept is not None and len(kept.held()) == 10
+    assert not stored(store, keys.BLOCK)
+    again = catalog.subscription(NAME, INCARNATION)
+    again.add(ENTRIES)
+    assert len(drained(again)) == 1_000
+    assert again.log.subscription_id not in (index.log.subscription_id, kept.log.subscription_id)
+
+
+def journaled(store: MemoryStore) -> list[bytes]:
+    """Keys of a journal with one record of each type, each committed by itself."""
+    catalog, index = opened(store)
+    changes: list[Callable[[], int]] = [
+        lambda: index.add(spread(10, 1_000, ledger_id=1)),
+        lambda: index.acknowledge(PositionSet.of([(1, 0), (1, 1), (2, 0)])),
+        lambda: index.unacknowledge(PositionSet.of([(1, 1)])),
+        lambda: index.mark_delete(1, 0),
+        lambda: index.set_slice_width(77),
+        lambda: index.add(spread(10, 1_000, ledger_id=2)),
+    ]
+    for change in changes:
+        change()
+        catalog.commit()
+    return [key for key, _ in stored(store, keys.JOURNAL)]
+
+
+def test_a_corrupt_add_leaves_only_its_own_positions_unheld() -> None:
+    store = MemoryStore()
+    damage(store, journaled(store)[0])
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 1
+    assert index.held() == PositionSet.of((2, at) for at in range(1, 10))
+    assert index.acknowledged() == PositionSet.of([(2, 0)])
+    assert index.mark_delete_position == (1, 0)
+    index.check()
+
+
+def test_a_corrupt_acknowledgement_costs_redelivery_only() -> None:
+    store = MemoryStore()
+    damage(store, journaled(store)[1])
+    _, index = reopened(store)
+    assert not index.acknowledged()
+    # (2, 0) was acknowledged when it was added, so it is not in the ADD record: it will be read again.
+    assert (1, 1) in index.held() and (2, 0) not in index.held()
+
+
+@pytest.mark.parametrize("which", [2, 3, 4])
+def test_another_corrupt_record_forgets_what_could_hide_an_entry(which: int) -> None:
+    """Whatever an unreadable UNACK or MARK_DELETE said: every position can be added again."""
+    store = MemoryStore()
+    damage(store, journaled(store)[which])
+    catalog, index = reopened(store)
+    assert not index.acknowledged()
+    index.add(Entries.of((START_MS, *position) for position in ((1, 1), (2, 0))))
+    assert (1, 1) in index.held() and (2, 0) in index.held()
+    catalog.persist(NAME)
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 0
+    index.check()
+
+
+def test_a_missing_record_is_noticed() -> None:
+    store = MemoryStore()
+    journal = journaled(store)
+    batch = Batch()
+    batch.delete(journal[2])
+    store.write(batch, sync=True)
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 1
+    assert not index.acknowledged()
+
+
+def test_a_record_of_an_unknown_type_is_taken_for_the_worst() -> None:
+    store = MemoryStore()
+    journal = journaled(store)
+    subscription_id = keys.subscription_id_of(journal[0])
+    overwrite(store, keys.journal_key(subscription_id, len(journal) + 1, 99), seal(keys.JOURNAL, b"?"))
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 1
+    assert not index.acknowledged()
+
+
+def test_a_newer_format_is_refused() -> None:
+    store = MemoryStore()
+    persisted(store)
+    newer = seal(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little"))
+    overwrite(store, keys.FORMAT_KEY, newer)
+    before = list(store.scan(b"", b"\xff" * 40))
+    with pytest.raises(NewerFormatError, match="install the newer Tidegate"):
+        opened(store)
+    assert list(store.scan(b"", b"\xff" * 40)) == before
+
+
+def test_a_damaged_format_version_is_refused() -> None:
+    store = MemoryStore()
+    persisted(store)
+    damage(store, keys.FORMAT_KEY)
+    with pytest.raises(CorruptRecordError):
+        opened(store)
+
+
+def test_foreign_data_is_refused() -> None:
+    store = MemoryStore()
+    overwrite(store, b"someone", b"else")
+    with pytest.raises(ForeignDirectoryError, match="choose another data directory"):
+        opened(store)
+    assert list(store.scan(b"", b"\xff" * 40)) == [(b"someone", b"else")]

@@ -1,0 +1,363 @@
+"""Persists: what they write and delete, when they fail, and how little memory a backlog needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.index.helpers import (
+    NAME,
+    OPTIONS,
+    START_MS,
+    drained,
+    opened,
+    positions_of,
+    reopened,
+    spread,
+    stored,
+)
+from tests.index.stores import FailingStore
+from tidegate.index import keys
+from tidegate.index.block import BlockDescriptor
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.entry import Entries, sort_entries
+from tidegate.index.errors import StorageError
+from tidegate.index.options import IndexOptions
+from tidegate.index.persist import choose_runs
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+
+
+class LaterExecutor(Executor):
+    """Runs what is submitted when told to, so that a test decides what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: function(*args, **kwargs)))
+        return future
+
+    def run_all(self) -> None:
+        for future, function in self.waiting:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+        self.waiting = []
+
+
+def test_a_persist_moves_the_journal_into_blocks() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(500, 5_000))
+    catalog.commit()
+    assert stored(store, keys.JOURNAL)
+    catalog.persist(NAME)
+    assert not stored(store, keys.JOURNAL)
+    assert not stored(store, keys.INTENT)
+    stats = index.stats()
+    assert (stats.staged, stats.journal_bytes, stats.slices_on_disk) == (0, 0, 5)
+    assert stats.blocks == len(stored(store, keys.BLOCK))
+    assert [each.start_ms for each in stats.slices] == [START_MS + 1_000 * at for at in range(5)]
+
+
+def test_short_delays_stay_staged_and_survive() -> None:
+    options = dataclasses.replace(OPTIONS, carry_ms=1_000)
+    store = MemoryStore()
+    catalog, index = opened(store, options)
+    index.add(spread(500, 5_000))
+    catalog.persist(NAME)
+    near = index.stats().staged
+    assert 0 < near < 200
+    assert sum(each.entries for each in index.stats().slices) == 500 - near
+    catalog, index = reopened(store, options)
+    index.check()
+    assert drained(index) == list(spread(500, 5_000).sorted())
+    # Acknowledged ones are not carried again.
+    index.acknowledge(index.held())
+    catalog.persist(NAME)
+    assert index.stats().staged == 0
+    assert not stored(store, keys.CARRY)
+
+
+def test_finished_slices_are_deleted_with_their_blocks() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(2_000, 10_000))
+    catalog.persist(NAME)
+    popped = drained(index, START_MS + 4_999)
+    index.acknowledge(positions_of(popped))
+    catalog.maintain(START_MS)
+    assert index.stats().slices_on_disk == 5
+    assert len({key[:25] for key, _ in stored(store, keys.BLOCK)}) == 5
+    index.check()
+    index.acknowledge(index.held())
+    catalog.maintain(START_MS)
+    assert index.stats().slices_on_disk == 0
+    assert not stored(store, keys.BLOCK) and not stored(store, keys.SLICE) and not stored(store, keys.HELD)
+
+
+def test_a_slice_with_one_entry_unacknowledged_stays() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(100, 1_000))
+    catalog.persist(NAME)
+    popped = drained(index)
+    index.acknowledge(positions_of(popped[1:]))
+    catalog.maintain(START_MS)
+    assert index.stats().slices_on_disk == 1
+    index.rewind(PositionSet())
+    assert drained(index) == popped[:1]
+    index.acknowledge(positions_of(popped))
+    catalog.maintain(START_MS)
+    assert index.stats().slices_on_disk == 0
+
+
+def test_slices_below_the_mark_delete_position_go_before_they_are_due() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(100, 1_000, ledger_id=1))
+    far = spread(100, 1_000, ledger_id=2)
+    index.add(Entries(far.deliver_at_ms + 60_000, far.ledger_id, far.entry_id))
+    catalog.persist(NAME)
+    index.mark_delete(1, 99)
+    catalog.persist(NAME)
+    assert len(index.stats().slices) == 1
+    index.check()
+
+
+def test_blocks_of_a_busy_slice_stay_few() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    added = []
+    for at in range(100):
+        batch = spread(20, 1_000, ledger_id=at, seed=at)
+        index.add(batch)
+        added.append(batch)
+        catalog.persist(NAME)
+        catalog.maintain(START_MS)
+    runs = {block.descriptor.run_id for each in index._slices.values() for block in each.blocks.values()}
+    assert len(runs) <= OPTIONS.merge_runs
+    assert len(stored(store, keys.BLOCK)) == index.stats().blocks
+    assert drained(index) == list(Entries.concat(added).sorted())
+
+
+def test_a_slice_is_merged_while_it_is_popped() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    expected: list[tuple[int, int, int]] = []
+    popped: list[tuple[int, int, int]] = []
+    for at in range(30):
+        batch = spread(50, 1_000, ledger_id=at, seed=at)
+        late = batch.take(batch.deliver_at_ms > START_MS + 20 * at)
+        index.add(late)
+        expected += list(late)
+        catalog.persist(NAME)
+        popped += drained(index, START_MS + 20 * at, limit=3)
+        if at % 3 == 0:
+            index.acknowledge(positions_of(popped[-5:]))
+        index.check()
+    popped += drained(index)
+    assert popped == sorted(expected)
+
+
+@given(runs=st.lists(st.integers(1, 10_000), min_size=1, max_size=20), runs_max=st.integers(2, 10))
+@settings(deadline=None)
+def test_merged_runs_are_two_or_more_small_ones(runs: list[int], runs_max: int) -> None:
+    blocks = [BlockDescriptor(at, at, size, 0, (0, 0, 0), 0, 0, 0) for at, size in enumerate(runs)]
+    chosen = choose_runs(blocks, runs_max)
+    if len(runs) < runs_max:
+        assert not chosen
+    else:
+        assert len(chosen) >= 2
+        assert max(runs[at] for at in chosen) <= min(
+            (size for at, size in enumerate(runs) if at not in chosen), default=10_000
+        )
+
+
+def test_a_large_run_is_not_rewritten_for_small_ones() -> None:
+    blocks = [
+        BlockDescriptor(at, at, size, 0, (0, 0, 0), 0, 0, 0) for at, size in enumerate([10_000_000, 5, 5, 5])
+    ]
+    assert choose_runs(blocks, 4) == {1, 2, 3}
+
+
+def test_a_burst_is_loaded_block_by_block() -> None:
+    """A million entries due at one instant: a pop of 1,000 needs one block of each run."""
+    options = IndexOptions(staging_budget_bytes=6 << 20)
+    catalog, index = opened(MemoryStore(), options)
+    count, batch = 1_000_000, 10_000
+    for at in range(0, count, batch):
+        position = np.arange(at, at + batch)
+        index.add(Entries(np.full(batch, START_MS + 60_000), position // 50_000, position % 50_000))
+        catalog.maintain(START_MS)
+    catalog.persist(NAME)
+    popped = 0
+    while len(some := index.pop_due(START_MS + 60_000, 1_000)):
+        popped += len(some)
+        index.acknowledge(PositionSet.of_entries(some))
+        catalog.maintain(START_MS)
+        if popped % 50_000 == 0:
+            loaded = sum(each.loaded_entries() for each in index._slices.values())
+            assert loaded <= (options.merge_runs + 1) * options.block_entries
+    assert popped == count
+
+
+def test_a_long_downtime_is_loaded_block_by_block() -> None:
+    catalog, index = opened(MemoryStore())
+    for day in range(20):
+        batch = spread(1_000, 10_000, ledger_id=day)
+        index.add(Entries(batch.deliver_at_ms + 60_000 * day, batch.ledger_id, batch.entry_id))
+        catalog.persist(NAME)
+    index.pop_due(1 << 60, 10)
+    assert sum(each.loaded_entries() for each in index._slices.values()) <= 2 * OPTIONS.block_entries
+    assert index.stats().slices_in_memory <= 2
+
+
+def test_a_full_disk_loses_nothing_at_whatever_write_it_comes() -> None:
+    options = dataclasses.replace(OPTIONS, write_piece_bytes=200, merge_runs=2)
+    expected = sort_entries(Entries.concat(spread(200, 3_000, ledger_id=at) for at in range(3)))
+    for writes_left in range(40):
+        store = FailingStore()
+        catalog, index = opened(store, options)
+        for at in range(3):
+            index.add(spread(200, 3_000, ledger_id=at))
+            if at < 2:
+                catalog.persist(NAME)
+        catalog.commit()
+        store.writes_left = writes_left
+        failed = False
+        try:
+            catalog.persist(NAME)
+        except StorageError:
+            failed = True
+            assert catalog.stats().persist_failures == 1
+            assert catalog.stats().last_failure
+        index.check()
+        store.writes_left = 0
+        with pytest.raises(StorageError):
+            index.add(spread(10, 1_000, ledger_id=9))
+            catalog.commit()
+        assert catalog.durable_token < catalog.stats().appended_token
+        store.writes_left = None
+        catalog.commit()
+        assert catalog.durable_token == catalog.stats().appended_token
+        catalog.persist(NAME)
+        index.check()
+        assert len(stored(store, keys.BLOCK)) == index.stats().blocks, "blocks that nobody knows are left"
+        assert not stored(store, keys.INTENT)
+        again, index = reopened(store.memory, options)
+        index.check()
+        assert [row for row in drained(index) if row[1] != 9] == list(expected)
+        again.close()
+        if not failed:
+            return
+    pytest.fail("no persist succeeded: the writes are more than expected")
+
+
+def test_a_crash_at_any_write_of_a_persist_leaves_nothing_behind() -> None:
+    options = dataclasses.replace(OPTIONS, write_piece_bytes=200, merge_runs=2)
+    for writes_left in range(40):
+        store = FailingStore()
+        catalog, index = opened(store, options)
+        for at in range(2):
+            index.add(spread(200, 3_000, ledger_id=at))
+            catalog.commit()
+            if at < 1:
+                catalog.persist(NAME)
+        store.writes_left = writes_left
+        try:
+            catalog.persist(NAME)
+            done = True
+        except StorageError:
+            done = False
+        catalog, index = reopened(store.memory, options)
+        index.check()
+        assert len(stored(store, keys.BLOCK)) == index.stats().blocks
+        assert not stored(store, keys.INTENT)
+        assert len(drained(index)) == 400
+        if done:
+            return
+    pytest.fail("no persist succeeded: the writes are more than expected")
+
+
+def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
+    store = FailingStore()
+    catalog, index = opened(store, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index.add(spread(100, 1_000))
+    catalog.commit()
+    store.writes_left = 0
+    catalog.maintain(START_MS)
+    catalog.maintain(START_MS + 1)
+    assert store.refused == 1
+    store.writes_left = None
+    catalog.maintain(START_MS + OPTIONS.retry_ms)
+    assert index.stats().staged == 0
+    assert drained(index) == list(spread(100, 1_000).sorted())
+
+
+@pytest.mark.parametrize("meanwhile", ["clear", "remove", "new life", "acknowledge", "rewind", "fail"])
+def test_changes_during_a_persist(meanwhile: str) -> None:
+    store = FailingStore()
+    executor = LaterExecutor()
+    options = dataclasses.replace(OPTIONS, staging_budget_bytes=0, merge_runs=2)
+    catalog = Catalog.open(store, ManualClock(START_MS), options, executor)
+    index = catalog.subscription(NAME, b"1" * 16)
+    first, second, third = (spread(200, 2_000, ledger_id=at) for at in range(3))
+    index.add(first)
+    catalog.commit()
+    catalog.maintain(START_MS)
+    executor.run_all()
+    catalog.maintain(START_MS)
+    index.add(second)
+    catalog.commit()
+    popped = drained(index, START_MS + 500)
+    catalog.maintain(START_MS)
+    assert executor.waiting
+    expected = {*first, *second, *third}
+    if meanwhile == "clear":
+        index.clear()
+        expected = set(third)
+    elif meanwhile == "remove":
+        catalog.remove(NAME)
+        index = catalog.subscription(NAME, b"1" * 16)
+        expected = set(third)
+    elif meanwhile == "new life":
+        index = catalog.subscription(NAME, b"2" * 16)
+        expected = set(third)
+    elif meanwhile == "acknowledge":
+        index.acknowledge(positions_of(popped))
+        expected -= set(popped)
+    elif meanwhile == "rewind":
+        index.rewind(PositionSet())
+    else:
+        store.writes_left = 0
+    index.add(third)
+    index.check()
+    executor.run_all()
+    store.writes_left = None
+    catalog.maintain(START_MS)
+    index.check()
+    catalog.commit()
+    for _ in range(8):
+        catalog.maintain(START_MS + OPTIONS.retry_ms)
+        executor.run_all()
+    index.check()
+    catalog.commit()
+    assert len(stored(store, keys.BLOCK)) == index.stats().blocks
+    index.rewind(PositionSet())
+    assert drained(index) == sorted(expected)
+    catalog.close()
+    again = Catalog.open(store.memory.reopen(), ManualClock(START_MS), options).get(NAME)
+    assert again is not None
+    again.check()
+    assert drained(again) == sorted(expected)

@@ -1,0 +1,176 @@
+"""The index in RocksDB: directories that cannot be used, full disks, kill -9."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.index.helpers import NAME, START_MS, damage, drained, opened, overwrite, spread
+from tidegate.index import keys
+from tidegate.index.errors import (
+    AlreadyOpenError,
+    ClosedError,
+    ForeignDirectoryError,
+    NewerFormatError,
+    StorageError,
+    UnwritableDirectoryError,
+)
+from tidegate.index.format import FORMAT_VERSION, seal
+from tidegate.index.rocks import RocksStore
+
+CHILDREN = Path(__file__).parent / "children"
+
+
+def child(name: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start tests/index/children/`name`.py with its output in a pipe."""
+    return subprocess.Popen(
+        [sys.executable, str(CHILDREN / f"{name}.py"), *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_entries_come_back_after_closing(tmp_path: Path) -> None:
+    catalog, index = opened(RocksStore.open(tmp_path / "made" / "on the way"))
+    index.add(spread(5_000, 50_000))
+    catalog.persist(NAME)
+    index.add(spread(100, 50_000, ledger_id=6))
+    catalog.close()
+    with pytest.raises(ClosedError):
+        catalog.commit()
+    catalog, index = opened(RocksStore.open(tmp_path / "made" / "on the way"))
+    index.check()
+    assert len(drained(index)) == 5_100
+    catalog.close()
+
+
+def test_a_second_opening_is_refused(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    with pytest.raises(AlreadyOpenError, match="in use by another Tidegate daemon"):
+        RocksStore.open(tmp_path)
+    store.close()
+    RocksStore.open(tmp_path).close()
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    process = child("hold_open", str(tmp_path))
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        with pytest.raises(AlreadyOpenError):
+            RocksStore.open(tmp_path)
+    finally:
+        process.kill()
+        process.communicate()
+    RocksStore.open(tmp_path).close()
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UnwritableDirectoryError, match="choose another directory"):
+            RocksStore.open(path)
+
+
+def test_an_unwritable_directory_is_refused() -> None:
+    with pytest.raises(UnwritableDirectoryError, match="write permission"):
+        RocksStore.open(Path("/proc/tidegate"))
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    catalog, _ = opened(store)
+    overwrite(store, keys.FORMAT_KEY, seal(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little")))
+    catalog.close()
+    store = RocksStore.open(tmp_path)
+    with pytest.raises(NewerFormatError):
+        opened(store)
+    store.close()
+
+
+def test_someone_elses_database_is_refused(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    overwrite(store, b"someone", b"else")
+    with pytest.raises(ForeignDirectoryError):
+        opened(store)
+    store.close()
+
+
+@pytest.mark.parametrize("kept", ["nothing", "LOCK", "IDENTITY", "CURRENT"])
+def test_a_half_created_directory_is_used_or_refused_with_a_reason(tmp_path: Path, kept: str) -> None:
+    """The process was killed while RocksDB was making its files."""
+    store = RocksStore.open(tmp_path / "whole")
+    store.close()
+    half = tmp_path / "half"
+    half.mkdir()
+    if kept != "nothing":
+        shutil.copy(tmp_path / "whole" / kept, half / kept)
+    try:
+        store = RocksStore.open(half)
+    except StorageError as error:
+        assert str(half) in str(error)
+    else:
+        catalog, index = opened(store)
+        index.add(spread(10, 100))
+        catalog.close()
+        catalog, index = opened(RocksStore.open(half))
+        assert len(drained(index)) == 10
+        catalog.close()
+
+
+def test_a_corrupt_block_in_rocksdb(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    catalog, index = opened(store)
+    index.add(spread(1_000, 10_000))
+    catalog.persist(NAME)
+    key, _ = list(store.scan(*keys.kind_range(keys.BLOCK)))[4]
+    damage(store, key)
+    popped = drained(index)
+    for _ in range(3):
+        catalog.maintain(START_MS)
+    assert len(popped) + len(index.take_unheld()) == 1_000
+    catalog.close()
+
+
+def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> None:
+    """A child process whose files may not grow past a limit adds until the store refuses, then gets room."""
+    process = child("fill_disk", str(tmp_path))
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    lines = output.splitlines()
+    assert any(line.startswith("refused: the disk of") for line in lines)
+    durable = int(lines[-1].removeprefix("durable "))
+    catalog, index = opened(RocksStore.open(tmp_path))
+    index.check()
+    assert len(index.held()) == len(drained(index)) >= durable > 0
+    catalog.close()
+
+
+def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
+    """Each life of a child adds, acknowledges and persists until killed; what it called durable is there."""
+    acknowledged, durable = 0, 0
+    for life in range(4):
+        process = child("add_until_killed", str(tmp_path), str(durable))
+        assert process.stdout is not None
+        lines = 15 + 40 * life
+        for line in process.stdout:
+            durable, acknowledged = map(int, line.split())
+            lines -= 1
+            if lines == 0:
+                os.kill(process.pid, signal.SIGKILL)
+        for line in process.communicate()[0].splitlines():
+            durable, acknowledged = map(int, line.split())
+        process.stdout.close()
+        catalog, index = opened(RocksStore.open(tmp_path))
+        index.check()
+        held = index.held()
+        everything = set(held) | set(index.acknowledged())
+        assert {(at // 1_000, at % 1_000) for at in range(durable)} <= everything
+        assert {(at // 1_000, at % 1_000) for at in range(acknowledged)} <= set(index.acknowledged())
+        durable = len(everything)
+        assert len(drained(index, limit=10_000)) == len(held)
+        catalog.close()
