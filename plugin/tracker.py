@@ -58,6 +58,8 @@ class Tracker:
         self._token = max(index.mark_delete(*request.mark_delete), 0)
         self._pending: deque[tuple[int, int, int]] = deque()  # seq, token, received_ns
         index.rewind(request.in_flight)
+        # The broker has these, but the index lost them before they were durable: they will be added again.
+        self._in_flight_unheld = request.in_flight.difference(index.held())
         index.take_unheld()  # the answer to OPEN tells what is held: what was lost before needs no UNHELD
 
     def __repr__(self) -> str:
@@ -114,8 +116,7 @@ class Tracker:
         match change:
             case Add():
                 token = index.add(change.entries)
-                if change.near:
-                    index.mark_popped(PositionSet.of_entries(change.entries))
+                self._keep_with_broker(change)
                 weight = len(change.entries)
             case Ack():
                 token = index.acknowledge(change.positions)
@@ -132,6 +133,15 @@ class Tracker:
                 self.closing = True
         self._token = max(self._token, token)
         return weight
+
+    def _keep_with_broker(self, change: Add) -> None:
+        """Do not hand out what the broker's near tier has, or has handed out already."""
+        entries = change.entries
+        if not change.near:
+            if not self._in_flight_unheld:
+                return
+            entries = entries.take(self._in_flight_unheld.contains(entries))
+        self.index.mark_popped(PositionSet.of_entries(entries))
 
     def durable(self, durable_token: int) -> Durability | None:
         """The newest seq covered by ``durable_token``, once; None when that is no news."""

@@ -111,6 +111,13 @@ def test_what_is_in_flight_is_held_but_not_handed_out(catalog: Catalog) -> None:
     assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 2)]
 
 
+def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again(catalog: Catalog) -> None:
+    tracker = open_tracker(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    tracker.apply(1, Add(entries(3, T0), near=False), 0)
+    assert len(tracker.index.held()) == 3
+    assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+
+
 def test_the_answer_tells_what_is_held_and_acknowledged(catalog: Catalog) -> None:
     tracker = open_tracker(catalog)
     tracker.apply(1, Add(entries(4, T0), near=False), 0)
