@@ -43,20 +43,48 @@ def run(
     ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
+    result = _run(name, quick=quick, runs=runs, only=only or [])
+    if json is not None:
+        results.save(result, json)
+        console.print(f"written: {json}")
+
+
+@app.command("all")
+def run_all(
+    quick: Annotated[bool, typer.Option("--quick", help="smaller, to see that it works")] = False,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="rounds; each bench's own number by default")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder for the results and plots")] = results.RESULTS,
+) -> None:
+    """Run every bench, one after the other, write NAME.json and draw its plots; one failure does not stop."""
+    failed = []
+    for name in registry.BENCHES:
+        try:
+            result = _run(name, quick=quick, runs=runs, only=[])
+        except (BenchError, LocalBrokerError) as error:
+            console.print(f"{name} failed: {error}", style="red", markup=False)
+            failed.append(name)
+            continue
+        results.save(result, out / f"{name}.json")
+        plot.draw(result, out / name)
+    if failed:
+        raise BenchError(f"these benches failed, see above: {', '.join(failed)}")
+
+
+def _run(name: str, *, quick: bool, runs: int | None, only: list[str]) -> results.Result:
     result = driver.run(
         registry.find(name),
         quick=quick,
         runs=runs,
-        only=only or [],
+        only=only,
         console=console,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
     )
     for table in report.tables(result):
         console.print(table)
     console.print(report.describe(result), highlight=False)
-    if json is not None:
-        results.save(result, json)
-        console.print(f"written: {json}")
+    return result
 
 
 @app.command("plot")

@@ -101,13 +101,15 @@ def fill(folder: Path, count: int) -> dict[str, float]:
             catalog.maintain(clock.now_ms())
     took_s = time.perf_counter() - began_s
     settle(catalog, clock)
-    stats = catalog.stats()
+    stats, one = catalog.stats(), index.stats()
     return {
         "adds_per_s": count / took_s,
         "pause_ms": pauses.longest_ms,
         "memory_mib": memory.stop(),
         "input_mib": base_mib,
         "held": stats.held,
+        "packed": sum(part.entries for part in one.slices),
+        "block_bytes": one.disk_bytes - one.journal_bytes,
     }
 
 
