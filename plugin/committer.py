@@ -7,19 +7,20 @@ Invariants:
 - a failed commit is tried again until it succeeds, with nothing reported durable meanwhile; the owner hears
   of every failure and of the first success after it.
 
-It runs on the event loop: RocksDB's binding holds the interpreter's lock while it writes, so a thread of its
-own gains nothing, and a synced write of a few hundred kilobytes takes less than a millisecond.
+While one commit is being written the next one gathers, so a slow disk makes groups larger, not more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock
 from tidegate.index.errors import StorageError
+from tidegate.index.journal import Commit
 from tidegate.plugin.tracker import Durability, Tracker
 
 NS_PER_SECOND = 1_000_000_000
@@ -55,7 +56,10 @@ class CommitListener(Protocol[HeardT_contra]):
 
 
 class Committer(Generic[StreamT]):
-    """Gathers changes and commits them together."""
+    """Gathers changes and commits them together.
+
+    ``executor`` writes, so that a slow disk holds up nobody's due entries; None writes on the loop.
+    """
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Committer(Generic[StreamT]):
         loop: asyncio.AbstractEventLoop,
         listener: CommitListener[StreamT],
         *,
+        executor: Executor | None,
         interval_s: float,
         entries_max: int,
         retry_s: float,
@@ -72,63 +77,127 @@ class Committer(Generic[StreamT]):
         self._clock = clock
         self._loop = loop
         self._listener = listener
+        self._executor = executor
         self._interval_s = interval_s
         self._entries_max = entries_max
         self._retry_s = retry_s
         self._waiting: dict[StreamT, None] = {}
         self._entries = 0
+        self._wanted = False
+        self._in_flight: Commit | None = None
+        self._begin_ns = 0
+        self._committing: dict[StreamT, None] = {}
+        self._entries_committing = 0
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._retrying = False
 
     @property
     def uncommitted_entries(self) -> int:
         """Entries and positions of the changes that no commit has covered yet."""
-        return self._entries
+        return self._entries + self._entries_committing
 
     def note(self, stream: StreamT, entries: int) -> None:
         """``stream`` has made a change worth ``entries`` journal entries."""
         self._waiting[stream] = None
+        full_before = self._entries >= self._entries_max
         self._entries += entries
-        self.wake()
-        if self._entries >= self._entries_max > self._entries - entries and not self._retrying:
-            self._cancel()
-            self._timer = self._loop.call_soon(self.commit)
+        if self._timer is None or (self._entries >= self._entries_max and not full_before):
+            self.wake()
 
     def wake(self) -> None:
-        """Something was appended that nobody waits for: commit it with the next group."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._interval_s, self.commit)
+        """Something was appended: commit it with the next group."""
+        self._wanted = True
+        if self._in_flight is not None or self._retrying:
+            return
+        if self._entries >= self._entries_max:
+            self._cancel()
+            self._timer = self._loop.call_soon(self._begin)
+        elif self._timer is None:
+            self._timer = self._loop.call_later(self._interval_s, self._begin)
 
     def forget(self, stream: StreamT) -> None:
         """``stream`` has ended; its changes are committed all the same, but it need not be told."""
         self._waiting.pop(stream, None)
+        self._committing.pop(stream, None)
 
-    def commit(self) -> bool:
-        """Commit now; returns whether it succeeded. A failure is tried again later by itself."""
+    def commit_now(self) -> None:
+        """Commit everything on the calling thread, also what is on its way; no more by itself after it."""
         self._cancel()
-        begin_ns = self._clock.monotonic_ns()
+        self._take()
+        self._in_flight = None
         try:
             durable_token = self._catalog.commit()
         except StorageError as error:
-            self._retrying = True
-            self._timer = self._loop.call_later(self._retry_s, self.commit)
-            self._listener.on_commit_failed(list(self._waiting), error)
-            return False
-        self._retrying = False
+            self._failed(error)
+            self._cancel()
+        else:
+            self._succeeded(durable_token)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._take()
+        commit = self._catalog.begin_commit()
+        if commit is None:  # frames that changed nothing, after everything else was durable
+            self._succeeded(self._catalog.durable_token)
+            if self._wanted:
+                self.wake()
+            return
+        self._in_flight = commit
+        if self._executor is None:
+            _run(commit)
+            self._finish(commit)
+        else:
+            running = self._loop.run_in_executor(self._executor, _run, commit)
+            running.add_done_callback(lambda _: self._finish(commit))
+
+    def _take(self) -> None:
+        self._begin_ns = self._clock.monotonic_ns()
+        self._wanted = False
+        self._committing |= self._waiting
+        self._waiting = {}
+        self._entries_committing += self._entries
         self._entries = 0
-        waiting, self._waiting = self._waiting, {}
-        self._listener.on_committed((self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND)
-        for stream in waiting:
+
+    def _finish(self, commit: Commit) -> None:
+        if self._in_flight is not commit:
+            return  # `commit_now` has waited for it
+        self._in_flight = None
+        try:
+            durable_token = self._catalog.finish_commit(commit)
+        except StorageError as error:
+            self._failed(error)
+            return
+        self._succeeded(durable_token)
+        if self._wanted:
+            self.wake()
+
+    def _failed(self, error: StorageError) -> None:
+        self._retrying = True
+        self._timer = self._loop.call_later(self._retry_s, self._begin)
+        self._listener.on_commit_failed([*self._committing, *self._waiting], error)
+
+    def _succeeded(self, durable_token: int) -> None:
+        self._retrying = False
+        self._entries_committing = 0
+        committed, self._committing = self._committing, {}
+        self._listener.on_committed((self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND)
+        for stream in committed:
             durability = stream.tracker.durable(durable_token)
             if durability is not None:
                 self._listener.on_durable(stream, durability)
-        return True
-
-    def stop(self) -> None:
-        """No more commits by the timer."""
-        self._cancel()
+            if stream.tracker.undurable_frames:  # came while the commit was being written
+                self._waiting[stream] = None
+                self._wanted = True
 
     def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _run(commit: Commit) -> None:
+    """Write the commit. Whatever goes wrong, known to the store or not, must never look like a success."""
+    try:
+        commit.run()
+    except Exception as error:
+        commit.error = StorageError(f"the commit was not written: {error!r}")

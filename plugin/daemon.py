@@ -77,12 +77,14 @@ async def running_daemon(
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(closing(Listener(settings.socket)))
         executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
+        commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
         metrics, health = Metrics(), Health()
         engine = DaemonEngine(
             catalog,
             clock,
             loop,
+            commit_executor=commit_executor,
             settings=settings,
             metrics=metrics,
             health=health,

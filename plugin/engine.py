@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from concurrent.futures import Executor
 
 import structlog
 
@@ -52,6 +53,7 @@ class DaemonEngine:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
+        commit_executor: Executor | None,
         settings: Settings,
         metrics: Metrics,
         health: Health,
@@ -85,6 +87,7 @@ class DaemonEngine:
             clock,
             loop,
             self,
+            executor=commit_executor,
             interval_s=settings.commit_interval_ms / 1_000,
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
@@ -111,8 +114,7 @@ class DaemonEngine:
         self._due.stop()
         if self._maintain_timer is not None:
             self._maintain_timer.cancel()
-        self._committer.commit()
-        self._committer.stop()
+        self._committer.commit_now()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -275,7 +277,7 @@ class DaemonEngine:
         """See ``committer.CommitListener``."""
         stream.send(Durable(), durability.seq)
         self._metrics.durable_lag_ms.observe((self.clock.monotonic_ns() - durability.received_ns) / NS_PER_MS)
-        if stream.tracker.closing:
+        if stream.tracker.closing and not stream.tracker.undurable_frames:
             stream.connection.close_stream(stream)
             self._forget_if_empty(stream)
 

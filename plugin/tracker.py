@@ -58,7 +58,9 @@ class Tracker:
         self._token = max(index.mark_delete(*request.mark_delete), 0)
         self._pending: deque[tuple[int, int, int]] = deque()  # seq, token, received_ns
         index.rewind(request.in_flight)
-        # The broker has these, but the index lost them before they were durable: they will be added again.
+        # The broker has these, but the index lost them before they were durable: they will be added again,
+        # once. Better handed out twice than never: any other change of such a position makes it an ordinary
+        # one.
         self._in_flight_unheld = request.in_flight.difference(index.held())
         index.take_unheld()  # the answer to OPEN tells what is held: what was lost before needs no UNHELD
 
@@ -120,14 +122,18 @@ class Tracker:
                 weight = len(change.entries)
             case Ack():
                 token = index.acknowledge(change.positions)
+                self._in_flight_unheld.difference_update(change.positions)
                 weight = len(change.positions)
             case Unack():
                 token = index.unacknowledge(change.positions)
+                self._in_flight_unheld.difference_update(change.positions)
                 weight = len(change.positions)
             case MarkDelete():
                 token = index.mark_delete(*change.position)
+                self._in_flight_unheld.discard_up_to(*change.position)
             case Clear():
                 token = index.clear()
+                self._in_flight_unheld.clear()
             case Close():
                 token = self._token
                 self.closing = True
@@ -141,7 +147,9 @@ class Tracker:
             if not self._in_flight_unheld:
                 return
             entries = entries.take(self._in_flight_unheld.contains(entries))
-        self.index.mark_popped(PositionSet.of_entries(entries))
+        positions = PositionSet.of_entries(entries)
+        self._in_flight_unheld.difference_update(positions)
+        self.index.mark_popped(positions)
 
     def durable(self, durable_token: int) -> Durability | None:
         """The newest seq covered by ``durable_token``, once; None when that is no news."""

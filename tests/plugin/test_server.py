@@ -545,3 +545,23 @@ async def test_the_mark_delete_position_of_the_cursor(start: StartDaemon, socket
         again = await client.open(TOPIC, mark_delete=(1, 2))
         assert list(again.held) == [(1, 3)]
         assert not again.acknowledged
+
+
+async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socket_path: Path) -> None:
+    """A write to a dead peer ends the connection at once; what the peer had sent before must not go with it."""
+    async with start() as daemon:
+        client = await ShimClient.connect(socket_path)
+        stream = await client.open(TOPIC)
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        await stream.durable()
+        (connection,) = daemon.engine.brokers.values()
+        connection.hold_back(True)  # a daemon that is behind with reading
+        acknowledged = PositionSet.of((1, number) for number in range(60))
+        stream.ack(acknowledged)
+        await client.drain()
+        await client.disconnect()
+        connection.send(Ping())
+        await connection.lost
+        (index,) = daemon.engine.catalog
+        assert index.acknowledged() == acknowledged
+        assert len(index.held()) == 40

@@ -75,7 +75,9 @@ class StreamLife(RuleBasedStateMachine):
         self.seq += 1
         self.waiting.append((self.seq, change))
         self.tracker.apply(self.seq, change, 0)
-        if isinstance(change, Add) and change.near:
+        if isinstance(change, Clear):
+            self.handed_out.clear()  # a CLEAR that is sent again makes its positions ordinary ones
+        elif isinstance(change, Add) and change.near:
             self.handed_out.update(positions_of(change))
 
     @rule(delays=st.lists(st.integers(-20, 1_000), min_size=1, max_size=30), near=st.booleans())

@@ -14,7 +14,7 @@ from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
-from tidegate.plugin.tracker import Tracker
+from tidegate.plugin.tracker import Change, Tracker
 
 NAME = SubscriptionName("persistent://public/default/orders", "billing")
 T0 = 1_800_000_000_000
@@ -116,6 +116,29 @@ def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again
     tracker.apply(1, Add(entries(3, T0), near=False), 0)
     assert len(tracker.index.held()) == 3
     assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Ack(PositionSet.of([(1, 1)])),
+        Unack(PositionSet.of([(1, 1)])),
+        Clear(),
+        MarkDelete((1, 1)),
+        Add(entries(3, T0), near=False),
+    ],
+    ids=lambda change: change.type.name,
+)
+def test_that_ends_with_any_other_change_of_it_so_that_it_is_never_stuck(
+    catalog: Catalog, change: Change
+) -> None:
+    tracker = open_tracker(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    tracker.apply(1, change, 0)
+    tracker.apply(2, Clear(), 0)
+    tracker.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
+    tracker.apply(4, MarkDelete(NO_POSITION), 0)
+    tracker.apply(5, Add(entries(3, T0), near=False), 0)
+    assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
 
 
 def test_the_answer_tells_what_is_held_and_acknowledged(catalog: Catalog) -> None:
