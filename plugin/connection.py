@@ -8,12 +8,16 @@ Invariants:
   from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
 - a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
   dropped;
-- everything that was written to it in one turn of the loop leaves in one write.
+- everything that was written to it in one turn of the loop leaves in one write;
+- what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
+  broker's last acknowledgements are among it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -87,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder()
         self._read_buffer = bytearray(READ_BYTES)
         self._transport: asyncio.Transport | None = None
+        self._peer: socket.socket | None = None
         self._closing = False
         self._held_back = False
         self._ended_streams: set[int] = set()
@@ -115,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
             self._log.warning("a process of another user tried to connect")
             self.abort()
             return
+        # A second descriptor of the same socket: the transport closes its own without reading what is left.
+        self._peer = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         self._beat()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
@@ -144,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Called by asyncio: it is over."""
+        self.read_rest()
         torn = self._decoder.buffered_bytes
         if torn and not self._closing:
             self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
@@ -157,6 +165,15 @@ class Connection(asyncio.BufferedProtocol):
         self._answering = None
         self._engine.gone(self)
         self.lost.set_result(None)
+
+    def read_rest(self) -> None:
+        """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
+        peer, self._peer = self._peer, None
+        if peer is None:
+            return
+        with peer, contextlib.suppress(OSError):  # nothing more there, or a peer that is gone
+            while not self._closing and (count := peer.recv_into(self._read_buffer)):
+                self.buffer_updated(count)
 
     def pause_writing(self) -> None:
         """Called by asyncio: the peer does not take more for now."""
@@ -358,6 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             self._log.warning(
                 "no sign of life, closing", peer=self.peer_name, silent_ms=silent_ns // NS_PER_MS
             )
+            self.read_rest()
             self.abort()
             return
         if self.hello is not None and now_ns - self._sent_ns >= self._heartbeat_ns // 2:

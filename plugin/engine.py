@@ -129,6 +129,7 @@ class DaemonEngine:
             self.brokers[hello.name] = connection
             if previous is not None:
                 self._log.warning("broker connected again, its old connection is closed", broker=hello.name)
+                previous.read_rest()
                 previous.fail(ErrorCode.STALE_EPOCH, f"a newer connection of {hello.name} has taken over")
             if hello.name in self._known_brokers:
                 self._metrics.reconnects.inc()

@@ -548,7 +548,7 @@ async def test_the_mark_delete_position_of_the_cursor(start: StartDaemon, socket
 
 
 async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socket_path: Path) -> None:
-    """A write to a dead peer ends the connection at once; what the peer had sent before must not go with it."""
+    """A write to a dead peer ends the connection at once; what the peer had sent must not go with it."""
     async with start() as daemon:
         client = await ShimClient.connect(socket_path)
         stream = await client.open(TOPIC)
