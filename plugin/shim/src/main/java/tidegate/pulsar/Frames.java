@@ -61,6 +61,10 @@ final class Frames {
         if (in.getShort() != 0) {
             throw malformed("reserved bits are set in a frame of type 0x" + Integer.toHexString(type));
         }
+        if ((flags & ~knownFlags(type)) != 0) {
+            throw malformed("unknown flags 0x" + Integer.toHexString(flags) + " in a frame of type 0x"
+                    + Integer.toHexString(type));
+        }
         int stream = in.getInt();
         long seq = in.getLong();
         Frame frame;
@@ -84,6 +88,14 @@ final class Frames {
         if (length < MIN_LENGTH) {
             throw malformed("a frame of " + length + " bytes cannot hold a header");
         }
+    }
+
+    private static int knownFlags(int type) {
+        return switch (type) {
+            case Frame.Held.TYPE -> Frame.Held.LAST;
+            case Frame.Add.TYPE -> Frame.Add.NEAR;
+            default -> 0;
+        };
     }
 
     private static int payloadBytes(Frame frame) {

@@ -13,7 +13,7 @@ import org.roaringbitmap.RoaringBitmapWriter;
  * lock and see every write that happened before. A bit is one word access, so that the read of the dispatcher's thread and
  * the look-ups of BookKeeper's threads never wait for each other. Pages and ledgers are never reused for other positions:
  * a reader that still holds a dropped one sees old bits of the same positions, never those of others. Why not a
- * RoaringBitmap under a lock: docs/decisions/0003-position-set.md.
+ * RoaringBitmap under a lock: docs/decisions/position-set.md.
  */
 final class PositionSet {
     private static final int PAGE_SHIFT = 12;

@@ -16,6 +16,9 @@ import org.roaringbitmap.RoaringBitmap;
  * <p>Not thread-safe. Entry ids are unsigned 32-bit; a Pulsar ledger is closed long before that.
  */
 final class Positions {
+    private static final int CONTAINER_BITS = 16;
+    private static final int LEDGER_BYTES = Long.BYTES + Integer.BYTES;
+
     private final NavigableMap<Long, RoaringBitmap> ledgers = new TreeMap<>();
 
     /** Called for each position in ascending order. */
@@ -69,25 +72,48 @@ final class Positions {
                 entryIds.forEach((int entryId) -> visitor.visit(ledgerId, Integer.toUnsignedLong(entryId))));
     }
 
-    /** Cuts the set at ledger borders into parts of at most {@code maxBytes} on the wire (one ledger at least each). */
+    /**
+     * Cuts the set into parts of at most {@code maxBytes} on the wire: at ledger borders, and a ledger that alone is larger at
+     * entry ids.
+     */
     List<Positions> cut(int maxBytes) {
         List<Positions> parts = new ArrayList<>();
         Positions part = new Positions();
         int bytes = Integer.BYTES;
         for (Map.Entry<Long, RoaringBitmap> ledger : ledgers.entrySet()) {
-            int more = Long.BYTES + Integer.BYTES + ledger.getValue().serializedSizeInBytes();
-            if (!part.isEmpty() && bytes + more > maxBytes) {
-                parts.add(part);
-                part = new Positions();
-                bytes = Integer.BYTES;
+            for (RoaringBitmap piece : pieces(ledger.getValue(), maxBytes - Integer.BYTES - LEDGER_BYTES)) {
+                int more = LEDGER_BYTES + piece.serializedSizeInBytes();
+                if (!part.isEmpty() && (bytes + more > maxBytes || part.ledgers.containsKey(ledger.getKey()))) {
+                    parts.add(part);
+                    part = new Positions();
+                    bytes = Integer.BYTES;
+                }
+                part.ledgers.put(ledger.getKey(), piece);
+                bytes += more;
             }
-            part.ledgers.put(ledger.getKey(), ledger.getValue());
-            bytes += more;
         }
         if (!part.isEmpty()) {
             parts.add(part);
         }
         return parts;
+    }
+
+    /** The bitmap in pieces of at most {@code maxBytes}, ascending; a single container is never cut. */
+    private static List<RoaringBitmap> pieces(RoaringBitmap entryIds, int maxBytes) {
+        long first = Integer.toUnsignedLong(entryIds.first());
+        long last = Integer.toUnsignedLong(entryIds.last());
+        if (entryIds.serializedSizeInBytes() <= maxBytes || first >>> CONTAINER_BITS == last >>> CONTAINER_BITS) {
+            return List.of(entryIds);
+        }
+        long middle = Integer.toUnsignedLong(entryIds.select((int) (entryIds.getLongCardinality() / 2)));
+        long border = middle >>> CONTAINER_BITS << CONTAINER_BITS;
+        if (border <= first) {
+            border += 1L << CONTAINER_BITS;
+        }
+        List<RoaringBitmap> pieces = new ArrayList<>();
+        pieces.addAll(pieces(entryIds.selectRange(0, border), maxBytes));
+        pieces.addAll(pieces(entryIds.selectRange(border, last + 1), maxBytes));
+        return pieces;
     }
 
     /** Run-length encodes what gets smaller by it. */
@@ -99,7 +125,7 @@ final class Positions {
     int sizeBytes() {
         int bytes = Integer.BYTES;
         for (RoaringBitmap entryIds : ledgers.values()) {
-            bytes += Long.BYTES + Integer.BYTES + entryIds.serializedSizeInBytes();
+            bytes += LEDGER_BYTES + entryIds.serializedSizeInBytes();
         }
         return bytes;
     }

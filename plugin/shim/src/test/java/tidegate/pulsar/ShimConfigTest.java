@@ -1,0 +1,76 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Path;
+import java.util.Properties;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class ShimConfigTest {
+    private final Properties properties = new Properties();
+
+    private ShimConfig read() throws ShimConfigException {
+        return ShimConfig.read(properties, "127.0.0.1:6650");
+    }
+
+    @Test
+    void onlyTheSocketHasNoDefault() throws ShimConfigException {
+        properties.setProperty("tidegateSocket", " /run/tidegate.sock ");
+        assertEquals(new ShimConfig(Path.of("/run/tidegate.sock"), "127.0.0.1:6650", 2000, 20_000, 200_000, 1_000_000, 50,
+                10_000), read());
+    }
+
+    @Test
+    void everyKeyCounts() throws ShimConfigException {
+        properties.setProperty("tidegateSocket", "/s");
+        properties.setProperty("tidegateBrokerName", "b1");
+        properties.setProperty("tidegateHorizonMillis", "100");
+        properties.setProperty("tidegateCredit", "7");
+        properties.setProperty("tidegateNearMaxEntries", "8");
+        properties.setProperty("tidegateMaxPendingEntries", "9000");
+        properties.setProperty("tidegateAckPollMillis", "10");
+        properties.setProperty("tidegateDaemonWaitMillis", "0");
+        assertEquals(new ShimConfig(Path.of("/s"), "b1", 100, 7, 8, 9000, 10, 0), read());
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "tidegateSocket, ''", "tidegateSocket, relative.sock", "tidegateHorizonMillis, 0", "tidegateHorizonMillis, soon",
+        "tidegateCredit, -1", "tidegateCredit, 1.5", "tidegateMaxPendingEntries, 10", "tidegateAckPollMillis, 0",
+        "tidegateDaemonWaitMillis, -5", "tidegateNearMaxEntries, many"
+    })
+    void aBadValueIsRefusedByItsName(String key, String value) {
+        properties.setProperty("tidegateSocket", "/run/tidegate.sock");
+        properties.setProperty(key, value);
+        String message = assertThrows(ShimConfigException.class, this::read).getMessage();
+        assertTrue(message.contains(key), message);
+    }
+
+    @Test
+    void aSocketPathThatTheSystemCannotBindIsRefused() {
+        properties.setProperty("tidegateSocket", "/" + "x".repeat(200));
+        assertTrue(assertThrows(ShimConfigException.class, this::read).getMessage().contains("107"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"4.0.0", "4.0.8", "4.1.1", "4.2.4", "4.0.9-SNAPSHOT"})
+    void knownVersionsAreAccepted(String version) {
+        assertDoesNotThrow(() -> ShimConfig.checkVersion(properties, version));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"3.3.9", "4.3.0", "5.0.0", "4.10.1", "unknown", ""})
+    void otherVersionsOnlyIfAllowed(String version) {
+        String message = assertThrows(ShimConfigException.class,
+                () -> ShimConfig.checkVersion(properties, version)).getMessage();
+        assertTrue(message.contains("tidegateAllowUnknownVersion"), message);
+        properties.setProperty("tidegateAllowUnknownVersion", "true");
+        assertDoesNotThrow(() -> ShimConfig.checkVersion(properties, version));
+    }
+}
