@@ -164,6 +164,12 @@ class Catalog:
 
     # ---- background work
 
+    @property
+    def over_budget(self) -> bool:
+        """Whether staging has outgrown twice its budget: persists cannot keep up, take nothing for now."""
+        staged_bytes = sum(index.staged_entries for index in self._indexes.values()) * ENTRY_BYTES
+        return staged_bytes > 2 * self._options.staging_budget_bytes
+
     def maintain(self, now_ms: int) -> None:
         """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often."""
         self._require_open()

@@ -16,17 +16,16 @@ import logging
 
 from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
-from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.entry import ENTRY_BYTES, Entries, sort_entries
 from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import Identity, State
-from tidegate.index.merge import RunHeap
+from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persist import PersistJob, PersistPlan, SlicePlan, choose_runs
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.recovery import Recovered, Replayed
-from tidegate.index.run import Run
 from tidegate.index.slices import Block, BlockOwner, Slice
 from tidegate.index.staging import Staging
 from tidegate.index.stats import IndexStats, SliceStats
@@ -135,13 +134,10 @@ class DelayIndex:
         return None if key is None else key[0]
 
     def prefetch(self, now_ms: int) -> None:
-        """Load or sort what comes first, if it is due within the prefetch time."""
+        """Load or sort the next one that is due within the prefetch time."""
         key = self._heap.first_key()
-        if (
-            key is not None
-            and key[0] <= now_ms + self._context.options.prefetch_ms
-            and self._heap.open_first()
-        ):
+        before_ms = now_ms + self._context.options.prefetch_ms
+        if key is not None and key[0] <= before_ms and self._heap.open_next(before_ms + 1):
             self._settle()
             self._context.due_changed(self)
 
@@ -306,13 +302,21 @@ class DelayIndex:
         self._unheld = PositionSet()
         self._want_if_useful()
 
-    def _accept(self, run: Run, part: Entries) -> Entries:
-        """What of a consumed part is handed out: held and not popped. Its owner keeps all that is held."""
-        held = self._held.contains(part)
-        live = part if held.all() else part.take(held)
-        run.owner.consumed(run, len(part), live)
-        if isinstance(run.owner, BlockOwner):
-            self._consumed.add(run.owner.block.of)
+    def _accept(self, taken: Taken) -> Entries:
+        """What of consumed parts is handed out, in order: held, not popped. Owners keep all that is held."""
+        together = Entries.concat(part for _, part in taken)
+        held = self._held.contains(together)
+        all_held = bool(held.all())
+        at = 0
+        for run, part in taken:
+            live = part if all_held else part.take(held[at : at + len(part)])
+            at += len(part)
+            run.owner.consumed(run, len(part), live)
+            if isinstance(run.owner, BlockOwner):
+                self._consumed.add(run.owner.block.of)
+        live = together if all_held else together.take(held)
+        if len(taken) > 1:
+            live = sort_entries(live)
         fresh = self._popped.add_new(live, _NONE)
         return live if fresh.all() else live.take(fresh)
 

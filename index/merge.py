@@ -21,6 +21,7 @@ from tidegate.index.errors import TidegateIndexError
 from tidegate.index.run import Run
 
 _WINDOW_MIN = 64
+_WINDOW_GROWTH = 8
 
 
 class Sealed(Protocol):
@@ -32,7 +33,8 @@ class Sealed(Protocol):
 
 
 Item = Run | Sealed
-Accept = Callable[[Run, Entries], Entries]
+Taken = list[tuple[Run, Entries]]
+Accept = Callable[[Taken], Entries]
 
 
 class RunHeap:
@@ -69,23 +71,34 @@ class RunHeap:
         key: EntryKey = self._heap.peekitem()[1]
         return key
 
-    def open_first(self) -> bool:
-        """Open the first item; False if the heap is empty or the first item is a run already."""
-        if not self._heap:
+    def open_next(self, before_ms: int) -> bool:
+        """Open the first item that is not a run yet, if it is due before `before_ms`; False if there is none.
+
+        O(items due before then): the heap is walked from its top.
+        """
+        nodes = self._heap.heap
+        first: tuple[EntryKey, Sealed] | None = None
+        waiting = [0] if nodes else []
+        while waiting:
+            at = waiting.pop()
+            key, item, _ = nodes[at]
+            if key[0] < before_ms and (first is None or key < first[0]):
+                if isinstance(item, Run):
+                    waiting += [child for child in (2 * at + 1, 2 * at + 2) if child < len(nodes)]
+                else:
+                    first = (key, item)
+        if first is None:
             return False
-        item, _ = self._heap.peekitem()
-        if isinstance(item, Run):
-            return False
-        self._open(item)
+        self._open(first[1])
         return True
 
     def pop(self, now_ms: int, limit: int, scan_limit: int, accept: Accept) -> Entries:
         """Entries with deliver_at_ms <= now_ms in order, at most `limit` of those that `accept` lets through.
 
-        accept(run, part): called once for every consumed part of a run; returns the entries of it to hand
-        out. Stops when about `scan_limit` entries were looked at, so that a long stretch of dead ones
-        cannot stall. Complexity: O(n log n) in the entries looked at, plus a heap operation for each run in
-        the window.
+        accept(taken): called with the consumed parts of runs, which together are the next entries; returns in
+        order those to hand out.
+        Stops when about `scan_limit` entries were looked at, so that a long stretch of dead ones cannot stall.
+        Complexity: O(n log n) in the entries looked at, plus a heap operation for each run in the window.
         """
         popped: list[Entries] = []
         need = limit
@@ -100,20 +113,18 @@ class RunHeap:
                 raise
             if not runs:
                 break
-            accepted = []
+            taken: Taken = []
             try:
                 for run, stop in _cut(runs, fence, now_ms, need):
                     if stop > run.at:
                         part = run.entries.part(run.at, stop)
                         run.at = stop
                         scanned += len(part)
-                        accepted.append(accept(run, part))
+                        taken.append((run, part))
+                batch = accept(taken)
             finally:
                 for run in runs:
                     self.push_run(run)
-            batch = Entries.concat(accepted)
-            if len(accepted) > 1:
-                batch = sort_entries(batch)
             need -= len(batch)
             popped.append(batch)
         return Entries.concat(popped)
@@ -154,24 +165,46 @@ def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> lis
     """How far to consume each run so that the parts together are the next entries, `need` or fewer."""
     stops = [run.due_stop(now_ms) for run in runs]
     if fence is not None:
-        stops = [min(stop, run.stop(fence, inclusive=False)) for run, stop in zip(runs, stops, strict=True)]
+        # Not the entry at the fence itself: a copy of it may come from there, and belongs to the same part.
+        stops = _bounded(runs, stops, fence, inclusive=False)
     if len(runs) == 1:
         return [(runs[0], min(stops[0], runs[0].at + need))]
+    # Where runs differ in density, the densest ends a small window early: then try a larger one.
     window = max(_WINDOW_MIN, 2 * need // len(runs))
-    bound: EntryKey | None = None
-    for at, run in enumerate(runs):
-        if stops[at] > run.at + window:
-            stops[at] = run.at + window
-            last = run.entries.key(stops[at] - 1)
-            bound = last if bound is None else min(bound, last)
-    if bound is not None:
-        stops = [min(stop, run.stop(bound, inclusive=True)) for run, stop in zip(runs, stops, strict=True)]
-    if sum(max(0, stop - run.at) for run, stop in zip(runs, stops, strict=True)) > need:
+    while True:
+        inside, count = _windowed(runs, stops, window)
+        if count >= need or inside == stops or window >= need:
+            break
+        window *= _WINDOW_GROWTH
+    if count > need:
         together = sort_entries(
             Entries.concat(
-                run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, stops, strict=True)
+                run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, inside, strict=True)
             )
         )
-        last = together.key(need - 1)
-        stops = [min(stop, run.stop(last, inclusive=True)) for run, stop in zip(runs, stops, strict=True)]
-    return list(zip(runs, stops, strict=True))
+        inside = _bounded(runs, inside, together.key(need - 1))
+    return list(zip(runs, inside, strict=True))
+
+
+def _windowed(runs: list[Run], stops: list[int], window: int) -> tuple[list[int], int]:
+    """Stops such that all entries before them are known to come first, at most `window` a run; their count."""
+    ends = [min(stop, run.at + window) for run, stop in zip(runs, stops, strict=True)]
+    bound = min(
+        (
+            run.entries.key(end - 1)
+            for run, end, stop in zip(runs, ends, stops, strict=True)
+            if run.at < end < stop
+        ),
+        default=None,
+    )
+    if bound is not None:
+        ends = _bounded(runs, ends, bound)
+    return ends, sum(max(0, end - run.at) for run, end in zip(runs, ends, strict=True))
+
+
+def _bounded(runs: list[Run], stops: list[int], key: EntryKey, *, inclusive: bool = True) -> list[int]:
+    """Stops that leave out what is after `key`."""
+    return [
+        min(stop, run.stop(key, inclusive=inclusive)) if stop > run.at else stop
+        for run, stop in zip(runs, stops, strict=True)
+    ]

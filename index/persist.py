@@ -23,7 +23,7 @@ from tidegate.index.errors import CorruptBlockError
 from tidegate.index.format import pack_entries, seal
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import State, encode_keys, encode_slice
-from tidegate.index.merge import Item, RunHeap
+from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet, serialize_bitmap
 from tidegate.index.run import Run
@@ -256,7 +256,8 @@ class PersistJob:
         if part is not None:
             heap.push_run(Run(part, _MergedBlock(self, (slice_id, merged[0]))))
 
-        def live(_: Run, entries: Entries) -> Entries:
+        def live(taken: Taken) -> Entries:
+            entries = sort_entries(Entries.concat(part for _, part in taken))
             return entries.take(self._held.contains(entries))
 
         while len(heap):

@@ -23,6 +23,8 @@ Position = tuple[int, int]
 _SMALL = 48
 """Up to this many look-ups a loop over the bitmap is faster than building a second bitmap."""
 
+_SCATTERED_MAX = 4_096
+
 _COUNT = struct.Struct("<I")
 _LEDGER = struct.Struct("<qI")
 
@@ -124,6 +126,10 @@ class PositionSet:
 
     def contains(self, entries: Entries) -> BoolArray:
         """For each entry whether its position is in the set; bool array of the same length."""
+        if _is_scattered(entries.ledger_id):
+            get = self._bitmaps.get
+            pairs = zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True)
+            return np.array([entry_id in get(ledger_id, ()) for ledger_id, entry_id in pairs], dtype=np.bool_)
         mask = np.zeros(len(entries), dtype=np.bool_)
         if self._bitmaps:
             for ledger_id, where in _by_ledger(entries.ledger_id):
@@ -176,6 +182,9 @@ class PositionSet:
 
     def add(self, entries: Entries) -> None:
         """Put the positions of `entries` in."""
+        if _is_scattered(entries.ledger_id):
+            self._add_new_singly(entries, PositionSet())
+            return
         for ledger_id, where in _by_ledger(entries.ledger_id):
             self._own(ledger_id).update(entries.entry_id[where].astype(np.uint32))
 
@@ -184,6 +193,8 @@ class PositionSet:
 
         Returns a bool array of the same length: which entries were put in (of a repeated position the first).
         """
+        if _is_scattered(entries.ledger_id):
+            return self._add_new_singly(entries, known)
         mask = np.ones(len(entries), dtype=np.bool_)
         for ledger_id, where in _by_ledger(entries.ledger_id):
             entry_id = entries.entry_id[where].astype(np.uint32)
@@ -201,6 +212,22 @@ class PositionSet:
                 mine |= fresh
         return mask
 
+    def _add_new_singly(self, entries: Entries, known: PositionSet) -> BoolArray:
+        """As `add_new`, one position after another."""
+        bitmaps, shared, theirs = self._bitmaps, self._shared, known._bitmaps
+        fresh = []
+        for ledger_id, entry_id in zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True):
+            mine = bitmaps.get(ledger_id)
+            is_fresh = (mine is None or entry_id not in mine) and entry_id not in theirs.get(ledger_id, ())
+            if is_fresh:
+                if mine is None or ledger_id in shared:
+                    mine = self._own(ledger_id)
+                else:
+                    self.dirty.add(ledger_id)
+                mine.add(entry_id)
+            fresh.append(is_fresh)
+        return np.array(fresh, dtype=np.bool_)
+
     def update(self, other: PositionSet) -> None:
         """Put all positions of `other` in."""
         for ledger_id, bitmap in other._bitmaps.items():
@@ -209,15 +236,20 @@ class PositionSet:
 
     def difference_update(self, other: PositionSet) -> None:
         """Take all positions of `other` out."""
-        if len(other._bitmaps) <= len(self._bitmaps):
-            common = [ledger_id for ledger_id in other._bitmaps if ledger_id in self._bitmaps]
-        else:
-            common = [ledger_id for ledger_id in self._bitmaps if ledger_id in other._bitmaps]
-        for ledger_id in common:
-            if not self._bitmaps[ledger_id].isdisjoint(other._bitmaps[ledger_id]):
-                mine = self._own(ledger_id)
-                mine -= other._bitmaps[ledger_id]
-                self._drop_if_empty(ledger_id)
+        bitmaps, shared = self._bitmaps, self._shared
+        small = bitmaps if len(bitmaps) < len(other._bitmaps) else other._bitmaps
+        # This runs for every acknowledgement, over as many ledgers as it has: no calls that can be spared.
+        for ledger_id in list(small):
+            mine, theirs = bitmaps.get(ledger_id), other._bitmaps.get(ledger_id)
+            if mine is None or theirs is None or mine.isdisjoint(theirs):
+                continue
+            if ledger_id in shared:
+                shared.discard(ledger_id)
+                mine = bitmaps[ledger_id] = mine.copy()
+            mine -= theirs
+            self.dirty.add(ledger_id)
+            if not mine:
+                del bitmaps[ledger_id]
 
     def intersection_update(self, other: PositionSet) -> None:
         """Keep only the positions that are in `other` too."""
@@ -337,6 +369,11 @@ def deserialize_bitmap(data: bytes) -> BitMap:
     if len(bitmap.serialize()) != len(data):
         raise CorruptRecordError(f"a roaring bitmap of {len(data)} bytes has bytes too many")
     return bitmap
+
+
+def _is_scattered(ledger_id: Int64Array) -> bool:
+    """Whether the entries are few and of so many ledgers that grouping them costs more than it saves."""
+    return len(ledger_id) <= _SCATTERED_MAX and 4 * len(set(ledger_id.tolist())) > len(ledger_id)
 
 
 def _by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
-from tidegate.index.merge import Item, RunHeap
+from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.run import Run
 
 FOREVER_MS = 1 << 62
@@ -37,8 +37,8 @@ class Keeper:
         self.consumed_entries += count
 
 
-def everything(_: Run, part: Entries) -> Entries:
-    return part
+def everything(taken: Taken) -> Entries:
+    return Entries.concat(part for _, part in taken).sorted()
 
 
 @given(
@@ -90,8 +90,8 @@ def test_dead_entries_do_not_stall_a_pop() -> None:
     keeper = Keeper((i, 0, i) for i in range(10_000))
     heap.push_run(Run(keeper.entries, keeper))
 
-    def last_only(_: Run, part: Entries) -> Entries:
-        return part.take(part.deliver_at_ms == 9_999)
+    def last_only(taken: Taken) -> Entries:
+        return Entries.concat(part.take(part.deliver_at_ms == 9_999) for _, part in taken)
 
     assert len(heap.pop(FOREVER_MS, 10, 1_000, last_only)) == 0
     assert len(heap) == 1
@@ -114,3 +114,15 @@ def test_a_source_that_fails_loses_nothing() -> None:
         (5, 9, 9),
         *((i, 0, i) for i in range(6, 10)),
     ]
+
+
+def test_what_is_due_soon_is_opened_ahead_one_after_another() -> None:
+    heap = RunHeap()
+    keepers = [Keeper((10 * at + i, 0, i) for i in range(10)) for at in range(10)]
+    for keeper in reversed(keepers):
+        heap.push(keeper.entries.key(0), keeper)
+    opened = []
+    while heap.open_next(45):
+        opened.append([keeper.opened for keeper in keepers].count(True))
+    assert opened == [1, 2, 3, 4, 5]
+    assert [keeper.opened for keeper in keepers] == [True] * 5 + [False] * 5
