@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -27,7 +27,7 @@ from tidegate.plugin.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from tidegate.plugin.demo_processes import Stop
-    from tidegate.plugin.demo_run import Options, Outcome
+    from tidegate.plugin.demo_run import Demo, Options, Outcome
 
 JAR = Path(__file__).resolve().parent / "jars" / "tidegate-pulsar-shim.jar"
 MESSAGES_MAX = 1_000_000
@@ -71,13 +71,21 @@ def demo(  # noqa: PLR0917 the flags
         out_dir=out.absolute(),
         keep=keep,
     )
-    outcome = _run(options, plain=plain, json_to_stdout=json_file == "-")
-    _report(outcome, json_file)
-    sys.stdout.flush()
+    course = _course(options)
+    try:
+        outcome = _run(course, plain=plain, json_to_stdout=json_file == "-")
+        _report(outcome, json_file)
+    except UserError as error:
+        if course.stuck:
+            print(f"tidegate: {error}", file=sys.stderr)
+            _leave_at_once(error.exit_code)
+        raise
     if keep:
         outcome.recorder.save(outcome.options.out_dir / "work" / "record.npz")
-    if not outcome.passed:
-        raise typer.Exit(1)
+    exit_code = 0 if outcome.passed else 1
+    if course.stuck:
+        _leave_at_once(exit_code)
+    raise typer.Exit(exit_code)
 
 
 def register(app: typer.Typer) -> None:
@@ -136,19 +144,29 @@ def _signals_stop(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _run(options: Options, *, plain: bool, json_to_stdout: bool) -> Outcome:
-    from rich.console import Console  # noqa: PLC0415
-
+def _course(options: Options) -> Demo:
     from tidegate.plugin.demo_processes import Stop  # noqa: PLC0415
     from tidegate.plugin.demo_run import Demo  # noqa: PLC0415
+
+    return Demo(options, Stop())
+
+
+def _run(course: Demo, *, plain: bool, json_to_stdout: bool) -> Outcome:
+    from rich.console import Console  # noqa: PLC0415
+
     from tidegate.plugin.demo_view import LiveView, PlainView  # noqa: PLC0415
 
     console = Console(stderr=json_to_stdout)
-    stop = Stop()
-    course = Demo(options, stop)
     view = PlainView if plain or not console.is_terminal else LiveView
-    with _signals_stop(stop), view(course.progress, console):
+    with _signals_stop(course.stop), view(course.progress, console):
         return course.run()
+
+
+def _leave_at_once(exit_code: int) -> NoReturn:
+    """End without Python's ordinary ending, during which a thread inside the Pulsar client would abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 def _report(outcome: Outcome, json_file: str | None) -> None:

@@ -142,6 +142,7 @@ class Recovery:
     first_due_after_kill_s: float | None
     first_due_after_usable_s: float | None
     due_meanwhile: int
+    due_afterwards: int
     delivered_meanwhile: int
 
 
@@ -284,5 +285,6 @@ def _recovery(
         first_due_after_kill_s=None if first_us is None else (first_us - outage.killed_us) / 1e6,
         first_due_after_usable_s=None if first_us is None else max(first_us - outage.usable_us, 0) / 1e6,
         due_meanwhile=int(np.count_nonzero(meanwhile)),
+        due_afterwards=int(np.count_nonzero(expected & (due_us >= outage.killed_us))),
         delivered_meanwhile=int(np.count_nonzero(delivered)),
     )

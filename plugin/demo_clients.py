@@ -14,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ CONSUMERS = 2
 _UNCONFIRMED_MAX = 5_000
 _POLL_S = 0.005
 _RECEIVE_MS = 250
+_JOIN_TIMEOUT_S = 5.0
 
 
 class ClientError(UserError):
@@ -64,7 +67,12 @@ class Clients:
         """Open a client; returns when (in µs) the first consumer began to subscribe and was subscribed."""
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path))
         client = pulsar.Client(self._service_url, operation_timeout_seconds=10, logger=logger)
+        with self._lock:
+            # Known from the start, so that dropping it ends a call that waits for the broker.
+            self._client = client
         try:
+            if self._closed.is_set():
+                raise ClientError("the demo is ending")
             before_us = now_us()
             consumers = [self._subscribe(client)]
             after_us = now_us()
@@ -85,7 +93,7 @@ class Clients:
             self._generation += 1
             self._again = deque(sorted(self._unconfirmed))
             self._unconfirmed.clear()
-            self._client, self._producer = client, producer
+            self._producer = producer
         for consumer in consumers:
             self._run(self._consume, consumer)
         self._online.set()
@@ -123,12 +131,18 @@ class Clients:
         self._closed.set()
         self.drop()
         self._online.set()
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
         for thread in self._threads:
-            thread.join(5.0)
+            thread.join(max(deadline_s - time.monotonic(), 0))
 
-    def _run(self, work: object, *arguments: object) -> None:
+    @property
+    def stuck(self) -> bool:
+        """Whether a thread is still inside the client's library; asked after ``close``."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _run(self, work: Callable[..., None], *arguments: object) -> None:
         # Daemon threads: whatever the client's library does, an interrupted demo ends.
-        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 

@@ -192,8 +192,8 @@ def _kills(outcome: Outcome) -> Table:
             one.what,
             f"{one.killed_at_s:.1f} s",
             f"{one.down_s:.1f} s",
-            _seconds(one.first_due_after_kill_s),
-            _seconds(one.first_due_after_usable_s),
+            _seconds(one, one.first_due_after_kill_s),
+            _seconds(one, one.first_due_after_usable_s),
             f"{one.due_meanwhile:,}",
         )
     table.caption = (
@@ -220,8 +220,10 @@ def _colour(value_ms: float) -> str:
     return "green" if value_ms < GOOD_MS else "yellow" if value_ms < BAD_MS else "red"
 
 
-def _seconds(value: float | None) -> str:
-    return "never" if value is None else f"{value:.2f} s"
+def _seconds(recovery: Recovery, value: float | None) -> str:
+    if value is None:
+        return "never" if recovery.due_afterwards else "nothing was due"
+    return f"{value:.2f} s"
 
 
 def _lateness(lateness: Lateness) -> dict[str, float]:

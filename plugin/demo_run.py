@@ -44,6 +44,7 @@ _REPEATS_S = 0.5
 _UNDER_WAY = 50
 _FAR_TIMEOUT_S = 10.0
 _CATCH_UP_TIMEOUT_S = 15.0
+_JOIN_TIMEOUT_S = 2.0
 
 T = TypeVar("T")
 
@@ -107,18 +108,24 @@ class Outcome:
 
 
 class Demo:
-    """One run; ``progress`` may be read from other threads while it goes on."""
+    """One run; ``progress`` may be read from other threads while it goes on.
+
+    ``stuck``, after ``run``: a thread is still inside the client's library, which aborts the process if
+    Python ends in the ordinary way.
+    """
 
     def __init__(self, options: Options, stop: Stop) -> None:
         self.progress = Progress(options)
         self._options = options
-        self._stop = stop
+        self.stop = stop
         self._work_dir = options.out_dir / "work"
         self._outages: list[Outage] = []
         self._processes: dict[str, Broker | Daemon] = {}
+        self._helper: threading.Thread | None = None
+        self.stuck = False
 
     def run(self) -> Outcome:
-        """Go through with it. Raises ``DemoError``, ``InterruptedDemoError`` when ``stop`` is requested."""
+        """Go through with it. Raises ``DemoError``, ``InterruptedDemoError`` when ``stop`` was requested."""
         with self._workspace() as socket_path, Guard() as guard:
             return self._run(socket_path, guard)
 
@@ -180,6 +187,9 @@ class Demo:
             if daemon is not None:
                 daemon.end(signal.SIGTERM)
             clients.close()
+            if self._helper is not None:
+                self._helper.join(_JOIN_TIMEOUT_S)
+            self.stuck = clients.stuck or (self._helper is not None and self._helper.is_alive())
             watch.close()
 
     # The course
@@ -189,9 +199,9 @@ class Demo:
         broker.spawn()
         if daemon is not None:
             daemon.spawn()
-            daemon.wait_ready(self._stop)
+            daemon.wait_ready(self.stop)
             self.progress.daemon_up = True
-        broker.wait_healthy(self._stop)
+        broker.wait_healthy(self.stop)
         self.progress.broker_up = True
 
     def _connect(self, clients: Clients) -> tuple[int, int]:
@@ -210,7 +220,7 @@ class Demo:
             self._check_alive()
             return recorder.live().sent >= self._options.far
 
-        self._stop.until("sending what is due tomorrow", filled, _FILL_TIMEOUT_S)
+        self.stop.until("sending what is due tomorrow", filled, _FILL_TIMEOUT_S)
         if self._options.far:
             took_s = time.monotonic() - began_s
             self._event(f"{self._options.far:,} messages that are due tomorrow were sent in {took_s:.1f} s")
@@ -221,7 +231,7 @@ class Demo:
         clients.drop()
         self.progress.phase = "the broker is down, and starts again"
         broker.spawn()
-        broker.wait_healthy(self._stop)
+        broker.wait_healthy(self.stop)
         ready_us = now_us()
         self.progress.broker_up = True
         disconnected_us, usable_us = self._connect(clients)
@@ -233,7 +243,7 @@ class Demo:
         self.progress.daemon_up = False
         self.progress.phase = "the daemon is down, and starts again"
         daemon.spawn()
-        daemon.wait_ready(self._stop)
+        daemon.wait_ready(self.stop)
         ready_us = now_us()
         self.progress.daemon_up = True
         seen_us = [killed_us]
@@ -246,7 +256,7 @@ class Demo:
             seen_us.append(before_us)
             return False
 
-        self._stop.until("the broker's way back to the daemon", linked, _CONNECT_TIMEOUT_S)
+        self.stop.until("the broker's way back to the daemon", linked, _CONNECT_TIMEOUT_S)
         usable_us = now_us()
         self.progress.phase = "sending and delivering"
         self._event(f"daemon recovered, the broker found it after {(usable_us - killed_us) / 1e6:.1f} s")
@@ -275,7 +285,7 @@ class Demo:
         # What has not come when the time is up is lost, which is for the audit to say.
         with contextlib.suppress(_TimeIsUpError):
             self._until(complete, _GRACE_S)
-        self._stop.pause(_REPEATS_S)
+        self.stop.pause(_REPEATS_S)
 
     def _far(self, broker: Broker, recorder: Recorder, workload: Workload) -> tuple[int, int]:
         far = (workload.kind == Kind.FAR).nonzero()[0]
@@ -305,7 +315,7 @@ class Demo:
     def _pause_until(self, second: float) -> None:
         while (left_s := second - self.progress.elapsed_s) > 0:
             self._check_alive()
-            self._stop.pause(min(left_s, 0.5))
+            self.stop.pause(min(left_s, 0.5))
 
     def _check_alive(self) -> None:
         for name, process in self._processes.items():
@@ -317,7 +327,7 @@ class Demo:
         while not done():
             if time.monotonic() > deadline_s:
                 raise _TimeIsUpError
-            self._stop.pause(0.1)
+            self.stop.pause(0.1)
 
     def _interruptible(self, work: Callable[[], T], timeout_s: float) -> T:
         """Call ``work`` on a thread of its own, so that an interrupt need not wait for it."""
@@ -329,8 +339,9 @@ class Demo:
             except BaseException as error:
                 future.set_exception(error)
 
-        threading.Thread(target=call, daemon=True).start()
-        self._stop.until("the Pulsar client's connection", future.done, timeout_s)
+        self._helper = threading.Thread(target=call, daemon=True)
+        self._helper.start()
+        self.stop.until("the Pulsar client's connection", future.done, timeout_s)
         return future.result()
 
     @contextlib.contextmanager

@@ -154,6 +154,7 @@ class TestRecovery:
         (recovery,) = audited(workload, [], broker_outage(10, 20)).recoveries
         assert recovery.first_due_after_kill_s is None
         assert recovery.first_due_after_usable_s is None
+        assert recovery.due_afterwards == 1
 
 
 @given(

@@ -36,11 +36,19 @@ def test_a_short_run_passes_and_cleans_up(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("phase", ["starting the daemon", "sending and delivering"])
+@pytest.mark.parametrize(
+    ("phase", "how"),
+    [
+        ("starting the daemon", signal.SIGTERM),
+        ("starting the daemon", signal.SIGKILL),
+        ("sending and delivering", signal.SIGINT),
+        ("sending and delivering", signal.SIGKILL),
+        ("the broker is down", signal.SIGINT),
+    ],
+)
 def test_ended_in_the_middle_it_leaves_no_process(tmp_path: Path, how: signal.Signals, phase: str) -> None:
     out_dir = tmp_path / "out"
-    process = start("--seconds", "60", "--plain", "--far", "0", "--out", str(out_dir), cwd=tmp_path)
+    process = start("--seconds", "12", "--plain", "--far", "0", "--out", str(out_dir), cwd=tmp_path)
     assert process.stdout is not None
     assert any(phase in line for line in process.stdout), "the demo ended before it got there"
     assert left_behind(tmp_path)
