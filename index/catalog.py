@@ -31,6 +31,7 @@ from tidegate.index.stats import CatalogStats
 from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)
+_LOOK_INTERVAL_MS = 100
 
 
 class Catalog:
@@ -50,6 +51,8 @@ class Catalog:
         self._persisting: DelayIndex | None = None
         self._future: Future[None] | None = None
         self._retry_at_ms: int | None = None
+        self._look_at_ms: int | None = None
+        self._staged_entries = 0
         self._persists = 0
         self._persist_failures = 0
         self._last_failure: str | None = None
@@ -167,8 +170,8 @@ class Catalog:
     @property
     def over_budget(self) -> bool:
         """Whether staging has outgrown twice its budget: persists cannot keep up, take nothing for now."""
-        staged_bytes = sum(index.staged_entries for index in self._indexes.values()) * ENTRY_BYTES
-        return staged_bytes > 2 * self._options.staging_budget_bytes
+        staged = self._staged_entries + self._context.added_entries
+        return staged * ENTRY_BYTES > 2 * self._options.staging_budget_bytes
 
     def maintain(self, now_ms: int) -> None:
         """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often."""
@@ -210,10 +213,12 @@ class Catalog:
 
     def _most_wanted(self, now_ms: int) -> DelayIndex | None:
         """Who is to be persisted next: pure but for pruning what is gone."""
-        if not self._indexes:
+        if not self._indexes or not self._worth_looking(now_ms):
             return None
-        staged_bytes = sum(index.staged_entries for index in self._indexes.values()) * ENTRY_BYTES
-        if staged_bytes > self._options.staging_budget_bytes:
+        self._look_at_ms = now_ms + _LOOK_INTERVAL_MS
+        self._context.added_entries = 0
+        self._staged_entries = sum(index.staged_entries for index in self._indexes.values())
+        if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
             return max(self._indexes.values(), key=lambda index: index.staged_entries)
         if self._journal.size_bytes > self._options.journal_budget_bytes:
             return max(self._indexes.values(), key=lambda index: index.log.size_bytes)
@@ -227,6 +232,17 @@ class Catalog:
                 and now_ms - index.log.oldest_ms >= self._options.persist_age_ms
             ),
             None,
+        )
+
+    def _worth_looking(self, now_ms: int) -> bool:
+        """Whether somebody may want a persist. O(1), where looking is O(subscriptions)."""
+        added_bytes = (self._staged_entries + self._context.added_entries) * ENTRY_BYTES
+        return (
+            bool(self._context.wanting)
+            or added_bytes > self._options.staging_budget_bytes
+            or self._journal.size_bytes > self._options.journal_budget_bytes
+            or self._look_at_ms is None
+            or now_ms >= self._look_at_ms
         )
 
     def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
@@ -259,6 +275,7 @@ class Catalog:
         if index is None or future is None:
             return None
         error = future.exception()
+        self._look_at_ms = None
         if self._indexes.get(index.name) is not index:
             # Removed meanwhile: what the persist wrote is nobody's.
             self._delete_stored(index)

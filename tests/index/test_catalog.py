@@ -170,7 +170,7 @@ def test_an_old_or_a_large_journal_is_persisted() -> None:
         index.add(spread(100, 1_000))
         catalog.commit()
         if now_ms > START_MS:
-            catalog.maintain(now_ms - 1)
+            catalog.maintain(now_ms - 100)
             assert stored(store, keys.JOURNAL)
         catalog.maintain(now_ms)
         assert not stored(store, keys.JOURNAL)
