@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.plugin.shim_client import ShimClient, entries
 from tests.plugin.waiting import until
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, StopError
+from tidegate.plugin.messages import Close, Ping, Pong
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -97,3 +99,59 @@ async def test_stopping_with_a_full_disk_calls_nothing_durable(
     await client.ended()
     assert stream.durable_seq == 0
     await client.disconnect()
+
+
+async def test_a_slow_disk_holds_up_durable_and_nothing_else(
+    start: StartDaemon, socket_path: Path, store: FlakyStore
+) -> None:
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        waits = await client.open(TOPIC)
+        other = await client.open(f"{TOPIC}-2")
+        other.add(entries(5, now_ms() + 200))
+        await other.durable()
+        store.stick()
+        waits.add(entries(1, now_ms() + HOUR_MS))
+        await until(store.arrived.is_set)
+        assert len(await other.take_due(5)) == 5
+        waits.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        waits.change(Close())
+        await client.open(f"{TOPIC}-3")
+        assert waits.durable_seq == 0
+        assert b"tidegate_uncommitted_entries 3.0" in daemon.metrics.exposition()
+        store.release()
+        await waits.durable(3)
+        await waits.until(lambda: waits.closed)
+        assert b"tidegate_uncommitted_entries 0.0" in daemon.metrics.exposition()
+
+
+async def test_stopping_while_a_commit_is_being_written(
+    start: StartDaemon, socket_path: Path, store: FlakyStore
+) -> None:
+    async with start(store=store):
+        client = await ShimClient.connect(socket_path)
+        stream = await client.open(TOPIC)
+        store.stick()
+        stream.add(entries(1, now_ms() + HOUR_MS))
+        await until(store.arrived.is_set)
+        stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        client.send(Ping(), 0, 1)
+        await client.until(lambda: (Pong(), 1) in client.received)
+        threading.Timer(0.1, store.release).start()
+    await client.ended()
+    assert stream.durable_seq == 2
+    await client.disconnect()
+    async with start(store=store.memory.reopen()), await ShimClient.connect(socket_path) as client:
+        assert len((await client.open(TOPIC)).held) == 2
+
+
+async def test_an_unforeseen_failure_is_never_taken_for_success(
+    start: StartDaemon, socket_path: Path, store: FlakyStore
+) -> None:
+    async with start(store=store, storage_retry_ms=20), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        store.failure, store.failing = RuntimeError("a bug"), True
+        stream.add(entries(1, now_ms() + HOUR_MS))
+        assert (await stream.ended()).code == ErrorCode.STORAGE
+        assert stream.durable_seq == 0
+        store.failing = False
+        await until(lambda: store.memory.disk_bytes() > 0)
