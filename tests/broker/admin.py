@@ -81,8 +81,9 @@ class Admin:
         self.call("PUT", f"/persistent/{topic}/unload")
 
     def delete_topic(self, topic: str) -> None:
-        """Delete with whatever is connected."""
-        self.call("DELETE", f"/persistent/{topic}?force=true")
+        """Delete with whatever is connected, with its partitions if it has any."""
+        partitioned = self.call("GET", f"/persistent/{topic}/partitions")["partitions"] > 0
+        self.call("DELETE", f"/persistent/{topic}{'/partitions' if partitioned else ''}?force=true")
 
     def set_delayed_delivery(self, topic: str, *, active: bool, max_delay_ms: int = 0) -> None:
         """The topic's delayed delivery policy."""

@@ -2,7 +2,8 @@
 
 ``TIDEGATE_TEST_TRACKER`` chooses what is tested: ``tidegate`` (default) starts daemon and shim; ``pulsar``
 and ``bucket`` run the same tests against Pulsar's own trackers, which shows what is Pulsar's behaviour and
-what is ours. Only processes started here are signalled, by their pid.
+what is ours. ``TIDEGATE_TEST_SHIM_JAR`` and ``TIDEGATE_TEST_PULSAR_HOME`` name another jar or distribution.
+Only processes started here are signalled, by their pid.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PULSAR_HOME = Path(
     os.environ.get("TIDEGATE_TEST_PULSAR_HOME", ROOT / ".cache" / "pulsar" / "apache-pulsar-4.0.8")
 )
-SHIM_JAR = ROOT / "plugin" / "jars" / "tidegate-pulsar-shim.jar"
+SHIM_JAR = Path(
+    os.environ.get("TIDEGATE_TEST_SHIM_JAR", ROOT / "plugin" / "jars" / "tidegate-pulsar-shim.jar")
+)
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"
 
@@ -226,9 +229,9 @@ class Cluster:
         """Start the broker, again if need be.
 
         After a kill -9 the bookie's registration of before is still in the metadata. Pulsar removes it and
-        registers anew; when the notice of the removal comes late, it takes it for a loss, removes and registers
-        again, and so on for ever (4.0.8, ``ResourceLockImpl``), and every ledger it writes to suffers. A graceful
-        restart ends that.
+        registers anew; when the notice of the removal comes late, it takes it for a loss, removes and
+        registers again, and so on for ever (4.0.8, ``ResourceLockImpl``): the bookie comes and goes many
+        times a second. A graceful restart ends that.
         """
         log_path = self.broker.log_path
         seen_bytes = log_path.stat().st_size if log_path.exists() else 0

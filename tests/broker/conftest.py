@@ -58,7 +58,7 @@ def make_lane(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Call
         yield make
     finally:
         for lane in lanes:
-            lane.disconnect()
+            lane.close()
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import pulsar
 
-from tests.broker.admin import SubscriptionStats
+from tests.broker.admin import AdminError, SubscriptionStats
 from tests.broker.cluster import SUBSCRIBED, Cluster
 from tests.broker.inbox import (
     DELIVER_AT_MS,
@@ -54,12 +54,6 @@ class Lane:
         self._client: pulsar.Client | None = None
         self._uids = itertools.count()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.disconnect()
-
     @property
     def client(self) -> pulsar.Client:
         """The client of this lane; a new one after :meth:`disconnect`."""
@@ -71,6 +65,13 @@ class Lane:
         """Close every producer and consumer together with their client."""
         self._client = None
         self._stack.close()
+
+    def close(self) -> None:
+        """Disconnect and delete the topic: a broker that is started again has few topics to open."""
+        self.disconnect()
+        if self.cluster.broker.running:
+            with contextlib.suppress(AdminError):
+                self.admin.delete_topic(self.topic)
 
     # Receiving
 
@@ -161,7 +162,7 @@ class Lane:
         what: str,
         *,
         name: str = "sub",
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
     ) -> SubscriptionStats:
         """Wait until the subscription's stats are as wanted."""
         seen: list[SubscriptionStats] = []

@@ -137,7 +137,7 @@ class Inbox:
         with self._changed:
             return dict(self._acknowledged_ns)
 
-    def wait_for(self, sent: Iterable[Sent], *, times: int = 1, timeout_s: float = 30.0) -> None:
+    def wait_for(self, sent: Iterable[Sent], *, times: int = 1, timeout_s: float = 60.0) -> None:
         """Return once all of ``sent`` have come at least ``times`` times; fail with what is missing."""
         wanted = {one.uid for one in sent}
         deadline_s = time.monotonic() + timeout_s

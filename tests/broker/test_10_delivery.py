@@ -45,7 +45,9 @@ def test_key_shared_keeps_the_order_of_a_key(lane: Lane) -> None:
     for inbox in inboxes:
         lane.subscribe(inbox, kind=KEY_SHARED)
     keys = [f"key-{number}" for number in range(10)]
-    sent = lane.send_in(*[700] * 200, keys=keys)
+    # Far enough away for all of them to be read before they are due: one that is read later comes at once.
+    sent = lane.send_in(*[4000] * 200, keys=keys)
+    lane.wait_delayed(len(sent))
     wait_until(lambda: sum(len(inbox.uids) for inbox in inboxes) >= len(sent), "all have come")
     lane.wait_drained()
     both = [arrival for inbox in inboxes for arrival in inbox.arrivals]
@@ -139,8 +141,10 @@ def test_deliver_at_in_10_years_stays_and_is_counted(lane: Lane) -> None:
 def test_equal_deliver_at_comes_in_publish_order(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)
-    deliver_at_ms = now_ms() + 1500
+    # Far enough away for all of them to be read before they are due: one that is read later comes at once.
+    deliver_at_ms = now_ms() + 5000
     sent = lane.send([deliver_at_ms] * 1000)
+    lane.wait_delayed(len(sent))
     lane.finish(inbox, sent)
     assert inbox.uids == [one.uid for one in sent]
 
@@ -149,7 +153,8 @@ def test_earlier_deliver_at_comes_first(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)
     # Published latest first, 50 ms apart: longer than a dispatch takes, so that the order shows.
-    sent = lane.send_in(*[3000 - 50 * number for number in range(30)])
+    sent = lane.send_in(*[4000 - 50 * number for number in range(30)])
+    lane.wait_delayed(len(sent))
     lane.finish(inbox, sent)
     if lane.cluster.kind.strict:
         assert inbox.uids == [one.uid for one in reversed(sent)]

@@ -22,7 +22,7 @@ def test_200_subscriptions(make_lane: Callable[..., Lane]) -> None:
     far = {lane.topic: lane.send_in(*[MINUTES_10_MS] * 5, keys=["a", "b"]) for lane in lanes}
     near = {lane.topic: lane.send_in(*[800, 1000, None] * 5, keys=["a", "b"]) for lane in lanes}
     for lane, inbox in inboxes:
-        inbox.wait_for(near[lane.topic], timeout_s=60)
+        inbox.wait_for(near[lane.topic])
         assert_exactly(inbox.arrivals, near[lane.topic])
         lane.not_early(inbox.arrivals)
     for lane in lanes:
@@ -45,7 +45,7 @@ def test_a_mixed_load_is_delivered_exactly_once(make_lane: Callable[..., Lane]) 
         lane.subscribe(inbox, receiver_queue_size=20)
     delays = [generator.choice([None, 10, generator.randint(300, 3000), 1500]) for _ in range(8000)]
     sent = lane.send_in(*delays)
-    inbox.wait_for(sent, timeout_s=60)
+    inbox.wait_for(sent)
     lane.finish(inbox, sent)
 
 

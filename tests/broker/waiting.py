@@ -9,7 +9,7 @@ from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 POLL_S = 0.05
 
 
-def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = 60.0) -> None:
     """Return once ``condition()`` is true; fail with ``what`` and its last value after ``timeout_s``.
 
     An exception of the condition ends the wait at once.
