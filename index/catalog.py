@@ -56,6 +56,7 @@ class Catalog:
         self._persists = 0
         self._persist_failures = 0
         self._last_failure: str | None = None
+        self._failing: str | None = None
         self._closed = False
 
     @classmethod
@@ -173,11 +174,22 @@ class Catalog:
         staged = self._staged_entries + self._context.added_entries
         return staged * ENTRY_BYTES > 2 * self._options.staging_budget_bytes
 
+    @property
+    def persist_failure(self) -> str | None:
+        """Why persists fail at present, None if the last one succeeded."""
+        return self._failing
+
     def maintain(self, now_ms: int) -> None:
-        """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often."""
+        """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often.
+
+        Raises StorageError if a persist has failed: everything is as before it, and it is tried again after
+        `retry_ms`; until it succeeds `persist_failure` tells why. Also if a block cannot be read ahead.
+        """
         self._require_open()
         if self._persisting is not None and self._future is not None and self._future.done():
-            self._finish_persist()
+            failure = self._finish_persist()
+            if failure is not None:
+                raise failure
         if self._persisting is None and (self._retry_at_ms is None or now_ms >= self._retry_at_ms):
             index = self._most_wanted(now_ms)
             # Without its identity in the store, what is persisted would be nobody's after a crash.
@@ -251,10 +263,7 @@ class Catalog:
         if self._executor is not None:
             self._future = self._executor.submit(job.run)
             return
-        try:
-            self._run_inline(job)
-        except StorageError:
-            _LOG.debug("the persist will be tried again")
+        self._run_inline(job)
 
     def _run_inline(self, job: PersistJob) -> None:
         self._future = Future()
@@ -284,12 +293,13 @@ class Catalog:
             index.finish_persist()
             self._persists += 1
             self._retry_at_ms = None
+            self._failing = None
             return None
         index.abandon_persist()
         if not isinstance(error, StorageError):
             raise error
         self._persist_failures += 1
-        self._last_failure = str(error)
+        self._last_failure = self._failing = str(error)
         self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
         _LOG.error("persisting %s failed, it is tried again: %s", index.name, error)
         return error

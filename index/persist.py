@@ -47,10 +47,15 @@ class SlicePlan:
 class PersistPlan:
     """All that a persist works on; taken on the core's thread, not changed afterwards.
 
-    state: what the commit will say of the subscription, but for next_block_id, which is the first id to
-    use. held, acknowledged: snapshots; dirty_*: ledgers whose bitmaps must be written; *_versions: what is
-    stored now. cleared: slices of before a CLEAR, to be deleted. orphans: keys that a failed persist has
-    left. audit: find held positions that no readable entry has, though no block is known to be corrupt.
+    state: what the commit will say of the subscription, but for next_block_id, the first id to use.
+    persisted_before: the persisted sequence number until then.
+    held, acknowledged: snapshots.
+    dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
+    held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
+    cleared: slices of before a CLEAR, to be deleted.
+    quarantined: blocks known to be corrupt.
+    orphans: keys that a failed persist has left.
+    audit: find held positions that no readable entry has, though no block is known to be corrupt.
     """
 
     subscription_id: int

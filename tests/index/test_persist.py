@@ -296,11 +296,14 @@ def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
     index.add(spread(100, 1_000))
     catalog.commit()
     store.writes_left = 0
-    catalog.maintain(START_MS)
+    with pytest.raises(StorageError):
+        catalog.maintain(START_MS)
     catalog.maintain(START_MS + 1)
     assert store.refused == 1
+    assert catalog.persist_failure is not None and "no space" in catalog.persist_failure
     store.writes_left = None
     catalog.maintain(START_MS + OPTIONS.retry_ms)
+    assert catalog.persist_failure is None
     assert index.stats().staged == 0
     assert drained(index) == list(spread(100, 1_000).sorted())
 
@@ -345,6 +348,9 @@ def test_changes_during_a_persist(meanwhile: str) -> None:
     index.check()
     executor.run_all()
     store.writes_left = None
+    if meanwhile == "fail":
+        with pytest.raises(StorageError):
+            catalog.maintain(START_MS)
     catalog.maintain(START_MS)
     index.check()
     catalog.commit()
