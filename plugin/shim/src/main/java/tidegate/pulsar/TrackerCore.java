@@ -33,6 +33,7 @@ final class TrackerCore {
     private static final long CLEAR_TIMEOUT_MS = 5000;
     private static final long CLOSE_POLL_MS = 2000;
     private static final long RETRY_MS = 1000;
+    private static final long MAX_LOOK_AGE_MS = 2000;
 
     /** What the tracker is told at its creation; times in ms. */
     record Settings(String topic, String subscription, Incarnation incarnation, long epoch, int horizonMs, int credit,
@@ -71,6 +72,8 @@ final class TrackerCore {
     private long retryOpenMs;
     private int lastErrorCode;
 
+    /** When the clock was read last; never later than the clock, unless it was set back. */
+    private long lookedMs;
     private int creditBack;
     private long wakeMs = NearTier.NONE;
     private TrackerHost.Position markDeleteSent = new TrackerHost.Position(-1, -1);
@@ -130,7 +133,7 @@ final class TrackerCore {
                 undecided.add(ledgerId, entryId, deliverAtMs);
                 return true;
             }
-            tracked = addNew(ledgerId, entryId, deliverAtMs, clock.millis());
+            tracked = addNew(ledgerId, entryId, deliverAtMs, nowFor(deliverAtMs));
             signal = stream == Stream.OPEN && !waiting && outbox.hasUnsent();
             waiting |= signal;
         }
@@ -138,6 +141,17 @@ final class TrackerCore {
             host.framesWaiting();
         }
         return tracked;
+    }
+
+    /**
+     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: for
+     * those the time of the last look will do, it is a second old at most. Were it older, the daemon would push the entry.
+     */
+    private long nowFor(long deliverAtMs) {
+        if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {
+            lookedMs = clock.millis();
+        }
+        return lookedMs;
     }
 
     private boolean addNew(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
@@ -207,7 +221,8 @@ final class TrackerCore {
     }
 
     synchronized boolean hasDue() {
-        boolean due = near.headMs() <= clock.millis();
+        lookedMs = clock.millis();
+        boolean due = near.headMs() <= lookedMs;
         if (!due) {
             arm();
         }
@@ -658,6 +673,7 @@ final class TrackerCore {
             if (finished) {
                 return;
             }
+            lookedMs = nowMs;
             report(found);
             onMarkDelete(markDelete);
             if (nowMs - markDeleteSentMs >= MARK_DELETE_INTERVAL_MS) {
