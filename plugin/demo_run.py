@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from tidegate.plugin.demo_audit import Audit, Outage, audit
-from tidegate.plugin.demo_clients import Clients
+from tidegate.plugin.demo_clients import ClientError, Clients
 from tidegate.plugin.demo_guard import Guard
 from tidegate.plugin.demo_processes import Broker, Daemon, DemoError, Stop
 from tidegate.plugin.demo_recorder import Recorder, now_us
@@ -36,6 +37,7 @@ from tidegate.plugin.demo_workload import FIRST_KILL_AT, SECOND_KILL_AT, Kind, W
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
 _CONNECT_TIMEOUT_S = 60.0
+_CONNECT_PAUSE_S = 0.2
 _FILL_TIMEOUT_S = 600.0
 # For what is still under way when the time is up: a restart may have taken long on a busy machine.
 _GRACE_S = 30.0
@@ -206,7 +208,19 @@ class Demo:
 
     def _connect(self, clients: Clients) -> tuple[int, int]:
         self.progress.phase = "connecting a producer and two consumers"
-        times = self._interruptible(clients.connect, _CONNECT_TIMEOUT_S)
+
+        def attempt() -> tuple[int, int]:
+            self._check_alive()
+            return self._interruptible(clients.connect, _CONNECT_TIMEOUT_S)
+
+        # A broker that is healthy but has just started may be too busy to load a topic in the client's time.
+        times = Retrying(
+            retry=retry_if_exception_type(ClientError),
+            stop=stop_after_delay(_CONNECT_TIMEOUT_S),
+            wait=wait_fixed(_CONNECT_PAUSE_S),
+            sleep=self.stop.pause,
+            reraise=True,
+        )(attempt)
         self.progress.clients_up = True
         self.progress.phase = "sending and delivering"
         return times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def test_a_short_run_passes_and_cleans_up(tmp_path: Path) -> None:
     arguments = ["--seconds", "25", "--messages", "2000", "--far", "1000", "--plain", "--json", "-"]
     process = start(*arguments, "--out", str(out_dir), cwd=tmp_path)
     output, errors = process.communicate(timeout=380)
-    assert process.returncode == 0, errors
+    assert process.returncode == 0, errors + troubles(out_dir)
     report = json.loads(output)
     assert report["passed"]
     assert (report["early"]["count"], report["lost"], report["unconfirmed"]) == (0, 0, 0)
@@ -67,3 +68,13 @@ def wait_until_nothing_is_left(directory: Path) -> None:
     for attempt in Retrying(stop=stop_after_delay(10), wait=wait_fixed(0.1), reraise=True):
         with attempt:
             assert left_behind(directory) == []
+
+
+def troubles(out_dir: Path) -> str:
+    """The warnings of broker, daemon and client: a reader of a failed CI run has no other trace of them."""
+    lines = []
+    for path in sorted((out_dir / "work").rglob("*.log")):
+        text = path.read_text(errors="replace")
+        bad = [line for line in text.splitlines() if re.search("WARN|ERROR", line)]
+        lines += [f"\n{path.name}, the last of {len(bad)} warnings:", *bad[-15:]]
+    return "\n".join(lines)
