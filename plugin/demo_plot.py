@@ -62,7 +62,7 @@ def write_plots(outcome: Outcome, directory: Path) -> list[Path]:
     with mpl.rc_context(style):
         figure = _figure(outcome)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", dpi=_DPI, metadata={"Date": None})
         try:
             directory.mkdir(parents=True, exist_ok=True)
             figure.savefig(png, dpi=_DPI)
@@ -154,7 +154,7 @@ def _name_outages(axes: Axes, outcome: Outcome) -> None:
         elif recovery.first_due_after_usable_s is not None:
             text += f"first message {recovery.first_due_after_usable_s:.2f} s later"
         at_s = _second(outage.killed_us, outcome)
-        to_the_left = at_s > end_s * 0.8
+        to_the_left = at_s > end_s * 0.86
         axes.annotate(
             text,
             (at_s, 1),
