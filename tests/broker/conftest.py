@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.broker.cluster import SUBSCRIBED, Cluster, MissingPartError, TrackerKind, check_parts
-from tests.broker.harness import Lane
+from tests.broker.harness import MINUTES_10_MS, Lane
+from tests.broker.inbox import Inbox
 
 HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Expiring:
+    """A topic with a time to live of a second, with nothing on it but 50 far delayed messages."""
+
+    lane: Lane
+    inbox: Inbox
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,6 +52,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             yield started
         finally:
             started.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def expiring(cluster: Cluster) -> Iterator[Expiring]:
+    """Messages that the broker expires: it looks but once a minute, so they are sent before anything else."""
+    namespace = "public/expiring"
+    cluster.admin.create_namespace(namespace)
+    cluster.admin.set_message_ttl(namespace, 1)
+    lane = Lane(cluster, "expiring", namespace=namespace)
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    lane.send_in(*[MINUTES_10_MS] * 50)
+    yield Expiring(lane, inbox)
+    lane.disconnect()
 
 
 @pytest.fixture

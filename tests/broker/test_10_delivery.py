@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 
+import pulsar
 import pytest
 
 from tests.broker.harness import (
@@ -180,3 +181,13 @@ def test_a_consumer_that_comes_later_gets_what_is_due_and_the_rest_in_time(
     inbox = Inbox()
     lane.subscribe(inbox)
     lane.finish(inbox, sent)
+
+
+def test_exclusive_subscriptions_do_not_delay(lane: Lane) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox, kind=pulsar.ConsumerType.Exclusive)
+    sent = lane.send_in(*[MINUTES_10_MS] * 20, None)
+    inbox.wait_for(sent)
+    lane.wait_drained()
+    assert_exactly(inbox.arrivals, sent)
+    assert inbox.uids == [one.uid for one in sent]

@@ -1,4 +1,4 @@
-"""Many subscriptions over the one connection between broker and daemon, and a load with everything in it."""
+"""Many subscriptions over one connection, a load with everything in it, and what took its time meanwhile."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from tests.broker.conftest import Expiring
 from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
 from tests.broker.inbox import Arrival, Inbox, Verdict, assert_exactly
 from tests.broker.waiting import wait_until
@@ -66,3 +67,13 @@ def test_a_mixed_load_with_some_refused(make_lane: Callable[..., Lane]) -> None:
     lane.wait_drained()
     assert sorted(inbox.uids) == sorted(one.uid for one in sent + again)
     lane.not_early(inbox.arrivals)
+
+
+def test_time_to_live_of_the_namespace(expiring: Expiring) -> None:
+    lane = expiring.lane
+    strict = lane.cluster.kind.strict
+    # Pulsar's own trackers count what has expired as delayed until it would have been due.
+    lane.wait_stats(
+        lambda now: now.backlog == 0 and (now.delayed == 0 or not strict), "all has expired", timeout_s=130
+    )
+    assert expiring.inbox.arrivals == []

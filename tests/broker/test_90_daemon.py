@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable
 
+import pulsar
 import pytest
 
-from tests.broker.cluster import Cluster
+from tests.broker.cluster import RETAINED, Cluster
 from tests.broker.harness import MINUTES_10_MS, Lane
-from tests.broker.inbox import Inbox, Sent, assert_exactly
+from tests.broker.inbox import Inbox, Sent
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
 
@@ -34,10 +37,7 @@ def test_daemon_killed_and_restarted_under_load(lane: Lane, cluster: Cluster) ->
         if step == 60:
             cluster.daemon.start()
         sent += send_some(lane, generator)
-    inbox.wait_for(sent)
-    lane.wait_stats(lambda now: now.backlog == now.delayed == len(far), "the far ones are left")
-    assert_exactly(inbox.arrivals, sent)
-    lane.not_early(inbox.arrivals)
+    lane.finish_partly(inbox, sent, left=len(far))
 
 
 def test_daemon_killed_again_and_again(lane: Lane, cluster: Cluster) -> None:
@@ -63,11 +63,7 @@ def test_daemon_stops_gracefully_and_comes_back(lane: Lane, cluster: Cluster) ->
     while_away = lane.send_in(*[None] * 20, *[500] * 50, *[4000] * 50)
     inbox.wait_for(while_away[:70])
     cluster.daemon.start()
-    expected = held[:200] + while_away
-    inbox.wait_for(expected)
-    lane.wait_stats(lambda now: now.backlog == now.delayed == 200, "the far ones are left")
-    assert_exactly(inbox.arrivals, expected)
-    lane.not_early(inbox.arrivals)
+    lane.finish_partly(inbox, held[:200] + while_away, left=200)
 
 
 def test_daemon_data_wiped_while_the_broker_runs(lane: Lane, cluster: Cluster) -> None:
@@ -76,19 +72,14 @@ def test_daemon_data_wiped_while_the_broker_runs(lane: Lane, cluster: Cluster) -
     # Further away than the horizon: the broker leaves these to the daemon.
     held = lane.send_in(*[8000] * 500, *[MINUTES_10_MS] * 500)
     done = lane.send_in(*[300] * 100)
-    inbox.wait_for(done)
-    lane.wait_stats(lambda now: now.backlog == now.delayed == len(held), "the rest is held")
+    lane.finish_partly(inbox, done, left=len(held))
     cluster.daemon.kill()
     cluster.daemon.wipe()
     cluster.daemon.start()
     expected = done + held[:500]
-    inbox.wait_for(expected)
-    lane.wait_stats(lambda now: now.backlog == now.delayed == 500, "the far ones are held again")
-    assert_exactly(inbox.arrivals, expected)
-    lane.not_early(inbox.arrivals)
+    lane.finish_partly(inbox, expected, left=500)
     fresh = lane.send_in(*[500] * 20, *[2500] * 20)
-    inbox.wait_for(fresh)
-    assert_exactly(inbox.arrivals, expected + fresh)
+    lane.finish_partly(inbox, expected + fresh, left=500)
 
 
 def test_daemon_hangs_for_longer_than_the_heartbeat(lane: Lane, cluster: Cluster) -> None:
@@ -101,3 +92,43 @@ def test_daemon_hangs_for_longer_than_the_heartbeat(lane: Lane, cluster: Cluster
         while_hanging = lane.send_in(*[None] * 20, *[500] * 100, *[4500] * 100)
         inbox.wait_for(while_hanging)
     lane.finish(inbox, held + while_hanging)
+
+
+def test_cursors_are_moved_while_the_daemon_is_away(make_lane: Callable[..., Lane], cluster: Cluster) -> None:
+    cleared, removed, unloaded, sought = make_lane(), make_lane(), make_lane(), make_lane(RETAINED)
+    lanes = [cleared, removed, unloaded, sought]
+    inboxes = {lane.topic: Inbox() for lane in lanes}
+    consumers = {lane.topic: lane.subscribe(inboxes[lane.topic]) for lane in lanes}
+    done = {lane.topic: lane.send_in(*[300] * 50) for lane in lanes}
+    # Further away than the horizon: the broker leaves these to the daemon.
+    held = {lane.topic: lane.send_in(*[15_000] * 100) for lane in lanes}
+    for lane in lanes:
+        lane.finish_partly(inboxes[lane.topic], done[lane.topic], left=100)
+
+    cluster.daemon.kill()
+    cleared.admin.clear_backlog(cleared.topic, "sub")
+    cleared.wait_stats(lambda now: now.backlog == 0, "nothing is left")
+    consumers[removed.topic].close()
+    removed.admin.delete_subscription(removed.topic, "sub")
+    removed_inbox = Inbox()
+    removed.subscribe(removed_inbox)
+    unloaded.admin.unload(unloaded.topic)
+    consumers[sought.topic].seek(pulsar.MessageId.earliest)
+    fresh = {lane.topic: lane.send_in(*[1000] * 20, None) for lane in lanes}
+    cluster.daemon.start()
+
+    def expected(lane: Lane) -> list[Sent]:
+        return done[lane.topic] + held[lane.topic] + fresh[lane.topic]
+
+    cleared.finish(inboxes[cleared.topic], done[cleared.topic] + fresh[cleared.topic])
+    unloaded.finish(inboxes[unloaded.topic], expected(unloaded))
+    again = expected(sought)
+    inboxes[sought.topic].wait_for(done[sought.topic], times=2)
+    inboxes[sought.topic].wait_for(again)
+    sought.wait_drained()
+    assert Counter(inboxes[sought.topic].uids) == Counter(one.uid for one in again + done[sought.topic])
+    # What was acknowledged may be gone from the topic, what was not comes to the new subscription.
+    removed_inbox.wait_for(held[removed.topic] + fresh[removed.topic])
+    removed.wait_drained()
+    assert max(Counter(removed_inbox.uids).values()) == 1
+    removed.not_early(removed_inbox.arrivals)
