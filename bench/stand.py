@@ -51,7 +51,7 @@ def shim_jar() -> Path:
     """The shim's jar as the build leaves it; raises BenchError when it is not built."""
     jars = sorted((ROOT / "plugin" / "jars").glob("*.jar"))
     if not jars:
-        raise BenchError("the shim's jar is not built: run `make jar` (or `make demo`) first")
+        raise BenchError("the shim's jar is not built: run `make shim` (or `make demo`) first")
     return jars[-1]
 
 

@@ -25,6 +25,8 @@ from typing import Self
 
 import httpx
 
+from tidegate.plugin.stale_bookie import forget_bookies
+
 LOOPBACK = "127.0.0.1"
 TRACKER_FACTORY = "tidegate.pulsar.TrackerFactory"
 
@@ -105,6 +107,10 @@ class LocalBroker:
         return self.work_dir / "broker.log"
 
     @property
+    def _metadata_dir(self) -> Path:
+        return self.work_dir / "metadata"
+
+    @property
     def pid(self) -> int:
         """The process id of the running JVM."""
         if self._process is None:
@@ -127,6 +133,7 @@ class LocalBroker:
             raise LocalBrokerError(f"the broker already runs as pid {self.pid}")
         self._check_ports()
         self.work_dir.mkdir(parents=True, exist_ok=True)
+        forget_bookies(self._metadata_dir)
         java = shutil.which("java")
         if java is None and "JAVA_HOME" not in os.environ:
             raise LocalBrokerError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
@@ -143,7 +150,7 @@ class LocalBroker:
         }
         command = [
             str(self.pulsar_home / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", LOOPBACK,
-            "--metadata-dir", str(self.work_dir / "metadata"),
+            "--metadata-dir", str(self._metadata_dir),
             "--bookkeeper-dir", str(self.work_dir / "bookkeeper"),
             "--bookkeeper-port", str(self.ports.bookie),
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""After everything above, neither the shim nor the daemon has anything to complain of."""
+"""After everything above, neither the shim, the daemon nor the stand has anything to complain of."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def test_the_broker_log_shows_no_error_of_the_shim(cluster: Cluster) -> None:
     lines = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
     bad = [line for line in lines if " ERROR tidegate." in line or line.startswith("\tat tidegate.pulsar.")]
     assert not bad, f"{len(bad)} lines, the first: {bad[:3]}"
+
+
+def test_the_bookie_never_takes_its_own_registration_for_lost(cluster: Cluster) -> None:
+    # docs/decisions/stale-bookie.md: it would then do so thousands of times a second, and no topic be loaded.
+    text = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace")
+    assert "Lock on resource /ledgers/available/" not in text
 
 
 def test_the_daemon_log_shows_no_error(cluster: Cluster) -> None:

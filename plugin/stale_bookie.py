@@ -1,0 +1,51 @@
+"""The registration that a killed Pulsar standalone leaves behind, taken away before the next start.
+
+Pulsar 4.0.8's standalone keeps its metadata in RocksDB and deletes the bookie's old registration when it first
+reads it, at the next start. If the notice of that deletion comes after the bookie has registered anew, Pulsar
+takes its own registration for lost, and as two ``BookieServiceInfo`` are never equal, it deletes and writes it
+again, which is the next notice: tens of thousands of times a second long, during which topics cannot be
+loaded. docs/decisions/stale-bookie.md has the figures. Where the metadata is in ZooKeeper, as in production,
+none of this happens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict
+
+_REGISTRATIONS = b"/ledgers/available/"
+# RocksdbMetadataStore.MetaValue: the header's size, a version and four longs; then 1 if it is ephemeral.
+_EPHEMERAL_AT = 40
+# Pulsar's RocksDB is 7.9: newer table formats, which rocksdict would write, it cannot read.
+_TABLE_FORMAT = 5
+
+
+def forget_bookies(metadata_dir: Path) -> int:
+    """Delete the ephemeral registrations of bookies; returns how many there were.
+
+    The standalone whose ``metadata_dir`` it is must not be running. A directory without metadata is left alone.
+    Raises whatever rocksdict does when the database cannot be opened.
+    """
+    if not (metadata_dir / "CURRENT").exists():
+        return 0
+    tables = BlockBasedOptions()
+    tables.set_format_version(_TABLE_FORMAT)
+    options = Options(raw_mode=True)
+    options.create_if_missing(False)
+    options.set_block_based_table_factory(tables)
+    options.set_compression_type(DBCompressionType.none())
+    metadata = Rdict(str(metadata_dir), options)
+    try:
+        stale = [
+            path
+            for path, value in metadata.items(from_key=_REGISTRATIONS)
+            if path.startswith(_REGISTRATIONS) and value[_EPHEMERAL_AT : _EPHEMERAL_AT + 1] == b"\x01"
+        ]
+        for path in stale:
+            del metadata[path]
+        # Into a table: an older RocksDB need not understand a newer one's log.
+        metadata.flush()
+    finally:
+        metadata.close()
+    return len(stale)
