@@ -1,11 +1,10 @@
 """The registration that a killed Pulsar standalone leaves behind, taken away before the next start.
 
-Pulsar 4.0.8's standalone keeps its metadata in RocksDB and deletes the bookie's old registration when it first
-reads it, at the next start. If the notice of that deletion comes after the bookie has registered anew, Pulsar
-takes its own registration for lost, and as two ``BookieServiceInfo`` are never equal, it deletes and writes it
-again, which is the next notice: tens of thousands of times a second long, during which topics cannot be
-loaded. docs/decisions/stale-bookie.md has the figures. Where the metadata is in ZooKeeper, as in production,
-none of this happens.
+Pulsar 4.0.8's standalone keeps its metadata in RocksDB and deletes the bookie's old registration when it
+first reads it, at the next start. If the notice of that deletion comes after the bookie has registered anew,
+Pulsar takes its own registration for lost, and as two ``BookieServiceInfo`` are never equal, it deletes and
+writes it again, which is the next notice, more than a thousand times a second; meanwhile no topic may get
+loaded. docs/decisions/stale-bookie.md has the figures. A broker in production dies without its bookies.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _TABLE_FORMAT = 5
 def forget_bookies(metadata_dir: Path) -> int:
     """Delete the ephemeral registrations of bookies; returns how many there were.
 
-    The standalone whose ``metadata_dir`` it is must not be running. A directory without metadata is left alone.
+    The standalone of this ``metadata_dir`` must not be running. A directory without metadata is left alone.
     Raises whatever rocksdict does when the database cannot be opened.
     """
     if not (metadata_dir / "CURRENT").exists():
