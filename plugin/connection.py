@@ -7,7 +7,7 @@ Invariants:
 - while the peer does not take what is written, no DUE and no HELD is made for it and nothing more is read
   from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
 - a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
-  dropped;
+  dropped, and so is what is left of its answer;
 - everything that was written to it in one turn of the loop leaves in one write;
 - what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
   broker's last acknowledgements are among it.
@@ -210,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
         """The daemon ends one stream with ERROR."""
         stream_id = stream.tracker.stream_id
-        if self.streams.get(stream_id) is not stream:
+        if not self._is_open(stream):
             return
         del self.streams[stream_id]
         self._ended_streams.add(stream_id)
@@ -333,14 +333,19 @@ class Connection(asyncio.BufferedProtocol):
                 self._write(frame)
 
     def _encode_answer(self, stream: Stream) -> Iterator[bytes]:
-        if self.streams.get(stream.tracker.stream_id) is not stream:
+        if not self._is_open(stream):
             return  # ended while it waited
         # Encoded at once: the sets belong to the index and change with the next frame.
         frames = [encode(held, stream.tracker.stream_id) for held in stream.tracker.held_frames()]
         for frame in frames:
             yield frame
             self._metrics.frames_sent(FrameType.HELD)
+            if not self._is_open(stream):
+                return  # its number may be another stream's by now, which would take the rest for its answer
         self._engine.answered(stream)
+
+    def _is_open(self, stream: Stream) -> bool:
+        return self.streams.get(stream.tracker.stream_id) is stream
 
     def _write(self, data: bytes) -> None:
         if not self._out:

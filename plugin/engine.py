@@ -190,6 +190,7 @@ class DaemonEngine:
 
     def answered(self, stream: Stream) -> None:
         """See ``streams.Engine``."""
+        stream.answered = True
         self._schedule(stream)
 
     def ended(self, stream: Stream) -> None:
@@ -262,6 +263,8 @@ class DaemonEngine:
         return again_at_ms
 
     def _send_unheld(self, stream: Stream) -> None:
+        if not stream.answered:
+            return  # a HELD that was made before the loss may be on its way: it must not come after UNHELD
         lost = stream.tracker.index.take_unheld()
         if lost:
             self._log.error(

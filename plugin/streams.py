@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """A tracker on a connection."""
+    """A tracker on a connection.
 
-    __slots__ = ("connection", "tracker")
+    ``answered``: its last HELD has been written, where ``tracker.answered`` says that it has been made.
+    """
+
+    __slots__ = ("answered", "connection", "tracker")
 
     def __init__(self, connection: Connection, tracker: Tracker) -> None:
         self.connection = connection
         self.tracker = tracker
+        self.answered = False
 
     @property
     def name(self) -> SubscriptionName:

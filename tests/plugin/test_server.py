@@ -11,6 +11,7 @@ import io
 import socket
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,24 @@ from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin import server as server_module
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.listener import peer_uid, uid_allowed
-from tidegate.plugin.messages import Add, Close, Credit, Due, Hello, Open, Ping, Pong, Query, Role
-from tidegate.plugin.payloads import encode
-from tidegate.plugin.protocol import LENGTH_MAX
+from tidegate.plugin.messages import (
+    Add,
+    Close,
+    Credit,
+    Due,
+    Error,
+    Held,
+    Hello,
+    Message,
+    Open,
+    Ping,
+    Pong,
+    Query,
+    Role,
+    Unheld,
+)
+from tidegate.plugin.payloads import decode, encode
+from tidegate.plugin.protocol import LENGTH_MAX, FrameDecoder
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -186,6 +202,98 @@ async def test_two_thousand_streams_on_one_connection(start: StartDaemon, socket
         assert len(daemon.engine.registry) == 0
 
 
+class LazyReader:
+    """A broker that says HELLO and OPEN and reads nothing until it is told to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self._reader = reader
+        self._decoder = FrameDecoder()
+
+    @classmethod
+    async def connect(cls, path: Path) -> LazyReader:
+        lazy = cls(*await asyncio.open_unix_connection(str(path), limit=1_024))
+        lazy.writer.write(encode(Hello(1, 1, Role.BROKER, "lazy", "pulsar")))
+        return lazy
+
+    def open(self, topic: str) -> None:
+        self.writer.write(encode(Open(INCARNATION, 1, 0, 0, NO_POSITION, topic, "sub", PositionSet()), 1))
+
+    async def read(self, enough: Callable[[Message], bool]) -> list[Message]:
+        """What came on stream 1 until the one that is `enough`."""
+        messages: list[Message] = []
+        async with asyncio.timeout(20):
+            while not any(enough(message) for message in messages):
+                frames = self._decoder.feed(await self._reader.read(1 << 20))
+                messages += [decode(frame) for frame in frames if frame.stream == 1]
+        return messages
+
+
+async def make_great_answer(client: ShimClient) -> ClientStream:
+    """A subscription whose answer to OPEN is more than a socket takes."""
+    stream = await client.open(TOPIC)
+    for ledger_id in range(200):
+        stream.ack(PositionSet.of_bitmaps({ledger_id: BitMap(range(0, 131_072, 4))}))
+    await stream.durable()
+    return stream
+
+
+async def test_unheld_never_overtakes_held(start: StartDaemon, socket_path: Path) -> None:
+    """A HELD that was made before the loss would make the broker skip what is lost, for ever."""
+    store = MemoryStore()
+    async with (
+        start(store=store, write_buffer_bytes=65_536, heartbeat_ms=60_000) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        filled = await make_great_answer(client)
+        neighbour = await client.open(f"{TOPIC}-2")
+        for stream in (filled, neighbour):
+            stream.add(entries(500, now_ms() + HOUR_MS, ledger_id=1_000))
+        await neighbour.durable()
+        await filled.close()
+        lazy = await LazyReader.connect(socket_path)
+        with contextlib.closing(lazy.writer):
+            lazy.open(TOPIC)
+            await until(lambda: "lazy" in daemon.engine.brokers)
+            await until(lambda: not daemon.engine.brokers["lazy"].writable)
+            indexes = list(daemon.engine.catalog)
+            for index in indexes:
+                daemon.engine.catalog.persist(index.name)
+            corrupt_blocks(store)
+            for index in indexes:
+                index.pop_due(now_ms() + 2 * HOUR_MS, 1)
+            await neighbour.until(lambda: len(neighbour.unheld) == 500)  # of the same round of upkeep
+            messages = await lazy.read(lambda message: isinstance(message, Unheld))
+        await lazy.writer.wait_closed()
+    *answer, last, unheld = messages
+    assert all(isinstance(message, Held) and not message.last for message in answer)
+    assert isinstance(last, Held)
+    assert last.last
+    assert isinstance(unheld, Unheld)
+    assert len(unheld.positions) == 500
+
+
+async def test_the_answer_of_an_ended_stream_ends_with_it(start: StartDaemon, socket_path: Path) -> None:
+    async with (
+        start(write_buffer_bytes=65_536, heartbeat_ms=60_000) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        await (await make_great_answer(client)).close()
+        lazy = await LazyReader.connect(socket_path)
+        with contextlib.closing(lazy.writer):
+            lazy.open(TOPIC)
+            await until(lambda: "lazy" in daemon.engine.brokers)
+            await until(lambda: not daemon.engine.brokers["lazy"].writable)
+            await client.open(TOPIC, epoch=2)
+            before = await lazy.read(lambda message: isinstance(message, Error))
+            lazy.open(f"{TOPIC}-2")
+            after = await lazy.read(lambda message: isinstance(message, Held) and message.last)
+        await lazy.writer.wait_closed()
+    assert isinstance(before[-1], Error)
+    assert not any(isinstance(message, Held) and message.last for message in before)
+    assert after == [Held(PositionSet(), PositionSet(), last=True)]
+
+
 async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_memory(
     start: StartDaemon, socket_path: Path
 ) -> None:
@@ -285,10 +393,7 @@ async def test_positions_of_a_corrupt_block_are_reported_unheld(
         stream.add(entries(500, at + HOUR_MS))
         await stream.durable()
         daemon.engine.catalog.persist(stream_name())
-        for key, value in list(store.scan(bytes([BLOCK[0]]), bytes([BLOCK[0] + 1]))):
-            batch = Batch()
-            batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
-            store.write(batch, sync=True)
+        corrupt_blocks(store)
         again = await client.open(TOPIC, horizon_ms=2 * HOUR_MS)
         assert len(again.held) == 500
         await again.until(lambda: len(again.unheld) == 500)
@@ -296,6 +401,14 @@ async def test_positions_of_a_corrupt_block_are_reported_unheld(
         assert b"tidegate_quarantined_blocks 1.0" in daemon.metrics.exposition()
         again.add(entries(500, at + HOUR_MS))  # read again by the broker
         assert len(await again.take_due(500)) == 500
+
+
+def corrupt_blocks(store: MemoryStore) -> None:
+    """Turn a bit of every stored block."""
+    for key, value in list(store.scan(bytes([BLOCK[0]]), bytes([BLOCK[0] + 1]))):
+        batch = Batch()
+        batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+        store.write(batch, sync=True)
 
 
 def stream_name() -> SubscriptionName:
