@@ -195,7 +195,9 @@ def sort_entries(entries: Entries, *, unique: bool = False) -> Entries:
         if not fresh.all():
             keys = keys[np.concatenate(([True], fresh))]
     deliver_at = keys >> np.uint64(shift_deliver_at) if shift_deliver_at < 64 else np.zeros_like(keys)
-    ledger = (keys >> np.uint64(shift_ledger)) & np.uint64((1 << bits[1]) - 1) if shift_ledger < 64 else keys
+    ledger = np.zeros_like(keys)
+    if bits[1]:
+        ledger = (keys >> np.uint64(shift_ledger)) & np.uint64((1 << bits[1]) - 1)
     entry = keys & np.uint64((1 << bits[2]) - 1)
     return Entries(
         deliver_at.view(np.int64) + lows[0], ledger.view(np.int64) + lows[1], entry.view(np.int64) + lows[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.index.entry import Entries, EntryKey, sort_entries
@@ -23,9 +23,10 @@ rows = st.lists(
 
 
 @given(rows=rows)
+@example(rows=[(5, 7, 0), (5, 7, -(1 << 63))])
 @settings(deadline=None)
 def test_sorting_is_by_due_time_then_position(rows: list[EntryKey]) -> None:
-    ordered = Entries.of(rows).sorted()
+    ordered = sort_entries(Entries.of(rows))
     assert list(ordered) == sorted(rows)
     assert ordered.is_sorted()
     assert list(sort_entries(Entries.of(rows), unique=True)) == sorted(set(rows))
