@@ -95,7 +95,10 @@ def decode_block(value: bytes) -> Entries:
 
 def load_block(store: Store, subscription_id: int, slice_id: SliceId, descriptor: BlockDescriptor) -> Entries:
     """Read a block. Raises CorruptBlockError if it is missing, damaged or not the one described."""
-    value = store.get(keys.block_key(subscription_id, slice_id, descriptor.block_id))
+    try:
+        value = store.get(keys.block_key(subscription_id, slice_id, descriptor.block_id))
+    except CorruptRecordError as error:
+        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id}: {error}") from error
     if value is None:
         raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is missing")
     entries = decode_block(value)

@@ -54,6 +54,16 @@ class ForeignDirectoryError(StorageError):
         super().__init__(f"{path} holds data that is not a Tidegate index: choose another data directory")
 
 
+class DamagedDirectoryError(StorageError):
+    """The data directory is damaged where single values cannot be told apart or put aside."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the data directory {path} is damaged ({reason}): stop the daemon, move the directory away and "
+            "start it again; the topics are read again, nothing is lost"
+        )
+
+
 class CorruptRecordError(TidegateIndexError):
     """A stored value fails its checksum or does not follow `docs/format.md`."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from tidegate.index import keys
 from tidegate.index.block import BlockDescriptor, describe, encode_block, load_block
 from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey, sort_entries
-from tidegate.index.errors import CorruptBlockError
+from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import pack_entries, seal
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import State, encode_keys, encode_slice
@@ -350,7 +350,10 @@ class PersistJob:
         """Keep the bytes of corrupt blocks aside; their keys go with `_rewrite`."""
         for slice_id, block in self.plan.quarantined:
             key = keys.block_key(self.plan.subscription_id, slice_id, block.block_id)
-            value = self._store.get(key)
+            try:
+                value = self._store.get(key)
+            except CorruptRecordError:
+                continue  # the store itself cannot read it: there are no bytes to keep
             if value is not None:
                 self._commit.put(keys.quarantine_key(key), value)
 

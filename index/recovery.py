@@ -191,12 +191,11 @@ def _strangers(store: Store, kind: bytes, known: dict[int, Recovered]) -> Iterat
 
 def _read_state(store: Store, subscription_id: int, slice_width_ms: int, damage: Damage) -> State:
     key = keys.subscription_key(keys.STATE, subscription_id)
-    value = store.get(key)
     fresh = State(0, 0, 1, slice_width_ms, (-1, -1))
-    if value is None:
-        return fresh
+    value = None
     try:
-        return State.decode(value)
+        value = store.get(key)
+        return fresh if value is None else State.decode(value)
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
         # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position.
@@ -268,10 +267,11 @@ def _rebuild_slice(
 
 def _read_carry(store: Store, found: Recovered, damage: Damage) -> None:
     key = keys.subscription_key(keys.CARRY, found.subscription_id)
-    value = store.get(key)
-    if value is not None:
-        try:
+    value = None
+    try:
+        value = store.get(key)
+        if value is not None:
             found.carried = unpack_entries(unseal(keys.CARRY, value))
-        except CorruptRecordError as error:
-            damage.report(key, value, str(error))
-            found.audit = found.damaged = True
+    except CorruptRecordError as error:
+        damage.report(key, value, str(error))
+        found.audit = found.damaged = True

@@ -21,6 +21,7 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    ReadOptions,
     WriteBatch,
     WriteOptions,
 )
@@ -28,6 +29,8 @@ from rocksdict import (
 from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
+    CorruptRecordError,
+    DamagedDirectoryError,
     StorageError,
     TidegateIndexError,
     UnwritableDirectoryError,
@@ -59,7 +62,7 @@ class RocksStore:
     def open(cls, path: Path) -> RocksStore:
         """Open or create the database in directory `path`.
 
-        Raises UnwritableDirectoryError, AlreadyOpenError, StorageError.
+        Raises UnwritableDirectoryError, AlreadyOpenError, DamagedDirectoryError, StorageError.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -71,10 +74,12 @@ class RocksStore:
         return cls(path, _open(path))
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`, None if there is none."""
+        """The value of `key`, None if there is none. Raises CorruptRecordError if it is damaged."""
         try:
             value = self._db.get(key)
         except Exception as error:
+            if _is_corruption(error):
+                raise CorruptRecordError(f"a value in {self._path} cannot be read: {error}") from error
             raise self._translate(error) from error
         return None if value is None else bytes(value)
 
@@ -102,13 +107,21 @@ class RocksStore:
             raise self._translate(error) from error
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) with start <= key < end, keys ascending."""
+        """Yield (key, value) with start <= key < end, keys ascending.
+
+        Raises DamagedDirectoryError where RocksDB cannot read on: the keys after that are not known then.
+        """
+        # The bound keeps RocksDB from reading, and failing at, what is behind the range.
+        bounded = ReadOptions()
+        bounded.set_iterate_upper_bound(end)
         try:
-            for key, value in self._db.items(from_key=start):
-                found = cast(bytes, key)
-                if found >= end:
-                    return
-                yield found, value
+            # Not Rdict.items: that takes damage for the end.
+            rows = self._db.iter(bounded)
+            rows.seek(start)
+            while rows.valid():
+                yield cast(bytes, rows.key()), cast(bytes, rows.value())
+                rows.next()
+            rows.status()
         except GeneratorExit:
             raise
         except Exception as error:
@@ -166,11 +179,18 @@ class RocksStore:
                 return ClosedError(f"the store in {self._path} is closed")
             return StorageError(f"the store in {self._path} is being opened again after a failed write")
         text = str(error)
+        if _is_corruption(error):
+            return DamagedDirectoryError(str(self._path), text)
         if "No space left" in text or "File too large" in text:
             return StorageError(
                 f"the disk of {self._path} is full: free some space, then it goes on ({text})"
             )
         return StorageError(f"the store in {self._path} fails: {text}")
+
+
+def _is_corruption(error: Exception) -> bool:
+    """Whether RocksDB has found damage: a checksum of its own that is wrong, a table that is not one."""
+    return str(error).startswith("Corruption")
 
 
 def _full(path: Path, reason: str) -> str:
@@ -186,6 +206,8 @@ def _open(path: Path) -> Rdict:
             raise AlreadyOpenError(str(path)) from error
         if "Permission denied" in text or "Read-only file system" in text:
             raise UnwritableDirectoryError(str(path), text) from error
+        if _is_corruption(error):
+            raise DamagedDirectoryError(str(path), text) from error
         raise StorageError(f"cannot open the data directory {path}: {text}") from error
 
 

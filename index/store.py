@@ -59,7 +59,7 @@ class Store(Protocol):
     """An ordered key-value store. Methods raise StorageError if the medium fails, ClosedError after close."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`, None if there is none."""
+        """The value of `key`, None if there is none. Raises CorruptRecordError if it is damaged."""
         ...
 
     def write(self, batch: Batch, *, sync: bool) -> None:
@@ -67,7 +67,10 @@ class Store(Protocol):
         ...
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) with start <= key < end, keys ascending. Do not write while iterating."""
+        """Yield (key, value) with start <= key < end, keys ascending. Do not write while iterating.
+
+        Raises DamagedDirectoryError where the medium cannot be read on.
+        """
         ...
 
     def disk_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
@@ -77,3 +78,10 @@ def damage(store: Store, key: bytes) -> None:
     assert value is not None
     at = len(value) // 2
     overwrite(store, key, value[:at] + bytes([value[at] ^ 4]) + value[at + 1 :])
+
+
+def flip_byte(path: Path) -> None:
+    """Flip a bit in the middle of a file, below every checksum of the store."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidegate.index.errors import StorageError
+from tidegate.index.errors import CorruptRecordError, StorageError
 from tidegate.index.store import Batch, MemoryStore
 
 
@@ -85,3 +85,16 @@ class FailingStore:
 
     def close(self) -> None:
         self.memory.close()
+
+
+class UnreadableStore(MemoryStore):
+    """A store in memory whose medium has damaged some values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.damaged: set[bytes] = set()
+
+    def get(self, key: bytes) -> bytes | None:
+        if key in self.damaged:
+            raise CorruptRecordError("the medium cannot read it")
+        return super().get(key)

@@ -22,6 +22,7 @@ from tests.index.helpers import (
     spread,
     stored,
 )
+from tests.index.stores import UnreadableStore
 from tidegate.index import keys
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
@@ -184,6 +185,22 @@ def test_a_corrupt_state_loses_no_entry() -> None:
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 0
     assert len(drained(index)) == 1_030
+    index.check()
+
+
+def test_a_state_and_a_carry_over_that_cannot_be_read_are_as_corrupt_ones() -> None:
+    store = UnreadableStore()
+    options = replace(OPTIONS, carry_ms=2_000)
+    catalog, index = opened(store, options)
+    index.add(spread(300, 10_000))
+    catalog.persist(NAME)
+    carried = index.stats().staged
+    store.damaged = {stored(store, kind)[0][0] for kind in (keys.STATE, keys.CARRY)}
+    catalog, index = reopened(store, options)
+    assert catalog.stats().corrupt_records == 2
+    settle(catalog)
+    assert len(index.take_unheld()) == carried > 0
+    assert len(drained(index)) == 300 - carried
     index.check()
 
 

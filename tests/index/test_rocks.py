@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.index.helpers import NAME, START_MS, damage, drained, opened, overwrite, spread
+from tests.index.helpers import (
+    NAME,
+    OPTIONS,
+    START_MS,
+    damage,
+    drained,
+    flip_byte,
+    opened,
+    overwrite,
+    positions_of,
+    spread,
+)
 from tidegate.index import keys
+from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
+    CorruptRecordError,
+    DamagedDirectoryError,
     ForeignDirectoryError,
     NewerFormatError,
     StorageError,
     UnwritableDirectoryError,
 )
 from tidegate.index.format import FORMAT_VERSION, seal
+from tidegate.index.keys import SliceId
 from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Batch
 
+LARGE_BLOCKS = replace(OPTIONS, block_entries=65_536)
 CHILDREN = Path(__file__).parent / "children"
 
 
@@ -134,6 +153,97 @@ def test_a_corrupt_block_in_rocksdb(tmp_path: Path) -> None:
         catalog.maintain(START_MS)
     assert len(popped) + len(index.take_unheld()) == 1_000
     catalog.close()
+
+
+def damaged_table(path: Path, entries: int = 40_000) -> Entries:
+    """A closed data directory with entries in several slices, and a bit in the middle of its table wrong."""
+    catalog, index = opened(RocksStore.open(path), LARGE_BLOCKS)
+    index.add(added := spread(entries, 8_000))
+    catalog.persist(NAME)
+    catalog.close()
+    (table,) = path.glob("*.sst")
+    flip_byte(table)
+    return added
+
+
+def test_damage_below_the_checksums_of_rocksdb_is_quarantined(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    added = damaged_table(tmp_path)
+    catalog, index = opened(RocksStore.open(tmp_path), LARGE_BLOCKS)
+    popped = drained(index, limit=10_000)
+    assert "checksum mismatch" in caplog.text
+    for _ in range(3):
+        catalog.maintain(START_MS)
+    lost = index.take_unheld()
+    assert 0 < len(lost) < len(added) // 4
+    assert positions_of(popped) == index.held()
+    assert len(popped) + len(lost) == len(added)
+    assert index.stats().blocks_quarantined == 1
+    index.check()
+    # They are read again, and it goes on as if nothing had been.
+    index.add(added.take(lost.contains(added)))
+    assert positions_of(drained(index, limit=10_000)) == lost
+    catalog.persist(NAME)
+    catalog.close()
+
+
+def test_a_scan_does_not_end_early_at_damage(tmp_path: Path) -> None:
+    """The keys after the damage are there, and whoever believed them missing would use their ids again."""
+    damaged_table(tmp_path)
+    store = RocksStore.open(tmp_path)
+    with pytest.raises(DamagedDirectoryError) as caught:
+        list(store.scan(b"", b"\xff" * 40))
+    assert str(tmp_path) in str(caught.value)
+    assert "move the directory away" in str(caught.value)
+    assert "nothing is lost" in str(caught.value)
+    store.close()
+
+
+def test_a_scan_reads_nothing_after_its_end(tmp_path: Path) -> None:
+    damaged_table(tmp_path)
+    store = RocksStore.open(tmp_path)
+    rows = [key for kind in b"AHJMST" for key, _ in store.scan(*keys.kind_range(bytes([kind])))]
+    assert len(rows) == 1 + 8 + 2  # one bitmap, eight slices, identity and state
+    store.close()
+
+
+def test_records_damaged_below_the_checksums_of_rocksdb_are_not_opened(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    catalog, index = opened(store)
+    for at in range(100):
+        index.add(spread(50, 8_000, ledger_id=at))
+        catalog.commit()
+        index.mark_delete(at, 10)
+        catalog.commit()
+    store.close()
+    (table,) = tmp_path.glob("*.sst")
+    flip_byte(table)
+    store = RocksStore.open(tmp_path)
+    with pytest.raises(DamagedDirectoryError, match="move the directory away") as caught:
+        opened(store)
+    assert str(tmp_path) in str(caught.value)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        for sequence in range(1, 200):
+            for record_type in (1, 4):
+                store.get(keys.journal_key(1, sequence, record_type))
+    store.close()
+
+
+def test_a_compaction_that_meets_damage_says_what_to_do(tmp_path: Path) -> None:
+    damaged_table(tmp_path)
+    store = RocksStore.open(tmp_path)
+    batch = Batch()
+    batch.put(keys.block_key(1, SliceId(1_000, 0), 1), b"below everything in the table")
+    batch.put(b"\xfe", b"above everything in the table")
+    store.write(batch, sync=True)
+    store._db.flush()
+    with contextlib.suppress(Exception):
+        store._db.compact_range(None, None)
+    with pytest.raises(DamagedDirectoryError, match="move the directory away"):
+        store.write(batch, sync=True)
+    with pytest.raises(DamagedDirectoryError):
+        store.close()
 
 
 def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> None:
