@@ -6,7 +6,8 @@ index's next due time less the stream's horizon). Invariants:
 - streams without credit, without an answered OPEN, or on a connection that cannot take more are not in the
   heap: a subscription that nobody drains costs nothing and hides nobody else;
 - no stream is looked at before its instant, nor because time passes: only its own events move it;
-- one round takes at most ``budget_s``, then other work of the loop gets its turn.
+- one round takes at most ``budget_s``, then other work of the loop gets its turn;
+- whatever ``serve`` raises goes to the loop, and stops neither the others nor the stream for good.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from heapdict import heapdict
 from tidegate.index.clock import Clock
 
 StreamT = TypeVar("StreamT")
+BUG_AGAIN_MS = 1_000  # after ``serve`` has raised something: the loop reports it, the stream is not given up
 FAR_MS = 60_000  # the loop's timer is set at most this far ahead, so that a changed wall clock is noticed
 
 
@@ -89,12 +91,20 @@ class DueTimer(Generic[StreamT]):
         self._timer = None
         begin_ns = self._clock.monotonic_ns()
         now_ms = self._clock.now_ms()
-        while self._heap and self._heap.peekitem()[1] <= now_ms:
-            stream, _ = self._heap.popitem()
+        try:
+            while self._heap and self._heap.peekitem()[1] <= now_ms:
+                self._serve_first(now_ms)
+                if self._clock.monotonic_ns() - begin_ns > self._budget_ns:
+                    break
+        finally:
+            self._timer_at_ms = None
+            self._arm()
+
+    def _serve_first(self, now_ms: int) -> None:
+        stream, _ = self._heap.popitem()
+        next_at_ms: int | None = now_ms + BUG_AGAIN_MS
+        try:
             next_at_ms = self._serve(stream, now_ms)
+        finally:
             if next_at_ms is not None:
                 self._heap[stream] = next_at_ms
-            if self._clock.monotonic_ns() - begin_ns > self._budget_ns:
-                break
-        self._timer_at_ms = None
-        self._arm()
