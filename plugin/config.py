@@ -23,6 +23,7 @@ from pydantic_settings import (
 from tidegate.plugin.errors import ConfigError
 
 DEFAULT_SOCKET = Path("run/tidegate.sock")
+DAY_MS = 86_400_000
 
 
 class HttpAddress:
@@ -83,7 +84,10 @@ class Settings(BaseSettings):
     )
 
     staging_bytes: int = Field(
-        default=32 * 1024 * 1024, ge=65_536, description="memory of entries that are not in a slice yet"
+        default=32 * 1024 * 1024,
+        ge=65_536,
+        le=1 << 40,
+        description="memory of entries that are not in a slice yet",
     )
     staging_bytes_max: int = Field(
         default=256 * 1024 * 1024,
@@ -91,9 +95,14 @@ class Settings(BaseSettings):
         description="past it no more frames are read until it has shrunk",
     )
     prefetch_ms: int = Field(
-        default=10_000, ge=0, description="how long before it is due an entry's block is loaded"
+        default=10_000,
+        ge=0,
+        le=DAY_MS,
+        description="how long before it is due an entry's block is loaded",
     )
-    slice_width_ms: int = Field(default=3_600_000, ge=1_000, description="slice width of new subscriptions")
+    slice_width_ms: int = Field(
+        default=3_600_000, ge=1_000, le=3_660 * DAY_MS, description="slice width of new subscriptions"
+    )
 
     @field_validator("http")
     @classmethod
@@ -101,6 +110,17 @@ class Settings(BaseSettings):
         if value is not None:
             HttpAddress.parse(value)
         return value
+
+    @model_validator(mode="after")
+    def _room_to_spill(self) -> Settings:
+        # Reading goes on at half of the maximum: if nothing spills there, it never would.
+        least = 2 * self.staging_bytes
+        if self.staging_bytes_max < least:
+            raise ValueError(
+                f"staging_bytes_max: {self.staging_bytes_max} is less than twice staging_bytes "
+                f"({self.staging_bytes}): make it {least} or more, or staging_bytes smaller"
+            )
+        return self
 
     @model_validator(mode="after")
     def _token_for_the_network(self) -> Settings:

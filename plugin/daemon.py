@@ -56,8 +56,18 @@ def product_name() -> str:
 
 
 def open_store(settings: Settings) -> Store:
-    """The RocksDB store in the data directory. Raises ``StartError``."""
+    """The RocksDB store in the data directory. Raises what the index raises."""
     return RocksStore.open(settings.data)
+
+
+def index_options(settings: Settings) -> IndexOptions:
+    """What the settings say about the index."""
+    return IndexOptions(
+        slice_width_ms=settings.slice_width_ms,
+        staging_budget_bytes=settings.staging_bytes,
+        prefetch_ms=settings.prefetch_ms,
+        retry_ms=settings.storage_retry_ms,
+    )
 
 
 @asynccontextmanager
@@ -117,9 +127,10 @@ async def serve(settings: Settings, log: Logger) -> None:
     loop = asyncio.get_running_loop()
 
     def on_signal(number: signal.Signals) -> None:
-        log.info("stopping", signal=number.name)
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)  # for SIGINT, Python's default would raise and clean up
+        log.info("stopping", signal=number.name)
         stop.set()
 
     def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -146,11 +157,7 @@ async def serve(settings: Settings, log: Logger) -> None:
 def _open_catalog(
     settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor
 ) -> Iterator[Catalog]:
-    options = IndexOptions(
-        slice_width_ms=settings.slice_width_ms,
-        staging_budget_bytes=settings.staging_bytes,
-        prefetch_ms=settings.prefetch_ms,
-    )
+    options = index_options(settings)
     try:
         store = store_factory(settings)
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from annotated_types import Ge, Le
 
-from tidegate.plugin.config import HttpAddress, load_settings, read_token
+from tidegate.plugin.config import HttpAddress, Settings, load_settings, read_token
+from tidegate.plugin.daemon import index_options
 from tidegate.plugin.errors import ConfigError
 
 
@@ -50,6 +52,11 @@ def test_flags_win_over_the_environment_and_the_environment_over_the_file(
         ('data = "d"\nhttp = "[::]:80"\n', "set http_token_file as well"),
         ('data = "d"\nlog_format = "xml"\n', "log_format: Input should be 'auto', 'human' or 'json'"),
         ("data = \n", "is not a TOML file"),
+        (
+            'data = "d"\nstaging_bytes = 100000\nstaging_bytes_max = 199999\n',
+            "staging_bytes_max: 199999 is less than twice staging_bytes (100000): make it 200000 or more",
+        ),
+        ('data = "d"\nstaging_bytes = 1000000000\n', "make it 2000000000 or more"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(text: str, said: str, tmp_path: Path) -> None:
@@ -69,6 +76,32 @@ def test_a_config_file_that_is_not_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not a TOML file"):
         load_settings({}, path)
+
+
+BOUNDED = ("slice_width_ms", "staging_bytes", "prefetch_ms", "storage_retry_ms")
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_the_index_could_not_take_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: Input should be less than"):
+        load_settings({"data": Path("d"), name: 99_999_999_999_999_999})
+
+
+def test_the_index_takes_every_setting_that_is_allowed() -> None:
+    least, most = (
+        {name: bound(Settings.model_fields[name].metadata) for name in BOUNDED}
+        for bound in (
+            lambda metadata: next(one.ge for one in metadata if isinstance(one, Ge)),
+            lambda metadata: next(one.le for one in metadata if isinstance(one, Le)),
+        )
+    )
+    for values in (least, most):
+        settings = load_settings({"data": Path("d"), "staging_bytes_max": 1 << 60, **values})
+        options = index_options(settings)
+        assert options.slice_width_ms == values["slice_width_ms"]
+        assert options.staging_budget_bytes == values["staging_bytes"]
+        assert options.prefetch_ms == values["prefetch_ms"]
+        assert options.retry_ms == values["storage_retry_ms"]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,36 @@ async def test_sigint_is_clean_too(serve: Serve) -> None:
     assert await asyncio.to_thread(daemon.process.wait, START_SECONDS) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_signal_ends_it_at_once(number: signal.Signals, short_dir: Path) -> None:
+    stuck = """
+import asyncio
+from tidegate.plugin import cli, server
+async def stop(self, timeout_s):
+    await asyncio.Event().wait()
+server.Server.stop = stop
+cli.main()
+"""
+    arguments = ["serve", "--data", str(short_dir / "data"), "--socket", str(short_dir / "s")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", stuck, *arguments, "--log-format", "json"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+    )
+    assert process.stderr is not None
+    try:
+        for event in ("serving", "stopping"):
+            assert json.loads(await asyncio.to_thread(process.stderr.readline))["event"] == event
+            process.send_signal(number)
+        assert await asyncio.to_thread(process.wait, START_SECONDS) == -number
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
 @pytest.mark.parametrize("kills", [3])
 async def test_what_was_durable_survives_sigkill(serve: Serve, socket_path: Path, kills: int) -> None:
     durable = PositionSet()
@@ -230,6 +260,18 @@ def test_a_data_directory_of_a_newer_format(short_dir: Path, socket_path: Path) 
 )
 def test_bad_settings(arguments: tuple[str, ...], said: str) -> None:
     assert_one_line(run("serve", *arguments), said, 2)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"TIDEGATE_SLICE_WIDTH_MS": "99999999999999999"}, "slice_width_ms: Input should be less than"),
+        ({"TIDEGATE_STAGING_BYTES_MAX": "65536"}, "staging_bytes_max: 65536 is less than twice"),
+    ],
+)
+def test_bad_settings_in_the_environment(environment: dict[str, str], said: str, short_dir: Path) -> None:
+    arguments = ("--data", str(short_dir / "data"), "--socket", str(short_dir / "s"))
+    assert_one_line(run("serve", *arguments, **environment), said, 2)
 
 
 async def test_an_http_port_in_use(serve: Serve, short_dir: Path, socket_path: Path) -> None:

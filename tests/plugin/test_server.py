@@ -436,7 +436,7 @@ async def test_reading_is_held_back_while_spilling_is_behind(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
     async with (
-        start(staging_bytes=65_536, staging_bytes_max=65_536, maintain_interval_ms=20),
+        start(staging_bytes=65_536, staging_bytes_max=131_072, maintain_interval_ms=20),
         await ShimClient.connect(socket_path) as client,
     ):
         stream = await client.open(TOPIC)
