@@ -130,9 +130,8 @@ def _slices(one: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("state")
     for part in one["slices"]:
-        start = datetime.fromtimestamp(part["start_ms"] / 1_000, UTC)
         table.add_row(
-            f"{start:%Y-%m-%d %H:%M:%S} UTC",
+            _instant(part["start_ms"]),
             _duration(part["width_ms"] / 1_000),
             f"{part['entries']:,}",
             part["state"],
@@ -153,6 +152,13 @@ def _attachment_line(files: dict[str, Any]) -> str:
 def _attached_socket(files: dict[str, Any] | None) -> Path | None:
     sockets = {conf["socket"] for conf in files["confs"] if conf["socket"]} if files else set()
     return Path(sockets.pop()) if len(sockets) == 1 else None
+
+
+def _instant(at_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # what a client may ask for ends long after the calendar
+        return "beyond year 9999" if at_ms > 0 else "before year 1"
 
 
 def _next_due(next_due_ms: int | None, now_ms: int) -> str:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from tests.plugin.conftest import StartDaemon
 from tests.plugin.shim_client import ShimClient, entries
+from tidegate.index.names import SubscriptionName
 from tidegate.plugin.control import ask_http, ask_socket
 from tidegate.plugin.errors import DaemonAwayError, UserError
 from tidegate.plugin.messages import Query, Reply, Role
@@ -62,6 +63,18 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in text
     assert "1,006 held" in text
     assert "billing" in text
+
+
+async def test_times_that_no_calendar_has(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        for number, deliver_at_ms in enumerate((2**63 - 1, 253_402_300_800_000, now_ms() + 9 * HOUR_MS)):
+            stream.add(entries(1, deliver_at_ms, ledger_id=number))
+        await stream.durable()
+        daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    assert len(answer["subscriptions"][0]["slices"]) == 3
+    assert shown(answer).count("beyond year 9999") == 2
 
 
 async def test_not_ready_is_shown(start: StartDaemon, socket_path: Path) -> None:
