@@ -43,8 +43,11 @@ _BLOCK_CACHE_BYTES = 8 * MIB
 _WAL_BYTES_PER_SYNC = MIB // 2
 _WAL_BYTES_MAX = 64 * MIB
 _LOG_FILES_MAX = 4
+_LOG_FILE_BYTES = 4 * MIB
 _OPEN_FILES_MAX = 512
 _PROBE = ".probe"
+_IN_USE = ("IO error: lock hold by current process", "IO error: While lock file: ")
+"""How RocksDB begins to say that this process, or another one, has the directory open."""
 
 
 class RocksStore:
@@ -202,7 +205,7 @@ def _open(path: Path) -> Rdict:
         return Rdict(str(path), _options())
     except Exception as error:
         text = str(error)
-        if "lock" in text.lower():
+        if text.startswith(_IN_USE):
             raise AlreadyOpenError(str(path)) from error
         if "Permission denied" in text or "Read-only file system" in text:
             raise UnwritableDirectoryError(str(path), text) from error
@@ -224,6 +227,8 @@ def _options() -> Options:
     options.set_level_compaction_dynamic_level_bytes(True)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(_LOG_FILES_MAX)
+    # Without a size one file takes everything said while the process lives.
+    options.set_max_log_file_size(_LOG_FILE_BYTES)
     options.set_max_open_files(_OPEN_FILES_MAX)
     table = BlockBasedOptions()
     # A block is read once; the cache is for index blocks and small records.

@@ -88,6 +88,39 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     RocksStore.open(tmp_path).close()
 
 
+def test_a_damaged_directory_is_not_taken_for_one_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "clock"
+    RocksStore.open(path).close()
+    (manifest,) = path.glob("MANIFEST-*")
+    flip_byte(manifest)
+    with pytest.raises(DamagedDirectoryError, match="move the directory away") as caught:
+        RocksStore.open(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_directory_in_use_is_told_by_its_lock_not_by_its_name(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path / "clock")
+    with pytest.raises(AlreadyOpenError):
+        RocksStore.open(tmp_path / "clock")
+    store.close()
+
+
+def test_a_lock_file_that_cannot_be_opened_is_not_taken_for_one_in_use(tmp_path: Path) -> None:
+    (tmp_path / "LOCK").mkdir()
+    with pytest.raises(StorageError) as caught:
+        RocksStore.open(tmp_path)
+    assert not isinstance(caught.value, AlreadyOpenError)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_the_log_of_rocksdb_is_bounded(tmp_path: Path) -> None:
+    RocksStore.open(tmp_path).close()
+    (options,) = tmp_path.glob("OPTIONS-*")
+    used = dict(line.strip().split("=", 1) for line in options.read_text().splitlines() if "=" in line)
+    # A size of 0 is no bound.
+    assert 0 < int(used["max_log_file_size"]) * int(used["keep_log_file_num"]) <= 32 << 20
+
+
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
