@@ -229,7 +229,8 @@ def _unpack(archive: Path, home: Path, report: Report) -> None:
 
 
 def _require_disk(directory: Path, needed_bytes: int) -> None:
-    if problem := toolchain.check_disk(directory, needed_bytes):
+    elsewhere = "set TIDEGATE_CACHE_DIR to a directory on another disk"
+    if problem := toolchain.check_disk(directory, needed_bytes, elsewhere):
         raise SetupError(problem.text)
 
 

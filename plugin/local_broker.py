@@ -25,6 +25,7 @@ from typing import Self
 
 import httpx
 
+from tidegate.plugin import toolchain
 from tidegate.plugin.stale_bookie import forget_bookies
 
 LOOPBACK = "127.0.0.1"
@@ -219,16 +220,9 @@ class LocalBroker:
         self.kill()
 
     def _check_ports(self) -> None:
-        for name, port in vars(self.ports).items():
-            with socket.socket() as probe:
-                # As the broker itself binds: a port still in TIME_WAIT after a kill is usable.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((LOOPBACK, port))
-                except OSError as error:
-                    raise LocalBrokerError(
-                        f"port {port} ({name}) is in use: stop what listens there or choose another port"
-                    ) from error
+        problems = toolchain.check_ports(vars(self.ports))
+        if problems:
+            raise LocalBrokerError(problems[0].text)
 
     def _write_conf(self) -> Path:
         template = self.pulsar_home / "conf" / "standalone.conf"

@@ -94,15 +94,18 @@ def find_maven(environment: Mapping[str, str]) -> Tool | Problem:
     return Tool(Path(maven), version)
 
 
-def check_disk(directory: Path, needed_bytes: int) -> Problem | None:
-    """Whether the file system that ``directory`` is (or will be) on has ``needed_bytes`` left."""
+def check_disk(directory: Path, needed_bytes: int, elsewhere: str) -> Problem | None:
+    """Whether the file system that ``directory`` is (or will be) on has ``needed_bytes`` left.
+
+    ``elsewhere`` says how to choose another directory.
+    """
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     free_bytes = shutil.disk_usage(existing).free
     if free_bytes >= needed_bytes:
         return None
     return Problem(
         f"{directory} has {free_bytes // 2**20} MiB of disk left and {needed_bytes // 2**20} MiB are needed: "
-        "free some, or set TIDEGATE_CACHE_DIR to a directory on another disk"
+        f"free some, or {elsewhere}"
     )
 
 
@@ -118,7 +121,8 @@ def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]
             except OSError:
                 problems.append(
                     Problem(
-                        f"port {port} ({purpose}) is in use: stop what listens there or choose another port"
+                        f"port {port} ({purpose}) is in use: stop what listens there, "
+                        "or run the same command again, which takes other ports"
                     )
                 )
     return problems

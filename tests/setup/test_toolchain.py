@@ -98,10 +98,10 @@ def test_an_old_python() -> None:
 
 def test_disk_space_is_asked_where_the_directory_will_be(tmp_path: Path) -> None:
     missing = tmp_path / "not" / "yet"
-    assert toolchain.check_disk(missing, 1) is None
-    assert "set TIDEGATE_CACHE_DIR to a directory on another disk" in text(
-        toolchain.check_disk(missing, 2**62)
-    )
+    assert toolchain.check_disk(missing, 1, "look elsewhere") is None
+    said = text(toolchain.check_disk(missing, 2**62, "look elsewhere"))
+    assert said.startswith(f"{missing} has ")
+    assert said.endswith(f" MiB of disk left and {2**42} MiB are needed: free some, or look elsewhere")
     assert not missing.exists()
 
 
@@ -113,8 +113,9 @@ def test_a_port_in_use_is_named() -> None:
         port, free_port = server.getsockname()[1], free.getsockname()[1]
         free.close()
         problems = toolchain.check_ports({"broker": port, "web": free_port})
-    assert [problem.text for problem in problems] == [
-        f"port {port} (broker) is in use: stop what listens there or choose another port"
+    assert [text(problem) for problem in problems] == [
+        f"port {port} (broker) is in use: stop what listens there, "
+        "or run the same command again, which takes other ports"
     ]
 
 
