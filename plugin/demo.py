@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 JAR = Path(__file__).resolve().parent / "jars" / "tidegate-pulsar-shim.jar"
 MESSAGES_MAX = 1_000_000
+# The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
+DISK_BASE_BYTES = 300 * 2**20
+DISK_MESSAGE_BYTES = 1_000
 SECONDS_MIN, SECONDS_MAX = 5.0, 3_600.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TRACKERS = ("tidegate", "pulsar", "bucket")
@@ -61,6 +64,7 @@ def demo(  # noqa: PLR0917 the flags
     from tidegate.plugin.demo_run import Options  # noqa: PLC0415
 
     _check_values(messages, seconds, far, tracker)
+    _check_json(json_file)
     options = Options(
         messages=messages,
         seconds=seconds,
@@ -71,6 +75,7 @@ def demo(  # noqa: PLR0917 the flags
         out_dir=out.absolute(),
         keep=keep,
     )
+    _check_disk(options.out_dir, messages + far)
     course = _course(options)
     try:
         outcome = _run(course, plain=plain, json_to_stdout=json_file == "-")
@@ -106,6 +111,22 @@ def _check_values(messages: int, seconds: float, far: int, tracker: str) -> None
         raise ConfigError(f"--tracker must be one of {', '.join(_TRACKERS)}, it is {tracker}")
 
 
+def _check_json(json_file: str | None) -> None:
+    """Before the run rather than after it; nothing is opened, since that would disturb a pipe's reader."""
+    if json_file is None or json_file == "-":
+        return
+    path = Path(json_file)
+    if path.is_dir():
+        reason = "it is a directory"
+    elif not path.parent.is_dir():
+        reason = f"there is no directory {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = "no permission to write there"
+    else:
+        return
+    raise ConfigError(f"cannot write the report to {path}: {reason}; choose another --json")
+
+
 class MissingPartError(UserError):
     """Something that setting up puts in place is not there."""
 
@@ -127,6 +148,12 @@ def _check_jar() -> Path:
     if not JAR.is_file():
         raise MissingPartError(f"the shim's jar is missing ({JAR}): run: make setup")
     return JAR
+
+
+def _check_disk(out_dir: Path, messages: int) -> None:
+    needed_bytes = DISK_BASE_BYTES + messages * DISK_MESSAGE_BYTES
+    if problem := toolchain.check_disk(out_dir, needed_bytes, "choose an --out on another disk"):
+        raise UserError(problem.text)
 
 
 @contextlib.contextmanager
