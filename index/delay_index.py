@@ -66,6 +66,7 @@ class DelayIndex:
         self._held_versions: dict[int, int] = {}
         self._acknowledged_versions: dict[int, int] = {}
         self._orphans: list[bytes] = []
+        self._uncertain: set[SliceId] = set()
         self._job: PersistJob | None = None
         self._job_is_stale = False
         self._job_journal_bytes = 0
@@ -407,6 +408,7 @@ class DelayIndex:
             cleared=set(self._cleared),
             quarantined=[(block.of.id, block.descriptor) for block in self._quarantined],
             orphans=list(self._orphans),
+            uncertain=set(self._uncertain),
             audit=self._audit,
         )
         self._job = PersistJob(self._context.store, self._context.options, plan)
@@ -428,6 +430,7 @@ class DelayIndex:
         self._held_versions = result.held_versions
         self._acknowledged_versions = result.acknowledged_versions
         self._orphans = self._orphans[len(plan.orphans) :]
+        self._uncertain -= plan.uncertain
         self._cleared -= plan.cleared
         if self._job_is_stale:
             # A CLEAR came meanwhile: what was just written is of before it.
@@ -459,7 +462,9 @@ class DelayIndex:
         if job is None:
             raise TidegateIndexError(f"{self.name}: no persist is on its way")
         self._job = None
+        # Even its commit may be in the store: a sync can fail after the write.
         self._orphans.extend(job.result.written_ahead)
+        self._uncertain.update(job.result.exchanged)
         self._next_block_id = max(self._next_block_id, job.result.next_block_id)
         self._held.dirty |= job.plan.dirty_held
         self._acknowledged.dirty |= job.plan.dirty_acknowledged

@@ -55,6 +55,7 @@ class PersistPlan:
     cleared: slices of before a CLEAR, to be deleted.
     quarantined: blocks known to be corrupt.
     orphans: keys that a failed persist has left.
+    uncertain: slices whose records a failed persist has written, if it was applied all the same.
     audit: find held positions that no readable entry has, though no block is known to be corrupt.
     """
 
@@ -73,6 +74,7 @@ class PersistPlan:
     cleared: set[SliceId]
     quarantined: list[StoredBlock]
     orphans: list[bytes]
+    uncertain: set[SliceId]
     audit: bool
 
 
@@ -80,7 +82,7 @@ class PersistPlan:
 class PersistResult:
     """What a persist did, for the core to apply.
 
-    written_ahead: keys that do not count unless the commit succeeded.
+    written_ahead: keys that do not count unless the commit succeeded, those that went with it included.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
     """
@@ -170,6 +172,7 @@ class PersistJob:
             slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
         }
         changed.update(slice_id for slice_id, _ in self.plan.quarantined)
+        changed.update(self.plan.uncertain)
         for slice_id in sorted(changed | parts.keys()):
             self._rewrite(slice_id, parts.get(slice_id))
         self._put_bitmaps()
@@ -372,10 +375,13 @@ class PersistJob:
     def _write_commit(self) -> None:
         subscription_id = self.plan.subscription_id
         batch = self._writer.rest()
+        has_intents = bool(self.result.written_ahead)
+        # The commit may be applied and yet be reported as failed: these do not count then either.
+        self.result.written_ahead.extend(key for _, key, _ in batch.operations)
         batch.extend(self._commit)
         for key in self.plan.orphans:
             batch.delete(key)
-        if self.result.written_ahead or self.plan.orphans:
+        if has_intents or self.plan.orphans:
             batch.delete_range(*keys.subscription_range(keys.INTENT, subscription_id))
         if self.result.retired:
             batch.put(self._retired_key(), encode_keys(self.result.retired))

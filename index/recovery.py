@@ -222,6 +222,8 @@ def _read_bitmaps(store: Store, found: Recovered, kind: bytes, damage: Damage) -
     for key, value in store.scan(*keys.subscription_range(kind, found.subscription_id)):
         ledger_id, version = keys.parse_bitmap_key(key)
         if version > found.state.version:
+            # Left there, it would count as soon as a persist has its version.
+            damage.batch.delete(key)
             continue
         if ledger_id in versions:
             damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))

@@ -59,12 +59,16 @@ class CrashStore:
 
 
 class FailingStore:
-    """A store in memory that refuses writes after `writes_left` more of them (None: never)."""
+    """A store in memory that refuses writes after `writes_left` more of them (None: never).
+
+    applies_refused: what is refused is written all the same, as when only the sync fails.
+    """
 
     def __init__(self) -> None:
         self.memory = MemoryStore()
         self.writes_left: int | None = None
         self.refused = 0
+        self.applies_refused = False
 
     def get(self, key: bytes) -> bytes | None:
         return self.memory.get(key)
@@ -73,6 +77,8 @@ class FailingStore:
         if self.writes_left is not None:
             if self.writes_left == 0:
                 self.refused += 1
+                if self.applies_refused:
+                    self.memory.write(batch, sync=sync)
                 raise StorageError("no space left on the device")
             self.writes_left -= 1
         self.memory.write(batch, sync=sync)

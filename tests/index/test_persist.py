@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from tests.index.helpers import (
     NAME,
@@ -17,6 +18,7 @@ from tests.index.helpers import (
     START_MS,
     drained,
     opened,
+    overwrite,
     positions_of,
     reopened,
     spread,
@@ -29,9 +31,10 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries, sort_entries
 from tidegate.index.errors import StorageError
+from tidegate.index.format import seal
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
-from tidegate.index.positions import PositionSet
+from tidegate.index.positions import PositionSet, serialize_bitmap
 from tidegate.index.store import MemoryStore
 
 
@@ -288,6 +291,92 @@ def test_a_crash_at_any_write_of_a_persist_leaves_nothing_behind() -> None:
         if done:
             return
     pytest.fail("no persist succeeded: the writes are more than expected")
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 200, 1 << 20])
+@pytest.mark.parametrize("then", ["acknowledge", "clear", "forget", "nothing"])
+def test_a_persist_that_was_applied_but_reported_as_failed_leaves_nothing(
+    piece_bytes: int, then: str
+) -> None:
+    options = dataclasses.replace(OPTIONS, write_piece_bytes=piece_bytes, merge_runs=2)
+    for writes_left in range(200):
+        store = FailingStore()
+        catalog, index = opened(store, options)
+        index.add(spread(100, 3_000, ledger_id=0))
+        catalog.persist(NAME)
+        index.add(spread(100, 5_000, ledger_id=1))
+        index.acknowledge(PositionSet.of((2, at) for at in range(10)))
+        index.mark_delete(0, 50)
+        catalog.commit()
+        store.writes_left, store.applies_refused = writes_left, True
+        failed = False
+        try:
+            catalog.persist(NAME)
+        except StorageError:
+            failed = True
+        store.writes_left = None
+        if then == "acknowledge":
+            index.acknowledge(index.held())
+        elif then == "clear":
+            index.clear()
+        elif then == "forget":
+            index.unacknowledge(index.acknowledged())
+            index.mark_delete(9, 9)
+        held, acknowledged = index.held(), index.acknowledged()
+        catalog.persist(NAME)
+        index.check()
+        for kind, positions in ((keys.HELD, held), (keys.ACKNOWLEDGED, acknowledged)):
+            ledgers = [keys.parse_bitmap_key(key)[0] for key, _ in stored(store, kind)]
+            assert ledgers == positions.ledgers()
+        assert len(stored(store, keys.BLOCK)) == index.stats().blocks
+        assert len(stored(store, keys.SLICE)) == index.stats().slices_on_disk
+        assert not stored(store, keys.INTENT)
+        catalog, index = reopened(store.memory, options)
+        assert (index.held(), index.acknowledged()) == (held, acknowledged)
+        index.check()
+        assert positions_of(drained(index)) == held
+        assert catalog.stats().corrupt_records == 0
+        if not failed:
+            assert writes_left > 0
+            return
+    pytest.fail("no persist succeeded: the writes are more than expected")
+
+
+def test_a_slice_of_a_persist_that_was_applied_but_reported_as_failed_is_told_again() -> None:
+    """What it had spilled is carried by the next one, so that nothing else rewrites the slice's record."""
+    store = FailingStore()
+    options = dataclasses.replace(OPTIONS, carry_ms=2_000)
+    clock = ManualClock(START_MS - 100_000)
+    catalog = Catalog.open(store, clock, options)
+    index = catalog.subscription(NAME, b"1" * 16)
+    index.add(spread(100, 1_000))
+    catalog.commit()
+    store.writes_left, store.applies_refused = 0, True
+    with pytest.raises(StorageError):
+        catalog.persist(NAME)
+    store.writes_left = None
+    clock.advance(100_000)
+    catalog.persist(NAME)
+    assert index.stats().staged == 100
+    assert not stored(store, keys.SLICE) and not stored(store, keys.BLOCK)
+    index.check()
+
+
+def test_a_bitmap_of_a_persist_that_does_not_count_is_deleted_when_opening() -> None:
+    """It must not begin to count when the number of its persist is reached."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(10, 1_000, ledger_id=1))
+    catalog.persist(NAME)
+    for kind in (keys.HELD, keys.ACKNOWLEDGED):
+        value = seal(kind, serialize_bitmap(BitMap([1, 2, 3])))
+        overwrite(store, keys.bitmap_key(kind, index.log.subscription_id, 7, 2), value)
+    catalog, index = reopened(store)
+    assert (index.held().ledgers(), index.acknowledged().ledgers()) == ([1], [])
+    catalog.persist(NAME)
+    catalog, index = reopened(store)
+    assert (index.held().ledgers(), index.acknowledged().ledgers()) == ([1], [])
+    assert catalog.stats().corrupt_records == 0
 
 
 def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
