@@ -446,11 +446,12 @@ class DelayIndex:
             self._audit = False
             done = set(plan.quarantined)
             self._quarantined = [b for b in self._quarantined if (b.of.id, b.descriptor) not in done]
+            self._lose(result.lost)
             for slice_id, descriptor in result.corrupt:
-                block = self._slices[slice_id].blocks.get(descriptor.block_id)
+                of = self._slices.get(slice_id)
+                block = None if of is None else of.blocks.get(descriptor.block_id)
                 if block is not None:
                     self._report_corrupt(block, f"block {descriptor.block_id} of slice {slice_id} is corrupt")
-            self._lose(result.lost)
         self._delete_retired(job)
         self._settle()
         self._want_if_useful()

@@ -284,6 +284,7 @@ class PersistJob:
         blocks = [
             (slice_id, block)
             for slice_id, plan in self.plan.slices.items()
+            if not plan.finished  # dropped by this very persist: what it has is not held, or is elsewhere too
             for block in plan.blocks
             if (slice_id, block) not in corrupt
         ]

@@ -115,6 +115,28 @@ def test_two_corrupt_blocks_at_once() -> None:
     index.check()
 
 
+def test_damage_in_a_slice_that_is_finished_and_in_the_next_one() -> None:
+    """The finished one is dropped by the very persist that looks for what the other has lost."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(50, 2_000))
+    catalog.persist(NAME)
+    first, second = (key for key, _ in stored(store, keys.BLOCK))
+    done = drained(index, START_MS + 999)
+    index.acknowledge(positions_of(done))
+    left = index.held()
+    assert index.stats().slices[0].state == "finished"
+    damage(store, first)
+    damage(store, second)
+    assert drained(index) == []
+    settle(catalog)
+    assert index.take_unheld() == left
+    assert not index.held()
+    assert index.stats().slices_on_disk == 0
+    assert catalog.stats().corrupt_records == 1, "what is dropped is not read"
+    index.check()
+
+
 def test_a_corrupt_slice_record_is_rebuilt_from_its_blocks() -> None:
     store = MemoryStore()
     _, before = persisted(store)
