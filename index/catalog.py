@@ -70,7 +70,7 @@ class Catalog:
         """Recover the subscriptions that `store` holds. The catalog owns the store from now on.
 
         executor: runs persists; None runs them inline, as simulation needs it.
-        Raises NewerFormatError, ForeignDirectoryError, StorageError.
+        Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
         catalog = cls(store, clock, options or IndexOptions(), executor)
         check_format(store)

@@ -18,11 +18,11 @@ class StorageError(TidegateIndexError):
 class NewerFormatError(StorageError):
     """The data directory was written by a newer Tidegate than this one."""
 
-    def __init__(self, found: int, known: int) -> None:
+    def __init__(self, path: str, found: int, known: int) -> None:
         self.found = found
         self.known = known
         super().__init__(
-            f"the data directory has format {found}, this Tidegate knows formats up to {known}: "
+            f"the data directory {path} has format {found}, this Tidegate knows formats up to {known}: "
             "install the newer Tidegate, or start with another data directory"
         )
 

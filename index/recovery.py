@@ -15,7 +15,12 @@ from typing import NamedTuple
 from tidegate.index import keys
 from tidegate.index.block import BlockDescriptor, decode_block, describe
 from tidegate.index.entry import Entries
-from tidegate.index.errors import CorruptRecordError, ForeignDirectoryError, NewerFormatError
+from tidegate.index.errors import (
+    CorruptRecordError,
+    DamagedDirectoryError,
+    ForeignDirectoryError,
+    NewerFormatError,
+)
 from tidegate.index.format import FORMAT_VERSION, seal, unpack_entries, unseal
 from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.keys import SliceId
@@ -113,19 +118,22 @@ class Recovery:
 def check_format(store: Store) -> None:
     """Write the format version into a new store, or check the one that is there.
 
-    Raises NewerFormatError, ForeignDirectoryError, CorruptRecordError.
+    Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError.
     """
-    value = store.get(keys.FORMAT_KEY)
-    if value is None:
+    try:
+        value = store.get(keys.FORMAT_KEY)
+        found = None if value is None else int.from_bytes(unseal(_FORMAT_KIND, value), "little")
+    except CorruptRecordError as error:
+        raise DamagedDirectoryError(str(store), f"its format version: {error}") from error
+    if found is None:
         if next(store.scan(b"", b"\xff" * 16), None) is not None:
-            raise ForeignDirectoryError("the data directory")
+            raise ForeignDirectoryError(str(store))
         batch = Batch()
         batch.put(keys.FORMAT_KEY, seal(_FORMAT_KIND, FORMAT_VERSION.to_bytes(4, "little")))
         store.write(batch, sync=True)
         return
-    found = int.from_bytes(unseal(_FORMAT_KIND, value), "little")
     if found > FORMAT_VERSION:
-        raise NewerFormatError(found, FORMAT_VERSION)
+        raise NewerFormatError(str(store), found, FORMAT_VERSION)
 
 
 def recover(store: Store, slice_width_ms: int) -> Recovery:

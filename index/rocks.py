@@ -61,6 +61,9 @@ class RocksStore:
         self._lock = threading.Lock()
         self._unsynced = WriteOptions()
 
+    def __str__(self) -> str:
+        return str(self._path)
+
     @classmethod
     def open(cls, path: Path) -> RocksStore:
         """Open or create the database in directory `path`.

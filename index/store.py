@@ -56,7 +56,10 @@ class Batch:
 
 
 class Store(Protocol):
-    """An ordered key-value store. Methods raise StorageError if the medium fails, ClosedError after close."""
+    """An ordered key-value store. Methods raise StorageError if the medium fails, ClosedError after close.
+
+    `str` tells where it is, for messages to the operator.
+    """
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`, None if there is none. Raises CorruptRecordError if it is damaged."""
@@ -90,6 +93,9 @@ class MemoryStore:
         self._values: dict[bytes, bytes] = {}
         self._lock = threading.Lock()
         self._closed = False
+
+    def __str__(self) -> str:
+        return "in memory"
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`, None if there is none."""

@@ -29,7 +29,7 @@ from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
-    CorruptRecordError,
+    DamagedDirectoryError,
     ForeignDirectoryError,
     NewerFormatError,
 )
@@ -333,13 +333,24 @@ def test_a_damaged_format_version_is_refused() -> None:
     store = MemoryStore()
     persisted(store)
     damage(store, keys.FORMAT_KEY)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(DamagedDirectoryError) as caught:
+        opened(store)
+    for words in (str(store), "its format version", "fails its checksum", "move the directory away"):
+        assert words in str(caught.value)
+
+
+def test_a_format_version_that_cannot_be_read_is_refused() -> None:
+    store = UnreadableStore()
+    persisted(store)
+    store.damaged = {keys.FORMAT_KEY}
+    with pytest.raises(DamagedDirectoryError, match="move the directory away"):
         opened(store)
 
 
 def test_foreign_data_is_refused() -> None:
     store = MemoryStore()
     overwrite(store, b"someone", b"else")
-    with pytest.raises(ForeignDirectoryError, match="choose another data directory"):
+    with pytest.raises(ForeignDirectoryError, match="choose another data directory") as caught:
         opened(store)
+    assert str(store) in str(caught.value)
     assert list(store.scan(b"", b"\xff" * 40)) == [(b"someone", b"else")]

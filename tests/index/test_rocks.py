@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -139,7 +140,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     overwrite(store, keys.FORMAT_KEY, seal(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little")))
     catalog.close()
     store = RocksStore.open(tmp_path)
-    with pytest.raises(NewerFormatError):
+    with pytest.raises(NewerFormatError, match=re.escape(str(tmp_path))):
         opened(store)
     store.close()
 
@@ -147,7 +148,18 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 def test_someone_elses_database_is_refused(tmp_path: Path) -> None:
     store = RocksStore.open(tmp_path)
     overwrite(store, b"someone", b"else")
-    with pytest.raises(ForeignDirectoryError):
+    with pytest.raises(ForeignDirectoryError, match=re.escape(str(tmp_path))):
+        opened(store)
+    store.close()
+
+
+def test_a_damaged_format_version_is_refused(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    catalog, _ = opened(store)
+    damage(store, keys.FORMAT_KEY)
+    catalog.close()
+    store = RocksStore.open(tmp_path)
+    with pytest.raises(DamagedDirectoryError, match=re.escape(str(tmp_path))):
         opened(store)
     store.close()
 
