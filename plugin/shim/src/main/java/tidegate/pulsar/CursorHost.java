@@ -69,6 +69,11 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public boolean hasConsumers() {
+        return false;
+    }
+
+    @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
         return false;
     }

@@ -59,6 +59,11 @@ final class DispatcherHost extends CursorHost {
     }
 
     @Override
+    public boolean hasConsumers() {
+        return !dispatcher.getConsumers().isEmpty();
+    }
+
+    @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
         for (Consumer consumer : dispatcher.getConsumers()) {
             PendingAcksMap pendingAcks = consumer.getPendingAcks();

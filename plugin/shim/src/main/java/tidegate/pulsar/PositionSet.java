@@ -217,6 +217,12 @@ final class PositionSet {
 
     /** Visits every position in ascending order; without a lock it may miss or include what changes meanwhile. */
     void forEach(Positions.Visitor visitor) {
+        forFirst(Long.MAX_VALUE, visitor);
+    }
+
+    /** As {@link #forEach}, but at most {@code max} of them. */
+    void forFirst(long max, Positions.Visitor visitor) {
+        long left = max;
         for (Ledger ledger : ledgers) {
             long[][] pages = ledger.pages;
             for (int i = 0; i < pages.length; i++) {
@@ -225,6 +231,9 @@ final class PositionSet {
                     long bits = (long) WORD.getOpaque(page, w);
                     long base = (long) i << PAGE_SHIFT | (long) w << 6;
                     while (bits != 0) {
+                        if (left-- == 0) {
+                            return;
+                        }
                         visitor.visit(ledger.id, base | Long.numberOfTrailingZeros(bits));
                         bits &= bits - 1;
                     }

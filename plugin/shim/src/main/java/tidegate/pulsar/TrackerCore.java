@@ -28,7 +28,7 @@ import tidegate.pulsar.Frame.Envelope;
  */
 final class TrackerCore {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerCore.class);
-    private static final int DELETE_CHUNK = 2000;
+    private static final int DELETE_CHUNK = 10_000;
     private static final long MARK_DELETE_INTERVAL_MS = 1000;
     private static final long CLEAR_TIMEOUT_MS = 5000;
     private static final long CLOSE_POLL_MS = 2000;
@@ -45,6 +45,16 @@ final class TrackerCore {
     /** A picture of the state for metrics and tests. */
     record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, boolean open,
                  boolean paused, long memoryBytes) {}
+
+    private static final class DeleteChunk {
+        final List<TrackerHost.Position> positions;
+        /** Null until the cursor has answered. */
+        volatile Boolean outcome;
+
+        DeleteChunk(List<TrackerHost.Position> positions) {
+            this.positions = positions;
+        }
+    }
 
     private final TrackerHost host;
     private final Clock clock;
@@ -81,7 +91,9 @@ final class TrackerCore {
     private long markDeleteSentMs;
     private long trimmedMs;
     private boolean verifyReported;
-    private boolean deleting;
+    /** What of the settling positions is being deleted now, or null. */
+    private DeleteChunk chunk;
+    private int chunkMax = DELETE_CHUNK;
     private long deleteRetryMs;
     private int budgeted;
     private volatile boolean paused;
@@ -313,8 +325,20 @@ final class TrackerCore {
         return Math.max(0, contained.size() - handedOut.size() - settling.size());
     }
 
-    /** Forgets everything (the backlog was cleared, or the subscription is being deleted). */
+    /**
+     * The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and mark-delete tells
+     * up to where: what was published and read since then stays. Without, everything is forgotten: who comes rewinds.
+     */
     CompletableFuture<Void> clear() {
+        if (host.hasConsumers()) {
+            synchronized (this) {
+                onMarkDelete(host.markDelete());
+                reportMarkDelete(clock.millis());
+                waiting = true;
+            }
+            host.framesWaiting();
+            return CompletableFuture.completedFuture(null);
+        }
         CompletableFuture<Void> future;
         synchronized (this) {
             contained.clear();
@@ -393,26 +417,29 @@ final class TrackerCore {
     }
 
     private void onHeldComplete() {
-        TrackerHost.Position markDelete = host.markDelete();
-        PositionSet forgotten = new PositionSet();
         synchronized (this) {
             outbox.applyPendingTo(heldNow, acknowledgedNow);
         }
-        acknowledgedNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        // Asking the cursor about each may take long, so it is done without the lock.
+        PositionSet undone = new PositionSet();
         acknowledgedNow.forEach((ledgerId, entryId) -> {
             if (!host.isDeleted(ledgerId, entryId)) {
-                forgotten.add(ledgerId, entryId);
+                undone.add(ledgerId, entryId);
             }
         });
         PositionSet lost;
         synchronized (this) {
+            // Once more: the watch and the dispatcher went on meanwhile.
+            outbox.applyPendingTo(heldNow, acknowledgedNow);
+            TrackerHost.Position markDelete = host.markDelete();
             heldNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+            acknowledgedNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
             onMarkDelete(markDelete);
             lost = heldOnce ? notHeld() : new PositionSet();
             lost.forEach(contained::remove);
             contained.addAll(heldNow);
+            settleOrTakeBack(undone);
             reported.addAll(acknowledgedNow);
-            forgotten.forEach(this::settle);
             stream = Stream.OPEN;
             lastErrorCode = 0;
             heldOnce = true;
@@ -428,6 +455,42 @@ final class TrackerCore {
         host.readMore();
         deleteSettling();
         rereadLost(lost);
+    }
+
+    /**
+     * What the daemon knows acknowledged and the cursor does not. Either a crash made the cursor forget it, and it is deleted
+     * there again; or this tracker saw it deleted, then a reset took that back, and the daemon is told so.
+     */
+    private void settleOrTakeBack(PositionSet undone) {
+        Positions takenBack = new Positions();
+        undone.forEach((ledgerId, entryId) -> {
+            if (!acknowledgedNow.contains(ledgerId, entryId)) {
+                return;
+            }
+            boolean seenDeleted = reported.contains(ledgerId, entryId) && !settling.contains(ledgerId, entryId);
+            if (seenDeleted || handedOut.contains(ledgerId, entryId)) {
+                takenBack.add(ledgerId, entryId);
+            } else {
+                settle(ledgerId, entryId);
+            }
+        });
+        takeBack(takenBack);
+        acknowledgedNow.removeAll(takenBack);
+    }
+
+    /** A reset of the cursor has undone these acknowledgements. */
+    private void takeBack(Positions positions) {
+        if (positions.isEmpty()) {
+            return;
+        }
+        positions.forEach((ledgerId, entryId) -> {
+            reported.remove(ledgerId, entryId);
+            if (settling.remove(ledgerId, entryId)) {
+                contained.remove(ledgerId, entryId);
+            }
+        });
+        outbox.unacknowledge(positions.optimized());
+        waiting = true;
     }
 
     private void rereadLost(PositionSet lost) {
@@ -545,7 +608,7 @@ final class TrackerCore {
             }
             outbox.durable(seq);
             accountPending();
-            resume = paused && !budget.isExceeded();
+            resume = mayResume();
             if (clearing != null && seq >= clearSeq) {
                 cleared = clearing;
                 clearing = null;
@@ -665,7 +728,6 @@ final class TrackerCore {
     /** Looks at the cursor: what was handed out and is acknowledged now, how far mark-delete has got, resets. */
     void watch() {
         long nowMs = clock.millis();
-        TrackerHost.Position markDelete = host.markDelete();
         Positions found = findAcknowledged();
         boolean read = false;
         boolean signal;
@@ -675,7 +737,7 @@ final class TrackerCore {
             }
             lookedMs = nowMs;
             report(found);
-            onMarkDelete(markDelete);
+            onMarkDelete(host.markDelete());
             if (nowMs - markDeleteSentMs >= MARK_DELETE_INTERVAL_MS) {
                 markDeleteSentMs = nowMs;
                 reportMarkDelete(nowMs);
@@ -691,7 +753,7 @@ final class TrackerCore {
                 read = true;
             }
             // Another subscription's DURABLE may have made room.
-            read |= paused && !budget.isExceeded();
+            read |= mayResume();
             signal = wantsToSend();
         }
         if (read) {
@@ -742,6 +804,7 @@ final class TrackerCore {
             // A reset. What was dropped when mark-delete had passed it may be in flight for the daemon still.
             verifyReported = true;
             reopen = heldOnce;
+            takeBack(settling.toPositions());
         }
         markDeleteSeen = position;
         contained.discardUpTo(position.ledgerId(), position.entryId());
@@ -788,55 +851,73 @@ final class TrackerCore {
             if (finished) {
                 return;
             }
-            Positions unacknowledged = new Positions();
+            Positions takenBack = settling.toPositions();
             back.forEach((ledgerId, entryId) -> {
-                if (reported.remove(ledgerId, entryId)) {
-                    unacknowledged.add(ledgerId, entryId);
+                if (reported.contains(ledgerId, entryId)) {
+                    takenBack.add(ledgerId, entryId);
                 }
             });
-            if (!unacknowledged.isEmpty()) {
-                outbox.unacknowledge(unacknowledged.optimized());
-                waiting = true;
-            }
+            takeBack(takenBack);
         }
         host.framesWaiting();
     }
 
-    /** Deletes, chunk after chunk, what is settling. */
+    /**
+     * Deletes what is settling, a chunk at each look. The cursor's answer is only noted where it comes: that may be under the
+     * cursor's own lock, or within the call.
+     */
     private void deleteSettling() {
-        List<TrackerHost.Position> chunk = new ArrayList<>();
+        DeleteChunk next;
         synchronized (this) {
-            if (deleting || settling.isEmpty() || clock.millis() < deleteRetryMs || host.isClosed()) {
+            if (chunk != null && !settleChunk()) {
                 return;
             }
-            settling.forEach((ledgerId, entryId) -> {
-                if (chunk.size() < DELETE_CHUNK) {
-                    chunk.add(new TrackerHost.Position(ledgerId, entryId));
-                }
-            });
-            deleting = true;
+            if (settling.isEmpty() || clock.millis() < deleteRetryMs || host.isClosed()) {
+                return;
+            }
+            List<TrackerHost.Position> first = new ArrayList<>();
+            settling.forFirst(chunkMax, (ledgerId, entryId) -> first.add(new TrackerHost.Position(ledgerId, entryId)));
+            next = new DeleteChunk(first);
+            chunk = next;
         }
-        host.delete(chunk, done -> {
-            synchronized (this) {
-                deleting = false;
-                if (done) {
-                    for (TrackerHost.Position position : chunk) {
-                        if (settling.remove(position.ledgerId(), position.entryId())) {
-                            contained.remove(position.ledgerId(), position.entryId());
-                        }
-                    }
-                } else {
-                    deleteRetryMs = clock.millis() + RETRY_MS;
+        host.delete(next.positions, done -> next.outcome = done);
+    }
+
+    /** Whether the chunk under way has been answered; then what follows from it is done. */
+    private boolean settleChunk() {
+        Boolean done = chunk.outcome;
+        if (done == null) {
+            return false;
+        }
+        List<TrackerHost.Position> positions = chunk.positions;
+        chunk = null;
+        if (done) {
+            chunkMax = Math.min(DELETE_CHUNK, chunkMax * 2);
+            for (TrackerHost.Position position : positions) {
+                if (settling.remove(position.ledgerId(), position.entryId())) {
+                    contained.remove(position.ledgerId(), position.entryId());
                 }
             }
-            deleteSettling();
-        });
+            return true;
+        }
+        deleteRetryMs = clock.millis() + RETRY_MS;
+        if (positions.size() > 1) {
+            // One that the cursor refuses must not keep the others.
+            chunkMax = Math.max(1, positions.size() / 2);
+        } else {
+            LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), positions.get(0));
+            Positions refused = new Positions();
+            refused.add(positions.get(0).ledgerId(), positions.get(0).entryId());
+            takeBack(refused);
+        }
+        return true;
     }
 
     private void finishClose(long nowMs) {
         boolean finish;
         synchronized (this) {
-            finish = closing && !finished && (host.isClosed() || nowMs >= closeDeadlineMs);
+            // The cursor alone may tell: Pulsar can make a tracker for a dispatcher that has been closed, and never close it.
+            finish = !finished && (host.isClosed() || closing && nowMs >= closeDeadlineMs);
         }
         if (finish) {
             finish();
@@ -942,6 +1023,11 @@ final class TrackerCore {
         settling.trim();
         reported.trim();
         near.trim();
+    }
+
+    /** Whether a paused dispatcher would not pause now: as {@link #shouldPause}, but for what is due. */
+    private boolean mayResume() {
+        return paused && (!budget.isExceeded() || budgeted == 0);
     }
 
     private void accountPending() {

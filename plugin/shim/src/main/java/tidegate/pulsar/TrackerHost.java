@@ -39,13 +39,19 @@ interface TrackerHost {
      */
     boolean consumersReplaced();
 
+    /** Whether any consumer is connected. */
+    boolean hasConsumers();
+
     /** Whether a consumer has the position and has not acknowledged it. Called with the dispatcher's lock held. */
     boolean isOutstanding(long ledgerId, long entryId);
 
     /** How many positions the dispatcher itself has queued for redelivery. */
     long redeliveries();
 
-    /** Deletes the positions in the cursor; {@code done} gets true once that has happened, false if it failed. */
+    /**
+     * Deletes the positions in the cursor; {@code done} gets true once that has happened, false if it failed. It may be called
+     * within this call, and with locks of the cursor held.
+     */
     void delete(List<Position> positions, java.util.function.Consumer<Boolean> done);
 
     /** Has the dispatcher look for something to deliver soon. */

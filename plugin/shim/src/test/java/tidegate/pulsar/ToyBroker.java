@@ -44,6 +44,8 @@ class ToyBroker implements TrackerHost {
     private Position persistedMarkDelete = START;
     private Position readPosition = START;
     private boolean cursorClosed;
+    /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
+    final Set<Position> undeletable = new HashSet<>();
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
@@ -132,22 +134,30 @@ class ToyBroker implements TrackerHost {
         readPosition = to;
     }
 
-    /** Skips the whole backlog. */
+    /** Skips the backlog up to what was the last entry when it was asked for; what came and was read since then stays. */
+    void clearBacklog(Position last) {
+        markDelete = last;
+        deleted.headSet(last, true).clear();
+        persistedMarkDelete = markDelete;
+        persistedDeleted = new TreeSet<>(deleted);
+        Position next = new Position(last.ledgerId(), last.entryId() + 1);
+        readPosition = readPosition.compareTo(next) < 0 ? next : readPosition;
+    }
+
     void clearBacklog() {
         if (!log.isEmpty()) {
-            markDelete = log.lastKey();
-            deleted.clear();
-            persistedMarkDelete = markDelete;
-            persistedDeleted = new TreeSet<>();
-            readPosition = new Position(markDelete.ledgerId(), markDelete.entryId() + 1);
+            clearBacklog(log.lastKey());
         }
     }
 
     @Override
     public void delete(List<Position> positions, Consumer<Boolean> done) {
         deletions.add(() -> {
-            positions.forEach(this::delete);
-            done.accept(true);
+            boolean possible = positions.stream().noneMatch(undeletable::contains);
+            if (possible) {
+                positions.forEach(this::delete);
+            }
+            done.accept(possible);
         });
     }
 
@@ -273,6 +283,11 @@ class ToyBroker implements TrackerHost {
         boolean replaced = seen != null && Collections.disjoint(seen, consumers);
         seen = new HashSet<>(consumers);
         return replaced;
+    }
+
+    @Override
+    public boolean hasConsumers() {
+        return !consumers.isEmpty();
     }
 
     @Override

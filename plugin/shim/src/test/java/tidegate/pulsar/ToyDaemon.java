@@ -237,7 +237,12 @@ final class ToyDaemon {
     }
 
     private static void markDelete(Index index, long ledgerId, long entryId) {
-        index.markDelete = new Position(ledgerId, entryId);
+        Position markDelete = new Position(ledgerId, entryId);
+        if (markDelete.compareTo(index.markDelete) < 0) {
+            // A reset of the cursor, which takes all acknowledgements back.
+            index.acknowledged.clear();
+        }
+        index.markDelete = markDelete;
         index.held.keySet().removeIf(position -> position.compareTo(index.markDelete) <= 0);
         index.acknowledged.removeIf(position -> position.compareTo(index.markDelete) <= 0);
     }

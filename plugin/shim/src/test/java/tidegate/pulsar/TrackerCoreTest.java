@@ -254,6 +254,76 @@ class TrackerCoreTest {
         assertEquals(Set.of(4L, 5L, 6L, 7L, 8L, 9L), new HashSet<>(delivered()));
     }
 
+    /** All but one of ten are acknowledged, and the daemon knows. */
+    private void acknowledgeAllBut(long kept) {
+        start();
+        publish(0, -1);
+        for (int entry = 1; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        for (Position position : List.copyOf(consumer.pending)) {
+            if (position.entryId() != kept) {
+                world.broker.acknowledge(consumer, position);
+            }
+        }
+        world.broker.persistCursor(1000);
+        world.runUntil(world.now() + 2000);
+        world.broker.deliveries.clear();
+    }
+
+    @Test
+    void seekingBackWhileTheTopicHasNoTracker() {
+        acknowledgeAllBut(5);
+        assertEquals(new Position(1, 4), index().markDelete);
+        world.crashBroker();
+        world.broker.deliveries.clear();
+        world.broker.reset(new Position(1, 2));
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(Set.of(2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L), new HashSet<>(delivered()));
+        assertEquals(8, delivered().size());
+    }
+
+    @Test
+    void aResetIsNotTakenForAForgottenAcknowledgement() {
+        acknowledgeAllBut(0);
+        assertEquals(9, index().acknowledged.size());
+        world.disconnect();
+        world.broker.reset(new Position(1, 0));
+        // The answer to OPEN comes before anybody has looked at the cursor again.
+        while (!world.core().isOpen()) {
+            world.connect();
+            world.toDaemon();
+            world.daemon.commit();
+            world.daemon.tick(world.now());
+            world.toShim(Integer.MAX_VALUE);
+        }
+        world.broker.connect();
+        world.settle();
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void whatTheCursorRefusesToDeleteKeepsNothingElseBack() {
+        world.broker.connect();
+        for (int entry = 1; entry < 9; entry++) {
+            index().acknowledged.add(publish(entry, 0));
+        }
+        publish(9, 60_000);
+        index().incarnation = world.incarnation;
+        world.daemon.commit();
+        world.broker.undeletable.add(new Position(1, 3));
+        world.runUntil(world.now() + 10_000);
+        for (long entry = 1; entry < 9; entry++) {
+            assertEquals(entry != 3, world.broker.isDeleted(1, entry), "entry " + entry);
+        }
+        assertEquals(0, world.core().stats().settling());
+        assertFalse(index().acknowledged.contains(new Position(1, 3)), "rather twice than never");
+    }
+
     @Test
     void seekingBackBehindThePersistedMarkDeleteTracksAgain() {
         start();
@@ -503,16 +573,34 @@ class TrackerCoreTest {
             publish(entry, 60_000);
         }
         world.settle();
-        world.broker.clearBacklog();
+        // Deleting a subscription: nobody is connected.
+        world.broker.disconnectAll();
         CompletableFuture<Void> cleared = world.core().clear();
         assertFalse(cleared.isDone());
         world.settle();
         assertTrue(cleared.isDone());
         assertTrue(index().held.isEmpty());
         assertEquals(0, world.core().delayedMessages());
-        publish(20, 1000);
-        world.runUntil(world.now() + 1000);
-        assertEquals(List.of(20L), delivered());
+    }
+
+    @Test
+    void clearingTheBacklogKeepsWhatWasReadSinceItWasAskedFor() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        Position last = world.broker.log.lastKey();
+        publish(10, 60_000);
+        publish(11, 1_000);
+        world.settle();
+        world.broker.clearBacklog(last);
+        assertTrue(world.core().clear().isDone());
+        world.settle();
+        assertEquals(2, world.core().delayedMessages());
+        assertEquals(Set.of(new Position(1, 10), new Position(1, 11)), index().held.keySet());
+        world.runUntil(world.now() + 60_000);
+        assertEquals(List.of(11L, 10L), delivered());
     }
 
     @Test
@@ -522,8 +610,10 @@ class TrackerCoreTest {
         world.settle();
         world.daemonUp = false;
         world.disconnect();
+        world.broker.disconnectAll();
         world.broker.clearBacklog();
         assertTrue(world.core().clear().isDone());
+        world.broker.connect();
         publish(2, 60_000);
         world.settle();
         assertEquals(1, index().held.size());
