@@ -179,9 +179,15 @@ class Catalog:
         """Why persists fail at present, None if the last one succeeded."""
         return self._failing
 
+    @property
+    def persisting(self) -> Future[None] | None:
+        """The persist on its way, None if there is none. `maintain` applies it once it is done."""
+        return self._future
+
     def maintain(self, now_ms: int) -> None:
         """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often.
 
+        Calling it as soon as `persisting` is done starts the next persist without a pause.
         Raises StorageError if a persist has failed: everything is as before it, and it is tried again after
         `retry_ms`; until it succeeds `persist_failure` tells why. Also if a block cannot be read ahead.
         """
@@ -224,9 +230,12 @@ class Catalog:
             self._store.close()
 
     def _most_wanted(self, now_ms: int) -> DelayIndex | None:
-        """Who is to be persisted next: pure but for pruning what is gone."""
+        """Who is to be persisted next. A removed index, though a late frame made it want, is let go of."""
         if not self._indexes or not self._worth_looking(now_ms):
             return None
+        wanting = self._context.wanting
+        for gone in [each for each in wanting if self._indexes.get(each.name) is not each]:
+            wanting.discard(gone)
         self._look_at_ms = now_ms + _LOOK_INTERVAL_MS
         self._context.added_entries = 0
         self._staged_entries = sum(index.staged_entries for index in self._indexes.values())
@@ -234,8 +243,8 @@ class Catalog:
             return max(self._indexes.values(), key=lambda index: index.staged_entries)
         if self._journal.size_bytes > self._options.journal_budget_bytes:
             return max(self._indexes.values(), key=lambda index: index.log.size_bytes)
-        if self._context.wanting:
-            return next(iter(self._context.wanting))
+        if wanting:
+            return next(iter(wanting))
         return next(
             (
                 index

@@ -271,6 +271,8 @@ class Journal:
         return record
 
     def _grow(self, log: JournalLog, size_bytes: int) -> None:
+        if log.removed:
+            return  # nobody would ever take it off again
         log.size_bytes += size_bytes
         self.size_bytes += size_bytes
 

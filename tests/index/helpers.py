@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,26 @@ OTHER = SubscriptionName("persistent://public/default/orders", "other")
 INCARNATION = b"\x03" * 16
 START_MS = 1_700_000_000_000
 OPTIONS = IndexOptions(slice_width_ms=1_000, carry_ms=0, block_entries=100)
+
+
+class LaterExecutor(Executor):
+    """Runs what is submitted when told to, so that a test decides what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: function(*args, **kwargs)))
+        return future
+
+    def run_all(self) -> None:
+        for future, function in self.waiting:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+        self.waiting = []
 
 
 def opened(

@@ -12,6 +12,7 @@ from tests.index.helpers import (
     OPTIONS,
     OTHER,
     START_MS,
+    LaterExecutor,
     drained,
     opened,
     reopened,
@@ -177,6 +178,81 @@ def test_an_old_or_a_large_journal_is_persisted() -> None:
         assert index.stats().journal_bytes == catalog.stats().journal_bytes == 0
         catalog.maintain(now_ms + 1)
         assert catalog.stats().persists == 1
+
+
+@pytest.mark.parametrize("late", ["acknowledge", "clear", "persist fails"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bool) -> None:
+    """A frame on its way when the subscription was removed still reaches its index."""
+    store, executor = FailingStore(), LaterExecutor()
+    options = dataclasses.replace(OPTIONS, staging_budget_bytes=24 * 100)
+    catalog = Catalog.open(store, ManualClock(START_MS), options, executor)
+    index, other = (catalog.subscription(name, INCARNATION) for name in (NAME, OTHER))
+    for each in (index, other):
+        each.add(spread(100, 1_000))
+        catalog.persist(each.name)
+    index.add(spread(101, 1_000, ledger_id=6))
+    catalog.commit()
+    catalog.maintain(START_MS)
+    assert catalog.persisting is not None, "of the subscription that is removed now"
+    catalog.remove(NAME)
+    fresh = catalog.subscription(NAME, INCARNATION) if again else None
+    if late == "acknowledge":
+        index.acknowledge(index.held())
+    else:
+        index.clear()
+    if late == "persist fails":
+        store.writes_left = 0
+    executor.run_all()
+    store.writes_left = None
+    other.clear()
+    catalog.commit()
+    for _ in range(4):
+        catalog.maintain(START_MS)
+        executor.run_all()
+    assert catalog.persisting is None
+    assert other.stats().slices_on_disk == other.stats().journal_bytes == 0, "persisted"
+    assert catalog.persist_failure is None
+    catalog.commit()
+    assert not stored(store, keys.BLOCK)
+    if fresh is not None:
+        assert catalog.get(NAME) is fresh and not fresh.held()
+
+
+def test_what_a_removed_subscription_is_told_does_not_count_as_journal() -> None:
+    catalog, index = opened(MemoryStore())
+    index.add(spread(100, 1_000))
+    catalog.commit()
+    catalog.remove(NAME)
+    index.acknowledge(PositionSet.of((5, at) for at in range(50)))
+    index.add(spread(100, 1_000, ledger_id=6))
+    assert catalog.stats().journal_bytes == 0
+
+
+def test_the_next_persist_begins_when_one_is_finished() -> None:
+    executor = LaterExecutor()
+    options = dataclasses.replace(OPTIONS, staging_budget_bytes=0)
+    catalog = Catalog.open(MemoryStore(), ManualClock(START_MS), options, executor)
+    indexes = [catalog.subscription(name, INCARNATION) for name in (NAME, OTHER)]
+    for index in indexes:
+        index.add(spread(100, 1_000))
+    catalog.commit()
+    assert catalog.persisting is None
+    catalog.maintain(START_MS)
+    first = catalog.persisting
+    assert first is not None and not first.done()
+    catalog.maintain(START_MS)
+    assert catalog.persisting is first
+    executor.run_all()
+    assert first.done()
+    catalog.maintain(START_MS)
+    second = catalog.persisting
+    assert second is not None and second is not first and not second.done()
+    assert catalog.stats().persists == 1
+    executor.run_all()
+    catalog.maintain(START_MS)
+    assert catalog.persisting is None
+    assert catalog.stats().persists == 2 and catalog.stats().staged == 0
 
 
 def test_blocks_are_loaded_ahead_of_their_time() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from concurrent.futures import Executor, Future
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from tests.index.helpers import (
     NAME,
     OPTIONS,
     START_MS,
+    LaterExecutor,
     drained,
     opened,
     overwrite,
@@ -36,26 +35,6 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
 from tidegate.index.positions import PositionSet, serialize_bitmap
 from tidegate.index.store import MemoryStore
-
-
-class LaterExecutor(Executor):
-    """Runs what is submitted when told to, so that a test decides what happens meanwhile."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Future[Any], Any]] = []
-
-    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.waiting.append((future, lambda: function(*args, **kwargs)))
-        return future
-
-    def run_all(self) -> None:
-        for future, function in self.waiting:
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-        self.waiting = []
 
 
 def test_a_persist_moves_the_journal_into_blocks() -> None:
