@@ -188,7 +188,8 @@ class DelayIndex:
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
         """Set the cursor's persisted mark-delete position; everything up to it leaves held and acknowledged.
 
-        It may go back (a seek): positions above it can then be added again.
+        It may go back (a seek): positions above it can then be added again, and nothing is known acknowledged,
+        because a seek makes the cursor forget that.
         """
         journal = self._context.journal
         if (ledger_id, entry_id) == self._mark:
@@ -277,6 +278,8 @@ class DelayIndex:
         self._settle()
 
     def _apply_mark_delete(self, ledger_id: int, entry_id: int) -> None:
+        if (ledger_id, entry_id) < self._mark:
+            self._acknowledged.clear()
         self._mark = (ledger_id, entry_id)
         before = len(self._held)
         for positions in (self._held, self._acknowledged, self._popped):
@@ -361,11 +364,6 @@ class DelayIndex:
                 self._context.wanting.add(self)
 
     # ---- persisting; the catalog decides when
-
-    @property
-    def busy(self) -> bool:
-        """Whether a persist is on its way."""
-        return self._job is not None
 
     @property
     def staged_entries(self) -> int:

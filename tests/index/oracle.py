@@ -66,6 +66,8 @@ class Oracle:
         self.acknowledged.difference_update(positions)
 
     def mark_delete(self, mark: Position) -> None:
+        if mark < self.mark:
+            self.acknowledged = set()
         self.mark = mark
         self.held = {position: at for position, at in self.held.items() if position > mark}
         self.acknowledged = {position for position in self.acknowledged if position > mark}
