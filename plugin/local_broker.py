@@ -239,6 +239,8 @@ class LocalBroker:
             "webServicePort": str(self.ports.web),
             "allowLoopback": "true",
             "listeningInterface": "lo",
+            # Without it the standalone takes another port for its bookie at every start than it was told.
+            "allowEphemeralPorts": "true",
             **self._conf,
         }
         # A properties file: of a key that stands twice the last one counts.

@@ -23,6 +23,7 @@ import pulsar
 
 from tests.broker.admin import Admin
 from tests.broker.waiting import wait_until
+from tidegate.plugin.control import ask_socket
 from tidegate.plugin.local_broker import LocalBroker, tidegate_conf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,11 +109,27 @@ class Daemon:
         """Whether the process started here is alive."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        if self._process is None:
+            raise RuntimeError("the daemon does not run")
+        return self._process.pid
+
+    def held(self, topic: str) -> dict[str, int]:
+        """How many positions each subscription's index holds of ``topic``; a forgotten one is not there."""
+        status = ask_socket(self.socket_path, {"what": "status"})
+        assert not status["subscriptions_omitted"]
+        full_name = f"persistent://{topic}"
+        return {
+            one["subscription"]: one["held"] for one in status["subscriptions"] if one["topic"] == full_name
+        }
+
     def start(self) -> None:
         """Start and wait until the socket accepts a connection."""
         command = [
             sys.executable, "-m", "tidegate.plugin.cli", "serve",
-            "--data", str(self.data_dir), "--socket", str(self.socket_path),
+            "--data", str(self.data_dir), "--socket", str(self.socket_path), "--http", "127.0.0.1:0",
         ]  # fmt: skip
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
