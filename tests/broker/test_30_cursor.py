@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pulsar
 import pytest
 
-from tests.broker.cluster import RETAINED
+from tests.broker.cluster import RETAINED, Cluster
 from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
 from tests.broker.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly
 from tests.broker.waiting import wait_until
@@ -200,6 +200,53 @@ def test_topic_deleted_and_made_again(lane: Lane) -> None:
     new = lane.send_in(*[3000] * 50, *[None] * 5)
     lane.finish(again, new)
     assert inbox.arrivals == []
+
+
+def unsubscribe(_: Lane, consumer: pulsar.Consumer) -> None:
+    """By the consumer."""
+    consumer.unsubscribe()
+
+
+def delete_subscription(lane: Lane, consumer: pulsar.Consumer) -> None:
+    """By the admin."""
+    consumer.close()
+    lane.admin.delete_subscription(lane.topic, "sub")
+
+
+def delete_subscription_unloaded(lane: Lane, consumer: pulsar.Consumer) -> None:
+    """By the admin, after the tracker went with the topic."""
+    consumer.close()
+    lane.admin.unload(lane.topic)
+    lane.admin.delete_subscription(lane.topic, "sub")
+
+
+@pytest.mark.tidegate_only
+@pytest.mark.parametrize("remove", [unsubscribe, delete_subscription, delete_subscription_unloaded])
+def test_the_daemon_forgets_a_removed_subscription(
+    lane: Lane, cluster: Cluster, remove: Callable[[Lane, pulsar.Consumer], None]
+) -> None:
+    consumer = lane.subscribe(Inbox())
+    lane.subscribe(Inbox(), name="other")
+    lane.send_in(*[MINUTES_10_MS] * 50)
+    held = cluster.daemon.held
+    wait_until(lambda: held(lane.topic) == {"sub": 50, "other": 50}, "the daemon holds both subscriptions")
+    remove(lane, consumer)
+    wait_until(lambda: held(lane.topic) == {"other": 50}, "the daemon has forgotten the one, and it alone")
+
+
+@pytest.mark.tidegate_only
+def test_the_daemon_forgets_a_deleted_topic(make_lane: Callable[..., Lane], cluster: Cluster) -> None:
+    deleted, kept = make_lane(), make_lane()
+    for lane in (deleted, kept):
+        lane.subscribe(Inbox())
+        lane.subscribe(Inbox(), name="other")
+        lane.send_in(*[MINUTES_10_MS] * 50)
+    held, both = cluster.daemon.held, {"sub": 50, "other": 50}
+    wait_until(lambda: held(deleted.topic) == held(kept.topic) == both, "the daemon holds both topics")
+    deleted.disconnect()
+    deleted.admin.delete_topic(deleted.topic)
+    wait_until(lambda: held(deleted.topic) == {}, "the daemon has forgotten the topic")
+    assert held(kept.topic) == both
 
 
 @KINDS
