@@ -95,6 +95,53 @@ def test_maximum_delay_of_the_namespace_refuses_what_is_further(
     lane.finish(inbox, sent)
 
 
+def test_maximum_delay_of_the_topic_refuses_what_is_further(make_lane: Callable[..., Lane]) -> None:
+    lane, other, inbox = make_lane(), make_lane(), Inbox()
+    lane.subscribe(inbox)
+    lane.admin.set_delayed_delivery(lane.topic, active=True, max_delay_ms=45_000)
+    accepted = _send_until_refused(lane, "Exceeds max allowed delivery delay of 45000")
+    lane.wait_delayed(accepted)
+    near = lane.send_in(*[500] * 20)
+    lane.finish_partly(inbox, near, left=accepted)
+    other.reserve()
+    other.send_in(MINUTES_10_MS)
+    assert other.stats().backlog == 1
+
+
+def _send_until_refused(lane: Lane, reason: str) -> int:
+    """A policy reaches the topic a moment later: send until a far one is refused; how many were stored."""
+    # A client of its own: refused, the C++ client only logs why, connects again and tries for ever.
+    client = pulsar.Client(lane.cluster.broker.service_url)
+    stored: list[pulsar.Result] = []
+    log_path = lane.cluster.client_log_path
+    begin = log_path.stat().st_size if log_path.exists() else 0
+    sent = 0
+
+    def refused() -> bool:
+        nonlocal sent
+        # One at a time: what is under way when the broker closes the connection might be stored unconfirmed.
+        if sent == len(stored):
+            sent += 1
+            producer.send_async(
+                b"x",
+                lambda result, _: stored.append(result),
+                properties={UID: "far"},
+                deliver_at=now_ms() + MINUTES_10_MS,
+            )
+        with log_path.open("rb") as log:
+            log.seek(begin)
+            return reason.encode() in log.read()
+
+    try:
+        producer = client.create_producer(lane.topic)
+        wait_until(refused, "the broker refuses the message")
+        assert sent == len(stored) + 1
+        assert set(stored) <= {pulsar.Result.Ok}
+    finally:
+        client.shutdown()
+    return sent - 1
+
+
 def test_stats_count_what_is_delayed(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox, lambda _: Verdict.KEEP)
@@ -121,19 +168,50 @@ def test_stats_count_down_as_messages_are_delivered(lane: Lane) -> None:
     )
 
 
-@pytest.mark.tidegate_only
-def test_metrics_of_the_broker_name_the_tracker(lane: Lane) -> None:
+def _metrics(lane: Lane, prefix: str) -> dict[str, float]:
+    """What the broker's Prometheus page says of the lane's subscription; names without ``prefix``."""
+    pattern = re.compile(
+        rf"^{prefix}(\w+)\{{(?=[^}}]*{re.escape(lane.topic)}\")(?=[^}}]*subscription=\"sub\")[^}}]*\}} (\S+)",
+        re.M,
+    )
+    return {name: float(value) for name, value in pattern.findall(lane.admin.metrics())}
+
+
+def test_metrics_of_the_broker_count_what_is_delayed(lane: Lane) -> None:
     lane.subscribe(Inbox())
     lane.send_in(*[MINUTES_10_MS] * 30)
     lane.wait_delayed(30)
-    pattern = re.compile(
-        rf"^pulsar_subscription_delayed\{{[^}}]*{re.escape(lane.topic)}[^}}]*\}} (\S+)", re.M
-    )
     # The page is made anew at most once a second.
     wait_until(
-        lambda: [float(value) for value in pattern.findall(lane.admin.metrics())] == [30.0],
+        lambda: _metrics(lane, "pulsar_subscription_").get("delayed") == 30.0,
         "the broker's metrics count 30 delayed messages",
     )
+
+
+@pytest.mark.tidegate_only
+def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox, lambda _: Verdict.KEEP)
+    due = lane.send_in(*[300] * 10)
+    lane.send_in(*[MINUTES_10_MS] * 30)
+    inbox.wait_for(due)
+    expected = {
+        "connected": 1.0,
+        "tracked_entries": 40.0,
+        "near_entries": 0.0,
+        "handed_out_entries": 10.0,
+        "pending_entries": 0.0,
+        "settling_entries": 0.0,
+        "paused": 0.0,
+    }
+    seen: dict[str, float] = {}
+
+    def shown() -> bool:
+        seen.update(_metrics(lane, "pulsar_delayed_tidegate_"))
+        return seen.keys() - {"reconnects"} == expected.keys() and expected.items() <= seen.items()
+
+    wait_until(shown, "the broker's metrics show what the tracker holds and that the daemon is there")
+    assert seen["reconnects"] >= 0
 
 
 def test_expired_messages_do_not_come(lane: Lane) -> None:
