@@ -4,7 +4,7 @@ The core is single-threaded: every method is called by one thread. What is slow 
 persist) is an object that is begun here, run anywhere and finished here.
 
 Invariants: at most one persist is on its way; the due heap has exactly the subscriptions that are not
-parked and have something to hand out; a subscription id is never used twice.
+parked and have something to hand out; a subscription id is not used twice while anything is stored under it.
 """
 
 from __future__ import annotations
@@ -167,12 +167,6 @@ class Catalog:
         return self._journal.finish(commit)
 
     # ---- background work
-
-    @property
-    def over_budget(self) -> bool:
-        """Whether staging has outgrown twice its budget: persists cannot keep up, take nothing for now."""
-        staged = self._staged_entries + self._context.added_entries
-        return staged * ENTRY_BYTES > 2 * self._options.staging_budget_bytes
 
     @property
     def persist_failure(self) -> str | None:

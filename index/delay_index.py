@@ -188,8 +188,8 @@ class DelayIndex:
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
         """Set the cursor's persisted mark-delete position; everything up to it leaves held and acknowledged.
 
-        It may go back (a seek): positions above it can then be added again, and nothing is known acknowledged,
-        because a seek makes the cursor forget that.
+        It may go back (a seek): positions above it can then be added again, and nothing is known
+        acknowledged, because a seek makes the cursor forget that.
         """
         journal = self._context.journal
         if (ledger_id, entry_id) == self._mark:

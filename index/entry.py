@@ -136,10 +136,6 @@ class Entries:
         """The entries chosen by a boolean mask or by indices; a copy."""
         return Entries(self.deliver_at_ms[which], self.ledger_id[which], self.entry_id[which])
 
-    def sorted(self) -> Entries:
-        """The entries in (deliver_at_ms, ledger_id, entry_id) order."""
-        return sort_entries(self)
-
     def unique(self) -> Entries:
         """Sorted entries with equal ones kept once."""
         return _without_repeats(self)

@@ -116,10 +116,6 @@ RETIRED_PIECE = (1 << 64) - 1
 """Piece number of the intent that lists what a committed persist has replaced."""
 
 
-RETIRED_PIECE = (1 << 64) - 1
-"""Piece number of the intent that lists what a committed persist has replaced."""
-
-
 def intent_key(subscription_id: int, version: int, piece: int) -> bytes:
     """Key of the list of what one piece of a persist wrote ahead of its commit."""
     return _INTENT.pack(INTENT, subscription_id, version, piece)

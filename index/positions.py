@@ -63,10 +63,6 @@ class PositionSet:
         made._bitmaps = {ledger_id: bitmap for ledger_id, bitmap in bitmaps.items() if bitmap}
         return made
 
-    def copy(self) -> PositionSet:
-        """An independent set with the same positions, at the cost of a pointer a ledger (see `snapshot`)."""
-        return self.snapshot()
-
     def snapshot(self) -> PositionSet:
         """An independent set with the same positions; bitmaps are shared until either side changes them."""
         made = PositionSet()
@@ -172,12 +168,6 @@ class PositionSet:
         made.difference_update(other)
         return made
 
-    def union(self, other: PositionSet) -> PositionSet:
-        """The positions in either."""
-        made = self.snapshot()
-        made.update(other)
-        return made
-
     # ---- changing it
 
     def add(self, entries: Entries) -> None:
@@ -251,17 +241,6 @@ class PositionSet:
             if not mine:
                 del bitmaps[ledger_id]
 
-    def intersection_update(self, other: PositionSet) -> None:
-        """Keep only the positions that are in `other` too."""
-        for ledger_id in list(self._bitmaps):
-            theirs = other._bitmaps.get(ledger_id)
-            if theirs is None:
-                self._remove_ledger(ledger_id)
-            elif not self._bitmaps[ledger_id].issubset(theirs):
-                mine = self._own(ledger_id)
-                mine &= theirs
-                self._drop_if_empty(ledger_id)
-
     def discard_up_to(self, ledger_id: int, entry_id: int) -> None:
         """Take out every position up to and including (ledger_id, entry_id)."""
         for below in [known for known in self._bitmaps if known < ledger_id]:
@@ -276,14 +255,6 @@ class PositionSet:
         self.dirty.update(self._bitmaps)
         self._bitmaps = {}
         self._shared = set()
-
-    def run_optimize(self) -> None:
-        """Use run containers where they are smaller."""
-        for ledger_id in list(self._bitmaps):
-            if ledger_id in self._shared:
-                self._bitmaps[ledger_id] = self._bitmaps[ledger_id].copy()
-                self._shared.discard(ledger_id)
-            self._bitmaps[ledger_id].run_optimize()
 
     def take_dirty(self) -> set[int]:
         """The ledgers changed since the last call, and forget them."""

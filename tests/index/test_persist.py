@@ -63,7 +63,7 @@ def test_short_delays_stay_staged_and_survive() -> None:
     assert sum(each.entries for each in index.stats().slices) == 500 - near
     catalog, index = reopened(store, options)
     index.check()
-    assert drained(index) == list(spread(500, 5_000).sorted())
+    assert drained(index) == list(sort_entries(spread(500, 5_000)))
     # Acknowledged ones are not carried again.
     index.acknowledge(index.held())
     catalog.persist(NAME)
@@ -130,7 +130,7 @@ def test_blocks_of_a_busy_slice_stay_few() -> None:
     runs = {block.descriptor.run_id for each in index._slices.values() for block in each.blocks.values()}
     assert len(runs) <= OPTIONS.merge_runs
     assert len(stored(store, keys.BLOCK)) == index.stats().blocks
-    assert drained(index) == list(Entries.concat(added).sorted())
+    assert drained(index) == list(sort_entries(Entries.concat(added)))
 
 
 def test_a_slice_is_merged_while_it_is_popped() -> None:
@@ -373,7 +373,7 @@ def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
     catalog.maintain(START_MS + OPTIONS.retry_ms)
     assert catalog.persist_failure is None
     assert index.stats().staged == 0
-    assert drained(index) == list(spread(100, 1_000).sorted())
+    assert drained(index) == list(sort_entries(spread(100, 1_000)))
 
 
 @pytest.mark.parametrize("meanwhile", ["clear", "remove", "new life", "acknowledge", "rewind", "fail"])
