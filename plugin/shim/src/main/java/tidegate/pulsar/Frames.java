@@ -25,6 +25,7 @@ final class Frames {
     private static final int PAYLOAD_AT = BODY_AT + HEADER_BYTES;
     private static final int MAGIC = 'T' | 'I' << 8 | 'D' << 16 | 'E' << 24;
     private static final int MAX_STRING_BYTES = 0xFFFF;
+    private static final long MAX_ENTRY_ID = 0xFFFF_FFFFL;
 
     private Frames() {}
 
@@ -268,7 +269,13 @@ final class Frames {
         }
         Records records = new Records(count);
         for (int i = 0; i < count; i++) {
-            records.add(in.getLong(), in.getLong(), in.getLong());
+            long ledgerId = in.getLong();
+            long entryId = in.getLong();
+            // The sets index pages by entry id: a wild one would make them allocate without end.
+            if (ledgerId < 0 || entryId < 0 || entryId > MAX_ENTRY_ID) {
+                throw malformed("a record names entry " + entryId + " of ledger " + ledgerId + ", which cannot be");
+            }
+            records.add(ledgerId, entryId, in.getLong());
         }
         return records;
     }

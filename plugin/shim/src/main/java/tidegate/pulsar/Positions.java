@@ -146,6 +146,10 @@ final class Positions {
         long previous = Long.MIN_VALUE;
         for (int i = 0; i < count; i++) {
             long ledgerId = in.getLong();
+            if (ledgerId < 0) {
+                throw new ProtocolException(ProtocolException.MALFORMED,
+                        "a set of positions names ledger " + ledgerId + ", which cannot be");
+            }
             if (i > 0 && ledgerId <= previous) {
                 throw new ProtocolException(ProtocolException.MALFORMED,
                         "ledger " + ledgerId + " comes after ledger " + previous + " in a set of positions");

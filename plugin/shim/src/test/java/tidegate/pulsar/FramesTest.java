@@ -211,6 +211,22 @@ class FramesTest {
     }
 
     @Test
+    void positionsThatCannotBeAreRefused() throws ProtocolException {
+        long[][] wild = {{12, -1}, {12, 1L << 32}, {12, Long.MAX_VALUE}, {12, Long.MIN_VALUE}, {-1, 5}};
+        for (long[] position : wild) {
+            for (Frame frame : List.of(new Frame.Due(Records.of(12, 4, T, position[0], position[1], T)),
+                    new Frame.Add(true, Records.of(position[0], position[1], T)))) {
+                ProtocolException refused =
+                        assertThrows(ProtocolException.class, () -> decode(Frames.encode(7, 0, frame)), frame::toString);
+                assertEquals(ProtocolException.MALFORMED, refused.code());
+            }
+        }
+        assertThrows(ProtocolException.class, () -> decode(Frames.encode(7, 0, new Frame.Unheld(positions(-1, 5)))));
+        Frame last = new Frame.Due(Records.of(0, 0, T, 12, 0xFFFF_FFFFL, T));
+        assertEquals(last, decode(Frames.encode(7, 0, last)).frame());
+    }
+
+    @Test
     void aLedgerThatIsTooLargeAloneIsCutAtEntryIds() {
         Positions positions = new Positions();
         Random random = new Random(6);
