@@ -103,6 +103,12 @@ class Settings(BaseSettings):
     slice_width_ms: int = Field(
         default=3_600_000, ge=1_000, le=3_660 * DAY_MS, description="slice width of new subscriptions"
     )
+    forget_days: float = Field(
+        default=7.0,
+        ge=0.0,
+        le=3_660.0,
+        description="an index that no stream has had open for so long is removed; 0: never",
+    )
 
     @field_validator("http")
     @classmethod

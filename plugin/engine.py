@@ -1,7 +1,8 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
 It runs on one event loop and owns nothing but the wiring; what a stream means is in ``tracker``, when it is
-looked at in ``due``, when a change is durable in ``committer``. Invariants:
+looked at in ``due``, when a change is durable in ``committer``, what happens without a cause in ``upkeep``.
+Invariants:
 
 - whatever the index raises ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
@@ -18,7 +19,6 @@ import structlog
 
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock
-from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin import report
@@ -34,13 +34,14 @@ from tidegate.plugin.payloads import RECORDS_MAX, split_positions
 from tidegate.plugin.registry import Registry
 from tidegate.plugin.streams import Stream
 from tidegate.plugin.tracker import Change, Durability, Tracker
+from tidegate.plugin.unserved import Unserved
+from tidegate.plugin.upkeep import Upkeep
 
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 NS_PER_MS = 1_000_000
-UPKEEP_REST = 20  # upkeep looks at every subscription: it rests this many times as long as it took
-UPKEEP_REST_MAX_S = 1.0
+NS_PER_DAY = 86_400_000_000_000
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
 
@@ -69,7 +70,6 @@ class DaemonEngine:
         self.daemon_id = daemon_id
         self.started_at_ms = clock.now_ms()
         self.brokers: dict[str, Connection] = {}
-        self.controls: set[Connection] = set()
         self.registry: Registry[Stream] = Registry()
         self._loop = loop
         self._metrics = metrics
@@ -80,7 +80,9 @@ class DaemonEngine:
         self._unheld_sent_ms = 0
         self._storage_failing = False
         self._stopping = False
-        self._maintain_timer: asyncio.TimerHandle | None = None
+        self._unreadable: dict[Stream, str] = {}
+        self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
+        self._upkeep = Upkeep(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._due: DueTimer[Stream] = DueTimer(clock, loop, self._serve_due, DUE_ROUND_S)
         self._committer: Committer[Stream] = Committer(
             catalog,
@@ -104,7 +106,8 @@ class DaemonEngine:
         """Begin the upkeep; the daemon is ready."""
         for index in self.catalog:
             self.catalog.park(index)
-        self._maintain()
+            self._unserved.begin(index.name, self.clock.monotonic_ns())
+        self._upkeep.start()
         self.health.clear("starting")
 
     def stop(self) -> None:
@@ -112,9 +115,12 @@ class DaemonEngine:
         self._stopping = True
         self.health.block("stopping", "the daemon is shutting down")
         self._due.stop()
-        if self._maintain_timer is not None:
-            self._maintain_timer.cancel()
+        self._upkeep.stop()
         self._committer.commit_now()
+
+    def persisted(self) -> None:
+        """A persist is done."""
+        self._upkeep.persisted()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -122,9 +128,7 @@ class DaemonEngine:
         """See ``streams.Engine``."""
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
-        if hello.role == Role.CONTROL:
-            self.controls.add(connection)
-        else:
+        if hello.role == Role.BROKER:
             previous = self.brokers.get(hello.name)
             self.brokers[hello.name] = connection
             if previous is not None:
@@ -140,7 +144,6 @@ class DaemonEngine:
 
     def gone(self, connection: Connection) -> None:
         """See ``streams.Engine``."""
-        self.controls.discard(connection)
         self._blocked.pop(connection, None)
         if self.brokers.get(connection.peer_name) is connection:
             del self.brokers[connection.peer_name]
@@ -174,6 +177,7 @@ class DaemonEngine:
             raise self._stream_error(error) from error
         stream = Stream(connection, tracker)
         previous = self.registry.take_over(stream)
+        self._unserved.end(name)
         if previous is not None:
             self._due.discard(previous)
             if previous.connection is connection:
@@ -197,12 +201,14 @@ class DaemonEngine:
         """See ``streams.Engine``."""
         self._due.discard(stream)
         self._committer.forget(stream)
+        self._readable(stream)
         blocked = self._blocked.get(stream.connection)
         if blocked is not None:
             blocked.pop(stream, None)
         if self.registry.get(stream.name) is stream:
             self.catalog.park(stream.tracker.index)
             self.registry.release(stream)
+            self._unserved.begin(stream.name, self.clock.monotonic_ns())
 
     def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
         """See ``streams.Engine``."""
@@ -249,9 +255,10 @@ class DaemonEngine:
             entries = tracker.pop_due(now_ms, DUE_RECORDS_MAX)
         except TidegateIndexError as error:
             self._log.error("cannot read what is due, trying again", stream=repr(tracker), error=str(error))
-            self.health.block("read", f"entries that are due cannot be read: {error}")
+            self._unreadable[stream] = str(error)
+            self._tell_unreadable()
             return now_ms + self.settings.storage_retry_ms
-        self.health.clear("read")
+        self._readable(stream)
         if len(entries):
             stream.send(Due(entries))
             self._metrics.observe_due(entries.deliver_at_ms, now_ms)
@@ -261,6 +268,18 @@ class DaemonEngine:
         if again_at_ms is not None and not len(entries):
             again_at_ms = max(again_at_ms, now_ms + DUE_AGAIN_MS)
         return again_at_ms
+
+    def _readable(self, stream: Stream) -> None:
+        if self._unreadable.pop(stream, None) is not None:
+            self._tell_unreadable()
+
+    def _tell_unreadable(self) -> None:
+        if not self._unreadable:
+            self.health.clear("read")
+            return
+        error = next(iter(self._unreadable.values()))
+        count = len(self._unreadable)
+        self.health.block("read", f"entries that are due cannot be read ({count} subscriptions): {error}")
 
     def _send_unheld(self, stream: Stream) -> None:
         if not stream.answered:
@@ -305,7 +324,14 @@ class DaemonEngine:
             if stream.tracker.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
 
-    def _hold_back(self, hold: bool) -> None:
+    def _stream_error(self, error: TidegateIndexError) -> StreamError:
+        self._log.error("the index refuses a frame", error=str(error))
+        return StreamError(ErrorCode.STORAGE, str(error))
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    def hold_back(self, hold: bool) -> None:
+        """See ``upkeep.UpkeepOwner``."""
         if hold == self._held_back:
             return
         self._held_back = hold
@@ -313,39 +339,25 @@ class DaemonEngine:
         for connection in self.brokers.values():
             connection.hold_back(hold)
 
-    def _stream_error(self, error: TidegateIndexError) -> StreamError:
-        self._log.error("the index refuses a frame", error=str(error))
-        return StreamError(ErrorCode.STORAGE, str(error))
+    def tell_unheld(self, now_ms: int) -> None:
+        """See ``upkeep.UpkeepOwner``."""
+        if 0 <= now_ms - self._unheld_sent_ms < UNHELD_INTERVAL_MS:
+            return
+        self._unheld_sent_ms = now_ms
+        for stream in self.registry:
+            self._send_unheld(stream)
 
-    # --- upkeep -----------------------------------------------------------------------------------
-
-    def _maintain(self) -> None:
-        begin_ns = self.clock.monotonic_ns()
-        try:
-            self._upkeep(self.clock.now_ms())
-        finally:
-            took_s = (self.clock.monotonic_ns() - begin_ns) / 1e9
-            interval_s = self.settings.maintain_interval_ms / 1_000
-            rest_s = 0.0 if self._held_back else min(took_s * UPKEEP_REST, UPKEEP_REST_MAX_S)
-            delay_s = max(interval_s, rest_s)
-            self._maintain_timer = self._loop.call_later(delay_s, self._maintain)
-
-    def _upkeep(self, now_ms: int) -> None:
-        try:
-            self.catalog.maintain(now_ms)
-            self.health.clear("maintain")
-        except StorageError as error:
-            self.health.block("maintain", f"the index cannot be persisted: {error}")
-            self._log.error("upkeep of the index failed, trying again", error=str(error))
-        staged_bytes = sum(index.staged_entries for index in self.catalog) * ENTRY_BYTES
-        if staged_bytes > self.settings.staging_bytes_max:
-            self._hold_back(True)
-        elif staged_bytes <= self.settings.staging_bytes_max // 2:
-            self._hold_back(False)
-        if now_ms - self._unheld_sent_ms >= UNHELD_INTERVAL_MS:
-            self._unheld_sent_ms = now_ms
-            for stream in self.registry:
-                self._send_unheld(stream)
+    def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
+        """See ``upkeep.UpkeepOwner``. A lost index costs reading the topic again, never a message."""
+        for name in self._unserved.take_expired(self.clock.monotonic_ns()):
+            if self.catalog.get(name) is not None:
+                self._log.info(
+                    "no broker has opened it for a long time, its index is removed",
+                    topic=name.topic,
+                    subscription=name.subscription,
+                    days=self.settings.forget_days,
+                )
+                self._forget(name)
 
     def _forget_if_empty(self, stream: Stream) -> None:
         """A closed subscription without entries and acknowledgements is not worth keeping (unsubscribe)."""
@@ -353,6 +365,10 @@ class DaemonEngine:
         served = self.registry.get(stream.name) is not None or self.catalog.get(stream.name) is not index
         if served or index.held() or index.acknowledged():
             return
-        self.catalog.remove(stream.name)
-        self.registry.forget(stream.name)
+        self._forget(stream.name)
+
+    def _forget(self, name: SubscriptionName) -> None:
+        self.catalog.remove(name)
+        self.registry.forget(name)
+        self._unserved.end(name)
         self._committer.wake()

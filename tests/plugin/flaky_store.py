@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+from tidegate.index import keys
 from tidegate.index.errors import StorageError
 from tidegate.index.store import Batch, MemoryStore
 
@@ -17,6 +18,7 @@ class FlakyStore:
     def __init__(self) -> None:
         self.memory = MemoryStore()
         self.failing = False
+        self.failing_persists = False  # the commits of frames are written
         self.failure: Exception = StorageError("no space left on the device")
         self.refused_writes = 0
         self._moving = threading.Event()
@@ -36,7 +38,8 @@ class FlakyStore:
         return self.memory.get(key)
 
     def write(self, batch: Batch, *, sync: bool) -> None:
-        if self.failing:
+        persist = any(key[:1] == keys.STATE for _, key, _ in batch.operations)
+        if self.failing or (persist and self.failing_persists):
             self.refused_writes += 1
             raise self.failure
         self.arrived.set()

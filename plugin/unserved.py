@@ -1,0 +1,43 @@
+"""Since when subscriptions have had no stream, so that what nobody will ask for again can be forgotten.
+
+A subscription that has moved to another broker never comes back to this daemon, unless by chance, and nobody
+tells it. Time is monotonic: a wall clock that is set must not age everything at once. Invariant: in the order
+in which they lost their stream.
+"""
+
+from __future__ import annotations
+
+from tidegate.index.names import SubscriptionName
+
+
+class Unserved:
+    """Subscriptions without a stream; ``keep_ns`` is how long they are kept, 0 for ever."""
+
+    def __init__(self, keep_ns: int) -> None:
+        self._keep_ns = keep_ns
+        self._since_ns: dict[SubscriptionName, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._since_ns)
+
+    def begin(self, name: SubscriptionName, now_ns: int) -> None:
+        """``name`` has no stream from now on."""
+        self.end(name)
+        self._since_ns[name] = now_ns
+
+    def end(self, name: SubscriptionName) -> None:
+        """``name`` has a stream again, or is gone."""
+        self._since_ns.pop(name, None)
+
+    def take_expired(self, now_ns: int) -> list[SubscriptionName]:
+        """Those that have had no stream for too long; they are not known here any more."""
+        if not self._keep_ns:
+            return []
+        expired = []
+        for name, since_ns in self._since_ns.items():
+            if now_ns - since_ns < self._keep_ns:
+                break
+            expired.append(name)
+        for name in expired:
+            del self._since_ns[name]
+        return expired
