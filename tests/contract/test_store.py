@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.index.stores import CrashStore
+from tests.index.stores import CrashStore, FailingStore, UnreadableStore
+from tests.plugin.flaky_store import FlakyStore
 from tidegate.index.errors import ClosedError
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch, MemoryStore, Store
@@ -19,25 +22,76 @@ Make = Callable[[], Store]
 END = b"\xff" * 16
 
 
-@pytest.fixture(params=["memory", "rocks", "crash"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+class Makers(NamedTuple):
+    """restarted(store): what a process finds that starts after the one that used `store` was killed."""
+
+    new: Callable[[Path], Store]
+    restarted: Callable[[Any, Path], Store]
+
+
+def restarted_rocks(store: RocksStore, path: Path) -> Store:
+    """Its files as they are while it is open: what is still in the process is lost."""
+    shutil.copytree(str(store), path)
+    return RocksStore.open(path)
+
+
+def restarted_failing(store: FailingStore, _: Path) -> Store:
+    made = FailingStore()
+    made.memory = store.memory.reopen()
+    return made
+
+
+def restarted_flaky(store: FlakyStore, _: Path) -> Store:
+    made = FlakyStore()
+    made.memory = store.memory.reopen()
+    return made
+
+
+MAKERS = {
+    "memory": Makers(lambda _: MemoryStore(), lambda store, _: store.reopen()),
+    "crash": Makers(lambda _: CrashStore(), lambda store, _: store.crashed(0)),
+    "rocks": Makers(RocksStore.open, restarted_rocks),
+    "failing": Makers(lambda _: FailingStore(), restarted_failing),
+    "flaky": Makers(lambda _: FlakyStore(), restarted_flaky),
+    "unreadable": Makers(lambda _: UnreadableStore(), lambda store, _: store.reopen()),
+}
+
+
+class Kind:
+    """One kind of store: makes new, empty ones and restarts them; closes them all."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._makers = MAKERS[name]
+        self._path = path
+        self._made: list[Store] = []
+
+    def new(self) -> Store:
+        self._made.append(self._makers.new(self._next_path()))
+        return self._made[-1]
+
+    def restarted(self, store: Store) -> Store:
+        self._made.append(self._makers.restarted(store, self._next_path()))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for store in self._made:
+            store.close()
+
+    def _next_path(self) -> Path:
+        return self._path / str(len(self._made))
+
+
+@pytest.fixture(params=list(MAKERS))
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
+    made = Kind(request.param, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make(kind: Kind) -> Make:
     """Makes new, empty stores of one kind."""
-    made: list[Store] = []
-
-    def new() -> Store:
-        store: Store
-        if request.param == "memory":
-            store = MemoryStore()
-        elif request.param == "crash":
-            store = CrashStore()
-        else:
-            store = RocksStore.open(tmp_path / str(len(made)))
-        made.append(store)
-        return store
-
-    yield new
-    for store in made:
-        store.close()
+    return kind.new
 
 
 def put(store: Store, **values: bytes) -> None:
@@ -89,6 +143,37 @@ def test_operations_of_a_batch_apply_in_order(make: Make) -> None:
     batch.delete(b"never there")
     store.write(batch, sync=True)
     assert list(store.scan(b"", END)) == [(b"b", b"3")]
+
+
+def test_a_synced_write_and_all_before_it_are_there_after_a_restart(kind: Kind) -> None:
+    store = kind.new()
+    put(store, a=b"1", b=b"2", c=b"3")
+    batch = Batch()
+    batch.put(b"d", b"4")
+    batch.delete(b"a")
+    store.write(batch, sync=False)
+    batch = Batch()
+    batch.delete_range(b"b", b"c")
+    store.write(batch, sync=False)
+    put(store, e=b"5")
+    expected = [(b"c", b"3"), (b"d", b"4"), (b"e", b"5")]
+    for _ in range(2):
+        store = kind.restarted(store)
+        assert list(store.scan(b"", END)) == expected
+        assert store.get(b"a") is None and store.get(b"d") == b"4"
+
+
+def test_of_a_batch_all_or_nothing_is_there_after_a_restart(kind: Kind) -> None:
+    store = kind.new()
+    put(store, a=b"1")
+    batch = Batch()
+    batch.put(b"b", b"2")
+    batch.delete(b"a")
+    store.write(batch, sync=False)
+    store = kind.restarted(store)
+    assert list(store.scan(b"", END)) in ([(b"a", b"1")], [(b"b", b"2")])
+    put(store, c=b"3")
+    assert kind.restarted(store).get(b"c") == b"3"
 
 
 def test_large_values_come_back(make: Make) -> None:
