@@ -6,7 +6,8 @@ after, so that ``--dry-run`` shows exactly what would be done. Invariants:
 - attach, then detach: every conf file is byte for byte as it was, and nothing of ours is left. If somebody
   has edited a conf file in between, the edits stay and only our keys go;
 - attaching again with the same settings changes nothing; with others, it starts from the file as it was;
-- a file is replaced whole (temporary file, then rename) and keeps its mode and owner;
+- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf
+  file has those of the conf file, which may hold a password;
 - the copies of the originals and the record of what is changed are written before the first conf file is.
 """
 
@@ -46,6 +47,7 @@ ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
 HORIZON_MS_DEFAULT = 2_000
 SOCKET_BYTES_MAX = 107
 _FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o700  # only attach and detach look into it
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """One file, before and after; None: the file is not there."""
+    """One file, before and after; None: the file is not there.
+
+    ``like``: the file whose mode and owner it gets; None: it keeps its own, a new one the directory's owner.
+    """
 
     path: Path
     before: bytes | None
     after: bytes | None
+    like: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) ->
         text, edit = conf_file.apply(original_text, keys)
         attached = conf_file.encode(text)
         backup = home.record_dir / conf.name
-        backups.append(Change(backup, read_if_there(backup), original))
+        backups.append(Change(backup, read_if_there(backup), original, like=conf))
         confs.append(Change(conf, current, attached))
         records[conf.name] = ConfRecord(_sha256(original), _sha256(attached), edit)
         for line in _advice(conf_file.values(text)):
@@ -207,9 +213,9 @@ def carry_out(plan: Plan) -> None:
                 path.unlink(missing_ok=True)
                 continue
             if not path.parent.exists():
-                path.parent.mkdir()
+                path.parent.mkdir(_DIRECTORY_MODE)
                 _give_to_owner_of(path.parent.parent, path.parent)
-            replace_file(path, change.after)
+            replace_file(path, change.after, change.like)
         except OSError as error:
             raise AttachError(
                 f"cannot write {path}: {error.strerror or error}; correct it and run the same command again"
@@ -219,10 +225,14 @@ def carry_out(plan: Plan) -> None:
             plan.home.record_dir.rmdir()
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` whole or not at all; mode and owner stay, a link stays a link."""
+def replace_file(path: Path, content: bytes, like: Path | None = None) -> None:
+    """Write ``content`` to ``path`` whole or not at all; mode and owner stay, a link stays a link.
+
+    ``like``: another file, whose mode and owner it gets instead.
+    """
     target = path.resolve()
-    like = target if target.exists() else target.parent
+    if like is None:
+        like = target if target.exists() else target.parent
     status = like.stat()
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     temporary = Path(name)
@@ -231,7 +241,7 @@ def replace_file(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(status.st_mode & 0o7777 if like == target else _FILE_MODE)
+        temporary.chmod(_FILE_MODE if like.is_dir() else status.st_mode & 0o7777)
         _give_to_owner_of(like, temporary)
         temporary.replace(target)
     except BaseException:

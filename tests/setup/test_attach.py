@@ -349,3 +349,46 @@ def test_without_permission_nothing_is_begun(home: Path, monkeypatch: pytest.Mon
     lib = home / "lib"
     monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != lib)
     assert refused(home) == f"cannot write to {lib}: run this as the user that Pulsar belongs to"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_the_copy_of_a_conf_file_is_as_private_as_the_file(home: Path, mode: int) -> None:
+    for name in CONFS:
+        (home / "conf" / name).chmod(mode)
+    attach(home)
+    kept = home / "conf" / "tidegate"
+    assert kept.stat().st_mode & 0o777 == 0o700
+    for name in CONFS:
+        assert (kept / name).stat().st_mode & 0o777 == mode
+        assert (home / "conf" / name).stat().st_mode & 0o777 == mode
+
+
+def test_attaching_again_makes_a_copy_private_that_was_not(home: Path) -> None:
+    attach(home)
+    conf, copy = home / "conf" / "broker.conf", home / "conf" / "tidegate" / "broker.conf"
+    conf.chmod(0o600)
+    edit(conf, "clusterName=", "clusterName=other")
+    assert copy.stat().st_mode & 0o777 != 0o600
+    attach(home)
+    assert copy.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_copy_belongs_to_whom_the_conf_file_belongs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    confs = {home / "conf" / name for name in CONFS}
+    given: list[tuple[str, int, int]] = []
+    real_stat = Path.stat
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = real_stat(path, follow_symlinks=follow_symlinks)
+        return os.stat_result((*found[:4], 12_345, 12_346, *found[6:])) if path in confs else found
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        if path.parent.name == "tidegate":
+            given.append((path.name, uid, gid))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    attach(home)
+    for conf in CONFS:
+        assert [(uid, gid) for name, uid, gid in given if conf in name] == [(12_345, 12_346)]
