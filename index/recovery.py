@@ -54,11 +54,12 @@ class JournalReader:
         """Yield the records after the persisted ones, in order."""
         start = keys.journal_key(self._subscription_id, self.last_sequence + 1, 0)
         _, end = keys.subscription_range(keys.JOURNAL, self._subscription_id)
+        gaps = False
         for key, value in self._store.scan(start, end):
             sequence, number = keys.parse_journal_key(key)
             self.size_bytes += len(value)
             if sequence != self.last_sequence + 1:
-                self.damaged = True
+                self.damaged = gaps = True
                 self._damage.report(key, None, f"journal records before {sequence} are missing")
                 yield Replayed(None, None)
             self.last_sequence = sequence
@@ -71,6 +72,9 @@ class JournalReader:
                     yield Replayed(None, None)
             else:
                 yield record
+        if gaps:
+            # If the state is lost, these may be older than the bitmaps, and what took them back deleted.
+            yield Replayed(None, None)
 
 
 @dataclass

@@ -308,6 +308,26 @@ def test_a_missing_record_is_noticed() -> None:
     assert not index.acknowledged()
 
 
+def test_an_old_acknowledgement_does_not_count_when_the_state_is_lost() -> None:
+    """It was written late, after the persist that contains it, and what took it back is deleted."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(10, 1_000))
+    catalog.commit()
+    index.acknowledge(PositionSet.of([(5, 1)]))
+    catalog.commit()
+    late = stored(store, keys.JOURNAL)[1]
+    index.unacknowledge(PositionSet.of([(5, 1)]))
+    catalog.persist(NAME)
+    overwrite(store, *late)
+    damage(store, stored(store, keys.STATE)[0][0])
+    catalog, index = reopened(store)
+    assert not index.acknowledged()
+    index.add(spread(10, 1_000))
+    assert (5, 1) in index.held()
+    index.check()
+
+
 def test_a_record_of_an_unknown_type_is_taken_for_the_worst() -> None:
     store = MemoryStore()
     journal = journaled(store)
