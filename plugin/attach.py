@@ -23,8 +23,9 @@ from importlib import resources
 from pathlib import Path
 
 from tidegate.plugin import attach_record, conf_file
-from tidegate.plugin.attach_record import ConfRecord, Record, Settings
+from tidegate.plugin.attach_record import AttachedSettings, ConfRecord, Record
 from tidegate.plugin.errors import AttachError
+from tidegate.plugin.listener import PATH_BYTES_MAX
 from tidegate.plugin.pulsar_home import (
     CONF_NAMES,
     JAR_NAME,
@@ -45,7 +46,6 @@ ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
 ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
 HORIZON_MS_DEFAULT = 2_000
-SOCKET_BYTES_MAX = 107
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o700  # only attach and detach look into it
 
@@ -78,7 +78,7 @@ class Plan:
     """What is to be done: ``changes`` in this order; ``notes`` and ``advice`` are lines for the user."""
 
     home: PulsarHome
-    settings: Settings | None
+    settings: AttachedSettings | None
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
     advice: tuple[str, ...]
@@ -262,16 +262,16 @@ def _require_writable(directory: Path) -> None:
         raise AttachError(f"cannot write to {existing}: run this as the user that Pulsar belongs to")
 
 
-def _settings(wanted: Wanted, before: Settings | None, default_socket: Path) -> Settings:
-    otherwise = before or Settings(str(default_socket.absolute()), HORIZON_MS_DEFAULT)
+def _settings(wanted: Wanted, before: AttachedSettings | None, default_socket: Path) -> AttachedSettings:
+    otherwise = before or AttachedSettings(str(default_socket.absolute()), HORIZON_MS_DEFAULT)
     socket = otherwise.socket if wanted.socket is None else str(wanted.socket.absolute())
-    if len(os.fsencode(socket)) > SOCKET_BYTES_MAX:
+    if len(os.fsencode(socket)) > PATH_BYTES_MAX:
         raise AttachError(
-            f"{socket} is too long for a socket ({SOCKET_BYTES_MAX} bytes at most): choose another --socket"
+            f"{socket} is too long for a socket ({PATH_BYTES_MAX} bytes at most): choose another --socket"
         )
     if any(ord(character) < 0x20 for character in socket) or socket != socket.strip():
         raise AttachError(f"{socket!r} has control characters or outer spaces: choose another --socket")
-    return Settings(
+    return AttachedSettings(
         socket,
         otherwise.horizon_ms if wanted.horizon_ms is None else wanted.horizon_ms,
         otherwise.tune_acks if wanted.tune_acks is None else wanted.tune_acks,
@@ -281,7 +281,7 @@ def _settings(wanted: Wanted, before: Settings | None, default_socket: Path) -> 
     )
 
 
-def _keys(settings: Settings, values: Mapping[str, str]) -> dict[str, str]:
+def _keys(settings: AttachedSettings, values: Mapping[str, str]) -> dict[str, str]:
     keys = {
         TRACKER_KEY: TRACKER_FACTORY,
         SOCKET_KEY: settings.socket,

@@ -19,7 +19,7 @@ FILE_NAME = "attach.json"
 
 
 @dataclass(frozen=True)
-class Settings:
+class AttachedSettings:
     """What an attached broker is told. ``horizon_ms``: how far ahead due entries come to the broker."""
 
     socket: str
@@ -41,7 +41,7 @@ class ConfRecord:
 class Record:
     """One attachment; ``confs`` by file name."""
 
-    settings: Settings
+    settings: AttachedSettings
     confs: Mapping[str, ConfRecord]
 
 
@@ -63,7 +63,7 @@ def load(content: bytes, where: str) -> Record:
                 "use the Tidegate that attached it"
             )
         confs = {name: _conf(conf) for name, conf in fields["confs"].items()}
-        return Record(Settings(**fields["settings"]), confs)
+        return Record(AttachedSettings(**fields["settings"]), confs)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AttachError(
             f"{where} is damaged; correct it, or delete it and go by the files beside it, "

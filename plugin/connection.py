@@ -107,11 +107,6 @@ class Connection(asyncio.BufferedProtocol):
         """The name that the client gave in its HELLO."""
         return "" if self.hello is None else self.hello.name
 
-    @property
-    def closing(self) -> bool:
-        """Whether it was told to close."""
-        return self._closing
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the peer is there."""
         self._transport = cast("asyncio.Transport", transport)

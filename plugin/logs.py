@@ -43,7 +43,7 @@ class _Forward(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log.log(record.levelno, record.getMessage(), logger=record.name)
+        self._log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
 def forward_standard_logging(log: Logger) -> None:

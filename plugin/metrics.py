@@ -143,7 +143,7 @@ class _GaugeCollector(Collector):
             ),
             ("entries_staged", "Entries that are not in a slice on disk yet", state.staged),
             ("memory_bytes", "Memory that the index uses", state.memory_bytes),
-            ("disk_bytes", "Bytes of packed blocks on disk", state.disk_bytes),
+            ("disk_bytes", "Bytes of all files of the index on disk", state.disk_bytes),
             ("quarantined_blocks", "Blocks set aside because they were corrupt", state.quarantined_blocks),
             ("corrupt_records", "Corrupt stored values met since the start", state.corrupt_records),
             ("blocks", "Packed blocks on disk", state.blocks),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap
 
-from tidegate.index.entry import Entries
+from tidegate.index.entry import ENTRY_ID_MAX, Entries
 from tidegate.index.errors import TidegateIndexError
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
@@ -47,7 +47,6 @@ from tidegate.plugin.messages import (
 from tidegate.plugin.protocol import FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
 
 MAGIC = b"TIDE"
-ENTRY_ID_MAX = 0xFFFF_FFFF
 RECORD_BYTES = 24
 SET_CUT_BYTES = 1024 * 1024
 RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side sends

@@ -68,11 +68,6 @@ class Tracker:
         return f"Tracker({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
 
     @property
-    def token(self) -> int:
-        """The index's token of the last change made through this tracker."""
-        return self._token
-
-    @property
     def undurable_frames(self) -> int:
         """Frames applied that no commit has covered yet."""
         return len(self._pending)
