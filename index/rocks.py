@@ -163,7 +163,11 @@ class RocksStore:
             # Closing repeats the error that brought us here, and closes all the same.
             with contextlib.suppress(Exception):
                 self._db.close()
-            self._db = _open(self._path)
+            try:
+                self._db = _open(self._path)
+            except AlreadyOpenError as error:
+                # A thread of this process is not done with what was open. The next write tries again.
+                raise StorageError(_opened_again(self._path)) from error
             self._failed = False
 
     def _require_room(self) -> None:
@@ -183,7 +187,7 @@ class RocksStore:
         if isinstance(error, DbClosedError):
             if self._closed:
                 return ClosedError(f"the store in {self._path} is closed")
-            return StorageError(f"the store in {self._path} is being opened again after a failed write")
+            return StorageError(_opened_again(self._path))
         text = str(error)
         if _is_corruption(error):
             return DamagedDirectoryError(str(self._path), text)
@@ -197,6 +201,10 @@ class RocksStore:
 def _is_corruption(error: Exception) -> bool:
     """Whether RocksDB has found damage: a checksum of its own that is wrong, a table that is not one."""
     return str(error).startswith("Corruption")
+
+
+def _opened_again(path: Path) -> str:
+    return f"the store in {path} is being opened again after a failed write"
 
 
 def _full(path: Path, reason: str) -> str:

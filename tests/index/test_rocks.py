@@ -291,6 +291,24 @@ def test_a_compaction_that_meets_damage_says_what_to_do(tmp_path: Path) -> None:
         store.close()
 
 
+def test_a_store_that_is_still_being_read_is_not_called_in_use_by_another_daemon(tmp_path: Path) -> None:
+    """It cannot be opened again after a failed write as long as somebody reads what was opened before."""
+    store = RocksStore.open(tmp_path)
+    batch = Batch()
+    batch.put(b"a", b"1")
+    store.write(batch, sync=True)
+    reading = store.scan(b"", b"\xff")
+    next(reading)
+    store._failed = True
+    with pytest.raises(StorageError, match="opened again after a failed write") as caught:
+        store.write(batch, sync=True)
+    assert not isinstance(caught.value, AlreadyOpenError)
+    del reading, caught
+    store.write(batch, sync=True)
+    assert store.get(b"a") == b"1"
+    store.close()
+
+
 def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> None:
     """A child process whose files may not grow past a limit adds until the store refuses, then gets room."""
     process = child("fill_disk", str(tmp_path))
