@@ -9,7 +9,9 @@ loaded. docs/decisions/stale-bookie.md has the figures. A broker in production d
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict
 
@@ -36,9 +38,11 @@ def forget_bookies(metadata_dir: Path) -> int:
     options.set_compression_type(DBCompressionType.none())
     metadata = Rdict(str(metadata_dir), options)
     try:
+        # In raw mode everything is bytes, which the type hints do not say.
+        entries = cast("Iterable[tuple[bytes, bytes]]", metadata.items(from_key=_REGISTRATIONS))
         stale = [
             path
-            for path, value in metadata.items(from_key=_REGISTRATIONS)
+            for path, value in entries
             if path.startswith(_REGISTRATIONS) and value[_EPHEMERAL_AT : _EPHEMERAL_AT + 1] == b"\x01"
         ]
         for path in stale:
