@@ -1,11 +1,13 @@
 package tidegate.pulsar;
 
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -39,18 +41,22 @@ final class TrackerTable {
     void register(TrackerCore core) {
         TrackerCore former = byKey.put(core.key(), core);
         if (former != null && former != core) {
-            former.finish();
-            if (session != null && former.isOpen()) {
-                // Its CLOSE goes out before the OPEN of the new one.
-                session.drain(former);
-            } else {
-                core.adopt(former);
-                forget(former);
-            }
+            each(List.of(former), one -> succeed(one, core));
         }
         cores.add(core);
         if (session != null) {
             session.attach(core);
+        }
+    }
+
+    private void succeed(TrackerCore former, TrackerCore core) {
+        former.finish();
+        if (session != null && former.isOpen()) {
+            // Its CLOSE goes out before the OPEN of the new one.
+            session.drain(former);
+        } else {
+            core.adopt(former);
+            forget(former);
         }
     }
 
@@ -60,25 +66,40 @@ final class TrackerTable {
         cores.forEach(connection::attach);
     }
 
-    /** The connection was lost. */
+    /**
+     * The connection was lost. First everybody takes back what was on its way: a former tracker's changes must come before
+     * those that its successor had sent, too.
+     */
     void lost() {
         if (session == null) {
             return;
         }
         session = null;
-        for (TrackerCore core : List.copyOf(cores)) {
-            core.onDisconnected();
+        each(cores, TrackerCore::onDisconnected);
+        each(cores, core -> {
             TrackerCore current = byKey.get(core.key());
-            if (current != core) {
+            // Without a successor it stays until its last word is durable, or is given up.
+            if (current != null && current != core) {
                 current.adopt(core);
                 forget(core);
             }
-        }
+        });
     }
 
     /** Ends every tracker. */
     void finishAll() {
-        List.copyOf(cores).forEach(TrackerCore::finish);
+        each(cores, TrackerCore::finish);
+    }
+
+    /** One tracker that fails must not keep the others from hearing the news. */
+    private static void each(Collection<TrackerCore> those, Consumer<TrackerCore> action) {
+        for (TrackerCore core : List.copyOf(those)) {
+            try {
+                action.accept(core);
+            } catch (Throwable e) {
+                LOG.error("[{}] The tracker failed; the others go on", core.name(), e);
+            }
+        }
     }
 
     /** Forgets the trackers that are closed and have nothing left to tell. */
@@ -96,7 +117,7 @@ final class TrackerTable {
                 }
             }
         }
-        gone.forEach(this::forget);
+        each(gone, this::forget);
     }
 
     private void forget(TrackerCore core) {

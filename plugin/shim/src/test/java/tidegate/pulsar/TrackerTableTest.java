@@ -1,0 +1,134 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+import tidegate.pulsar.Frame.Envelope;
+
+/** Who follows whom when trackers and connections come and go; the test plays the daemon. */
+class TrackerTableTest {
+    private static final long LATER_MS = ToyWorld.START_MS + 3_600_000;
+
+    private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
+    private final TrackerTable table = new TrackerTable();
+    private final PendingBudget budget = new PendingBudget(1000);
+    private LinkSession session;
+    private FrameReader reader;
+
+    private TrackerCore newCore(String subscription, ToyBroker host) {
+        host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
+                Incarnation.random(new Random(1)), 9, 2000, 100, 100, 60_000), budget);
+        return host.core;
+    }
+
+    private TrackerCore newCore(String subscription) {
+        return newCore(subscription, new ToyBroker(clock));
+    }
+
+    private void connect() throws ProtocolException {
+        session = new LinkSession("toy", "toy", clock.millis());
+        reader = new FrameReader();
+        table.connected(session);
+        daemonSends(0, 0, new Frame.Welcome(1, 2000, 7, "test"));
+        answerOpens();
+    }
+
+    private void daemonSends(int stream, long seq, Frame frame) throws ProtocolException {
+        session.received(Frames.encode(stream, seq, frame), clock.millis());
+    }
+
+    /** Answers every OPEN with an empty index; returns the other frames the daemon gets. */
+    private List<Envelope> answerOpens() throws ProtocolException {
+        List<Envelope> others = new ArrayList<>();
+        for (int round = 0; round < 3; round++) {
+            session.tick(clock.millis());
+            for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
+                int length = bytes.remaining();
+                reader.feed(bytes);
+                session.written(length, clock.millis());
+            }
+            for (Envelope envelope; (envelope = reader.next()) != null; ) {
+                if (envelope.frame() instanceof Frame.Open) {
+                    daemonSends(envelope.stream(), 0, new Frame.Held(true, new Positions(), new Positions()));
+                } else {
+                    others.add(envelope);
+                }
+            }
+        }
+        return others;
+    }
+
+    private List<Frame> sent(TrackerCore core) throws ProtocolException {
+        session.framesWaiting(core);
+        return answerOpens().stream().map(Envelope::frame).toList();
+    }
+
+    @Test
+    void whatAFormerTrackerLeftIsSentBeforeWhatItsSuccessorHadSent() throws ProtocolException {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        connect();
+        former.addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        answerOpens();
+        successor.addMessage(5, 2, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        table.lost();
+        assertTrue(former.isFinished());
+        connect();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
+                new Frame.Add(true, Records.of(5, 2, LATER_MS))), sent(successor));
+    }
+
+    @Test
+    void aFormerTrackerThatOutlivesItsSuccessorKeepsItsLastWord() throws ProtocolException {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        connect();
+        former.addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        successor.finish();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()), sent(former));
+        assertTrue(successor.isClosed());
+        table.forgetClosed(clock.millis());
+        table.lost();
+        assertFalse(former.isOpen(), "it knows that the connection is gone");
+        connect();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()),
+                sent(former).stream().map(frame -> frame instanceof Frame.Add add ? new Frame.Add(false, add.records())
+                        : frame).toList());
+    }
+
+    @Test
+    void oneThatFailsDoesNotKeepTheOthersFromHearingTheNews() throws ProtocolException {
+        boolean[] broken = {false};
+        TrackerCore failing = newCore("failing", new ToyBroker(clock) {
+            @Override
+            public void readMore() {
+                if (broken[0]) {
+                    throw new NoClassDefFoundError("the broker is going down");
+                }
+            }
+        });
+        TrackerCore other = newCore("other");
+        table.register(failing);
+        table.register(other);
+        connect();
+        assertTrue(other.isOpen());
+        broken[0] = true;
+        table.lost();
+        assertFalse(other.isOpen());
+        broken[0] = false;
+        connect();
+        assertTrue(failing.isOpen());
+        assertTrue(other.isOpen());
+    }
+}
