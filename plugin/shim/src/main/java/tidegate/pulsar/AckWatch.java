@@ -61,7 +61,8 @@ final class AckWatch implements AutoCloseable {
             } else if (slow || core.isBusy()) {
                 core.watch();
             }
-        } catch (RuntimeException e) {
+        } catch (Throwable e) {
+            // Whatever it is: without this thread no acknowledgement would ever be noticed again.
             LOG.error("[{}] Looking at the cursor failed; trying again at the next poll", core.name(), e);
         }
     }

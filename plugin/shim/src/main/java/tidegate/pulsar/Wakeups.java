@@ -4,9 +4,12 @@ import java.time.Clock;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The broker's millisecond timer: one thread for the wake-ups of all trackers. */
 final class Wakeups implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(Wakeups.class);
     /** Never sleep longer at a time: the wall clock may be set while the timer's runs on. */
     private static final long MAX_DELAY_MS = 30_000;
 
@@ -30,7 +33,16 @@ final class Wakeups implements AutoCloseable {
             return null;
         }
         long delayMs = Math.max(0, Math.min(timeMs - clock.millis(), MAX_DELAY_MS));
-        return executor.schedule(task, delayMs, TimeUnit.MILLISECONDS);
+        return executor.schedule(() -> run(task), delayMs, TimeUnit.MILLISECONDS);
+    }
+
+    /** The executor would keep a failure to itself. */
+    private static void run(Runnable task) {
+        try {
+            task.run();
+        } catch (Throwable e) {
+            LOG.error("Waking a dispatcher failed", e);
+        }
     }
 
     @Override

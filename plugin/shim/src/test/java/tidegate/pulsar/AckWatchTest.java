@@ -1,0 +1,50 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(30)
+class AckWatchTest {
+    private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
+
+    private TrackerCore newCore(ToyBroker host) {
+        host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub", Incarnation.random(new Random(1)), 9,
+                2000, 100, 100, 60_000), new PendingBudget(1000));
+        return host.core;
+    }
+
+    @Test
+    void aCursorThatFailsIsLookedAtAgainAndSoAreTheOthers() throws InterruptedException {
+        CountDownLatch failures = new CountDownLatch(3);
+        CountDownLatch looks = new CountDownLatch(3);
+        ToyBroker failing = new ToyBroker(clock) {
+            @Override
+            public Position markDelete() {
+                if (core != null) {
+                    failures.countDown();
+                    throw new NoClassDefFoundError("a class that the broker no longer has");
+                }
+                return super.markDelete();
+            }
+        };
+        ToyBroker healthy = new ToyBroker(clock) {
+            @Override
+            public Position markDelete() {
+                looks.countDown();
+                return super.markDelete();
+            }
+        };
+        try (AckWatch watch = new AckWatch(1)) {
+            watch.add(newCore(failing));
+            watch.add(newCore(healthy));
+            watch.start();
+            assertTrue(failures.await(20, TimeUnit.SECONDS));
+            assertTrue(looks.await(20, TimeUnit.SECONDS));
+        }
+    }
+}
