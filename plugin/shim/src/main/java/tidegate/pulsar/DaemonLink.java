@@ -13,6 +13,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -94,6 +95,11 @@ final class DaemonLink implements AutoCloseable {
         wake();
     }
 
+    /** How many notes of {@link #framesWaiting} nobody has read yet. */
+    int unreadNotes() {
+        return waiting.size();
+    }
+
     /** Runs the command on the link's thread. */
     private void submit(Runnable command) {
         commands.add(command);
@@ -142,9 +148,11 @@ final class DaemonLink implements AutoCloseable {
                     step();
                 } catch (IOException | ProtocolException e) {
                     lose(e);
-                } catch (RuntimeException e) {
+                } catch (Throwable e) {
                     LOG.error("The link to the Tidegate daemon failed unexpectedly; connecting again", e);
                     lose(e);
+                    // What fails at each step, even without a connection, must not take a whole core.
+                    LockSupport.parkNanos(nextConnectNs - System.nanoTime());
                 }
             }
         } finally {
@@ -157,6 +165,10 @@ final class DaemonLink implements AutoCloseable {
     private void step() throws IOException, ProtocolException {
         for (Runnable command; (command = commands.poll()) != null; ) {
             command.run();
+        }
+        if (trackers.session() == null) {
+            // Nobody reads them, closed trackers would pile up here, and after HELD each tracker says again that it has frames.
+            waiting.clear();
         }
         trackers.forgetClosed(clock.millis());
         if (draining && trackers.isEmpty()) {
@@ -265,13 +277,14 @@ final class DaemonLink implements AutoCloseable {
         return ThreadLocalRandom.current().nextLong(limit / 2, limit + 1);
     }
 
-    private void lose(Exception cause) {
+    /** Drops the connection, whatever state it is in; throws nothing that would end the thread. */
+    private void lose(Throwable cause) {
         LinkSession session = trackers.session();
         if (cause instanceof ProtocolException broken && broken.code() != 0 && session != null) {
-            session.refuse(broken);
             try {
+                session.refuse(broken);
                 write(session);
-            } catch (IOException e) {
+            } catch (IOException | RuntimeException e) {
                 LOG.debug("The daemon was gone before it could be told why", e);
             }
         }
@@ -282,7 +295,7 @@ final class DaemonLink implements AutoCloseable {
         if (!lossLogged) {
             lossLogged = true;
             LOG.warn("No connection to the Tidegate daemon at {}: {}. Delayed messages stay gated in memory; connecting"
-                    + " again", socket, cause.getMessage());
+                    + " again", socket, cause.getMessage() == null ? cause.toString() : cause.getMessage());
         }
         trackers.lost();
     }

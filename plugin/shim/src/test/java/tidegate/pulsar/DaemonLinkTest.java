@@ -18,6 +18,7 @@ import java.time.Clock;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -113,22 +114,28 @@ class DaemonLinkTest {
         send(0, 0, new Frame.Welcome(1, heartbeatMs, 7, "test"));
     }
 
+    /** A broker whose core tells the link of its frames. */
+    private class LinkedBroker extends ToyBroker {
+        LinkedBroker() {
+            super(new VirtualClock(clock.millis()));
+        }
+
+        @Override
+        public void framesWaiting() {
+            link.framesWaiting(core);
+        }
+
+        @Override
+        public Position persistedMarkDelete() {
+            return new Position(3, 4);
+        }
+    }
+
     private TrackerCore newCore(String subscription) {
-        ToyBroker host = new ToyBroker(new VirtualClock(clock.millis())) {
-            private TrackerCore served() {
-                return core;
-            }
+        return newCore(subscription, new LinkedBroker());
+    }
 
-            @Override
-            public void framesWaiting() {
-                link.framesWaiting(served());
-            }
-
-            @Override
-            public Position persistedMarkDelete() {
-                return new Position(3, 4);
-            }
-        };
+    private TrackerCore newCore(String subscription, ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
                 Incarnation.random(new Random(1)), 9, 2000, 100, 100, 60_000), budget);
         return host.core;
@@ -275,6 +282,69 @@ class DaemonLinkTest {
     }
 
     @Test
+    void noFailureEndsTheThread() throws Exception {
+        AtomicInteger failures = new AtomicInteger(3);
+        startLink();
+        TrackerCore core = newCore("sub", new LinkedBroker() {
+            @Override
+            public void readMore() {
+                if (failures.getAndDecrement() > 0) {
+                    throw new NoClassDefFoundError("the broker is going down");
+                }
+            }
+        });
+        TrackerCore other = newCore("other");
+        link.register(core);
+        link.register(other);
+        // HELD has the dispatcher read, which fails, and so does telling it that the connection is lost.
+        greet(2000);
+        open(1);
+        answerEmpty(1);
+        assertInstanceOf(Frame.Open.class, receiveOther().frame());
+        assertNull(receiveOther(), "the connection is dropped");
+        hangUp();
+        greet(2000);
+        open(1);
+        open(2);
+        answerEmpty(1);
+        assertNull(receiveOther());
+        hangUp();
+        greet(2000);
+        open(1);
+        open(2);
+        answerEmpty(1);
+        answerEmpty(2);
+        await(() -> core.isOpen() && other.isOpen());
+    }
+
+    @Test
+    void withoutADaemonTheNotesOfClosedTrackersDoNotPileUp() throws Exception {
+        server.close();
+        Files.deleteIfExists(socket);
+        startLink();
+        TrackerCore core = newCore("sub");
+        link.register(core);
+        for (int i = 0; i < 100; i++) {
+            TrackerCore closed = newCore("closed " + i);
+            link.register(closed);
+            closed.clear();
+            closed.finish();
+        }
+        await(() -> link.unreadNotes() == 0);
+        long later = clock.millis() + 3_600_000;
+        core.addMessage(5, 1, later);
+        core.clear();
+        bind();
+        greet(2000);
+        // What was noted in vain is fetched all the same.
+        for (Envelope envelope; !((envelope = receiveOther()).frame() instanceof Frame.Clear); ) {
+            if (envelope.frame() instanceof Frame.Open) {
+                answerEmpty(envelope.stream());
+            }
+        }
+    }
+
+    @Test
     void manySubscriptionsShareTheConnection() throws Exception {
         startLink();
         List<TrackerCore> cores = java.util.stream.IntStream.range(0, 2000).mapToObj(i -> newCore("sub" + i)).toList();
@@ -301,8 +371,10 @@ class DaemonLinkTest {
         closing.start();
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
         assertTrue(closing.isAlive(), "nothing is confirmed yet");
-        send(1, 1, new Frame.Durable());
-        send(1, 0, new Frame.Close());
+        // In one write: the link may be gone as soon as it has read the first.
+        ByteBuffer last = ByteBuffer.allocate(100);
+        last.put(Frames.encode(1, 1, new Frame.Durable())).put(Frames.encode(1, 0, new Frame.Close()));
+        peer.write(last.flip());
         closing.join();
         assertTrue(core.isClosed());
     }
