@@ -1,7 +1,7 @@
 """The command line. Each command's work is in its own module, imported when the command runs.
 
-Invariants: a ``UserError`` becomes one line on standard error and its exit code, never a traceback; a command
-whose module cannot be imported does not keep the others from working.
+Invariants: a ``UserError``, and what was typed wrongly, becomes one line on standard error and an exit code,
+never a traceback; a command whose module cannot be imported does not keep the others from working.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock",
+)
+# Typer carries a click of its own, or uses the installed one: only what it exports is the right one for sure.
+_ClickError: type[Exception] = next(
+    one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 # Where the other commands are: each module has a function register(app) that adds its own.
 _MODULES = {
@@ -102,14 +107,32 @@ def _register_others(arguments: list[str]) -> None:
         module.register(app)
 
 
+def _usage_line(error: Any) -> str:
+    """What was typed wrongly, and where to look, as one line."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        command = context.command_path
+    else:  # an option without its value: the parser knows no context
+        command = f"tidegate {sys.argv[1]}" if sys.argv[1] in ("serve", *_MODULES) else "tidegate"
+    return f"{said}; see `{command} --help`"
+
+
 def main() -> None:
     """The console script ``tidegate``."""
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
         _register_others(sys.argv[1:])
-        app()
+        sys.exit(app(prog_name="tidegate", standalone_mode=False))
     except UserError as error:
         print(f"tidegate: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except typer.Abort:
+        sys.exit(130)
+    except _ClickError as error:
+        print(f"tidegate: {_usage_line(error)}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tidegate.plugin.attach import inspect
 from tidegate.plugin.config import DEFAULT_SOCKET
 from tidegate.plugin.control import ask_http, ask_socket
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.report import SCHEMA
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
@@ -55,21 +56,31 @@ def status(
 ) -> None:
     """Show what the daemon holds. Exit code 3: no daemon answers."""
     files = None if pulsar_home is None else attachment(pulsar_home)
-    if http is not None:
-        answer = ask_http(http)
-    else:
-        socket_path = socket or _attached_socket(files) or DEFAULT_SOCKET
-        answer = ask_socket(socket_path, {"what": "status"})
-    if files is not None:
-        answer["attached"] = files
     console = Console()
+    known: dict[str, Any] = {} if files is None else {"attached": files}
+    try:
+        if http is not None:
+            answer = ask_http(http) | known
+        else:
+            socket_path = socket or _attached_socket(files) or DEFAULT_SOCKET
+            answer = ask_socket(socket_path, {"what": "status"}) | known
+    except UserError:
+        if json_output:
+            _print_json({"schema": SCHEMA, "daemon": None} | known)
+        elif files is not None:
+            console.print(_attachment_line(files), highlight=False)
+        raise
     if json_output:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        _print_json(answer)
         return
     try:
         render(answer, console)
     except (KeyError, TypeError) as error:
         raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
 def render(answer: dict[str, Any], console: Console) -> None:
@@ -108,7 +119,7 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
     table.add_column("topic", overflow="fold")
     table.add_column("subscription", overflow="fold")
     table.add_column("broker")
-    for name in ("held", "handed out", "staged", "next due"):
+    for name in ("held", "handed out", "staged", "overdue", "next due"):
         table.add_column(name, justify="right")
     for one in subscriptions:
         table.add_row(
@@ -118,6 +129,7 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
             f"{one['held']:,}",
             f"{one['popped']:,}",
             f"{one['staged']:,}",
+            _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-",
             _next_due(one["next_due_ms"], now_ms),
         )
     return table

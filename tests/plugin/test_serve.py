@@ -325,21 +325,62 @@ def test_status_without_a_daemon(socket_path: Path) -> None:
     assert_one_line(run("status", "--http", "127.0.0.1:1"), "no daemon answers on", 3)
 
 
+def test_status_without_a_daemon_tells_what_the_files_say(socket_path: Path, short_dir: Path) -> None:
+    home = short_dir / "pulsar"
+    (home / "conf").mkdir(parents=True)
+    (home / "lib").mkdir()
+    (home / "conf" / "broker.conf").write_text("clusterName=one\n", "utf-8")
+    (home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar").write_bytes(b"")
+    arguments = ("status", "--socket", str(socket_path), "--pulsar-home", str(home))
+    done = run(*arguments, COLUMNS="400")
+    assert_one_line(done, "no daemon answers on", 3)
+    assert "(Pulsar 4.0.8) is not attached" in done.stdout
+    done = run(*arguments, "--json")
+    assert_one_line(done, "no daemon answers on", 3)
+    answer = json.loads(done.stdout)
+    assert (answer["schema"], answer["daemon"], answer["attached"]["state"]) == (1, None, "detached")
+    done = run("status", "--socket", str(socket_path), "--json")
+    assert_one_line(done, "no daemon answers on", 3)
+    assert json.loads(done.stdout) == {"schema": 1, "daemon": None}
+
+
 def test_every_command_helps_with_an_example() -> None:
     shown = run("--help")
     assert shown.returncode == 0
-    for command in ("serve", "status"):
-        assert f"  {command} " in shown.stdout
+    assert "Example: tidegate serve" in shown.stdout
+    listed = shown.stdout.partition("Commands:")[2].partition("Example:")[0]
+    commands = [line.split()[0] for line in listed.splitlines() if line[2:3].isalpha()]
+    assert set(commands) >= {"serve", "status", "attach", "detach", "demo", "setup"}
+    for command in commands:
         done = run(command, "--help")
         assert done.returncode == 0
         assert f"Example: tidegate {command}" in " ".join(done.stdout.split())
 
 
+def test_without_a_word_it_helps() -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "Commands:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sreve",), "tidegate: No such command 'sreve'. Did you mean 'serve'?; see `tidegate --help`"),
+        (("--colour",), "; see `tidegate --help`"),
+        (("serve", "--dta", "d"), "; see `tidegate serve --help`"),
+        (("serve", "--data"), "; see `tidegate serve --help`"),
+        (("attach",), "; see `tidegate attach --help`"),
+        (("attach", "home", "--horizon-ms", "soon"), "; see `tidegate attach --help`"),
+        (("status", "now"), "; see `tidegate status --help`"),
+    ],
+)
+def test_what_was_typed_wrongly_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+    done = run(*arguments)
+    assert_one_line(done, said, 2)
+    assert done.stderr.startswith("tidegate: ")
+    assert done.stdout == ""
+
+
 def test_the_version() -> None:
     assert run("--version").stdout.startswith("tidegate ")
-
-
-def test_a_word_that_is_no_command() -> None:
-    done = run("sreve")
-    assert done.returncode == 2
-    assert "No such command 'sreve'" in done.stderr

@@ -62,6 +62,9 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     text = shown(answer)
     assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in text
     assert "1,006 held" in text
+    overdue, in_time = (line for line in text.splitlines() if TOPIC in line and "Slices" not in line)
+    assert overdue.split("│")[7].strip().endswith(" s")
+    assert in_time.split("│")[7].strip() == "-"
     assert "billing" in text
 
 
