@@ -96,7 +96,10 @@ class TrackerTableTest {
         TrackerCore successor = newCore("sub");
         table.register(successor);
         successor.finish();
-        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()), sent(former));
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()),
+                answerOpens().stream().map(Envelope::frame).toList());
+        assertEquals(List.of(new Frame.Close()), sent(successor));
+        daemonSends(2, 1, new Frame.Durable());
         assertTrue(successor.isClosed());
         table.forgetClosed(clock.millis());
         table.lost();
