@@ -46,6 +46,10 @@ class HttpAddress:
             raise ValueError("must be an IP address and a port, as in 127.0.0.1:8088") from error
         return cls(host, int(port))
 
+    def at(self, port: int) -> HttpAddress:
+        """The same host at another port."""
+        return HttpAddress(self.host, port)
+
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""

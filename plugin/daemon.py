@@ -27,7 +27,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Store
 from tidegate.plugin import report
-from tidegate.plugin.config import Settings, read_token
+from tidegate.plugin.config import HttpAddress, Settings, read_token
 from tidegate.plugin.engine import DaemonEngine
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.health import Health
@@ -147,12 +147,17 @@ async def serve(settings: Settings, log: Logger) -> None:
             "serving",
             socket=str(settings.socket),
             data=str(settings.data),
-            http=None if settings.http_address is None else str(settings.http_address),
+            http=_where(settings.http_address, daemon.http_port),
             subscriptions=stats.subscriptions,
             entries_held=stats.held,
         )
         await stop.wait()
     log.info("stopped, everything is persisted")
+
+
+def _where(address: HttpAddress | None, port: int | None) -> str | None:
+    """Where the HTTP side listens: port 0 of the settings has become a real one."""
+    return None if address is None or port is None else str(address.at(port))
 
 
 @contextmanager

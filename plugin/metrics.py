@@ -160,7 +160,11 @@ class _GaugeCollector(Collector):
             ("uptime_seconds", "Seconds since the daemon started", state.uptime_seconds),
         ):
             yield GaugeMetricFamily(f"tidegate_{name}", documentation, value=value)
-        slices = GaugeMetricFamily("tidegate_slices", "Slices by where their entries are", labels=["where"])
+        slices = GaugeMetricFamily(
+            "tidegate_slices",
+            "All slices (disk), and those of them that are loaded (memory)",
+            labels=["where"],
+        )
         slices.add_metric(["memory"], state.slices_in_memory)
         slices.add_metric(["disk"], state.slices_on_disk)
         yield slices

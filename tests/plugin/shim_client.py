@@ -164,6 +164,8 @@ class ShimClient:
         self.welcome: Welcome | None = None
         self.error: DaemonError | None = None
         self.closed = False
+        self.sent_bytes = 0
+        self.received_bytes = 0
         self.silent = False  # True: no PING and no PONG, as a hung broker
         self._reader = reader
         self._writer = writer
@@ -199,6 +201,7 @@ class ShimClient:
     def send_bytes(self, data: bytes) -> None:
         self._sent_at = asyncio.get_running_loop().time()
         self._writer.write(data)
+        self.sent_bytes += len(data)
 
     async def drain(self) -> None:
         await self._writer.drain()
@@ -292,6 +295,7 @@ class ShimClient:
         decoder = FrameDecoder()
         try:
             while data := await self._reader.read(READ_BYTES):
+                self.received_bytes += len(data)
                 for frame in decoder.feed(data):
                     self._on_message(decode(frame), frame.stream, frame.seq)
                 async with self._changed:

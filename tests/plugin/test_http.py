@@ -11,9 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.plugin.conftest import StartDaemon
 from tests.plugin.shim_client import ShimClient, entries
+from tests.plugin.waiting import until
+from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon import RunningDaemon
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.metrics import LATENESS_BUCKETS_MS
+from tidegate.plugin.payloads import RECORD_BYTES
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -74,6 +80,47 @@ async def test_metrics_of_a_working_daemon(start: StartDaemon, socket_path: Path
             len([key for key in seen if key[0] == "tidegate_lateness_ms_bucket"])
             == len(LATENESS_BUCKETS_MS) + 1
         )
+
+
+async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: Path) -> None:
+    store, staged = MemoryStore(), 50_000
+    async with (
+        start(store=store, prefetch_ms=0, heartbeat_ms=600_000) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        stream = await client.open(TOPIC, credit=2)
+        at = (now_ms() // HOUR_MS + 2) * HOUR_MS
+        stream.add(entries(3, at, step_ms=HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
+        seen = samples(daemon.metrics.exposition().decode())
+        assert seen[("tidegate_slices", (("where", "disk"),))] == 3
+        assert seen[("tidegate_slices", (("where", "memory"),))] == 0
+        assert seen[("tidegate_blocks", ())] == 3
+        assert seen[("tidegate_persists_total", (("result", "ok"),))] == 1
+        assert seen[("tidegate_persists_total", (("result", "failed"),))] == 0
+        assert seen[("tidegate_journal_bytes", ())] == 0
+        before_bytes = seen[("tidegate_memory_bytes", ())]
+
+        (index,) = daemon.engine.catalog
+        index.prefetch(at)
+        stream.add(entries(staged, at, ledger_id=2))
+        await stream.durable()
+        await until(lambda: client.received_bytes == sent_bytes(daemon))
+        seen = samples(daemon.metrics.exposition().decode())
+        assert seen[("tidegate_slices", (("where", "memory"),))] == 1
+        assert seen[("tidegate_slices", (("where", "disk"),))] == 3, "also those that are loaded"
+        assert seen[("tidegate_entries_staged", ())] == staged
+        grown_bytes = seen[("tidegate_memory_bytes", ())] - before_bytes
+        assert staged * ENTRY_BYTES <= grown_bytes < 2 * staged * ENTRY_BYTES
+        assert seen[("tidegate_disk_bytes", ())] == store.disk_bytes() > staged
+        assert seen[("tidegate_journal_bytes", ())] > staged
+        assert seen[("tidegate_bytes_received_total", ())] == client.sent_bytes > staged * RECORD_BYTES
+        assert seen[("tidegate_bytes_sent_total", ())] == client.received_bytes
+
+
+def sent_bytes(daemon: RunningDaemon) -> float:
+    return samples(daemon.metrics.exposition().decode())[("tidegate_bytes_sent_total", ())]
 
 
 async def test_series_of_subscriptions_are_bounded(start: StartDaemon, socket_path: Path) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.plugin.conftest import START_SECONDS, DaemonProcess, clean_environment
@@ -248,6 +249,29 @@ def test_a_data_directory_of_a_newer_format(short_dir: Path, socket_path: Path) 
     assert not socket_path.exists()
 
 
+@pytest.mark.parametrize("value", [b"", b"garbage", bytes(16)])
+def test_a_data_directory_whose_format_record_is_damaged(
+    value: bytes, short_dir: Path, socket_path: Path
+) -> None:
+    batch = Batch()
+    batch.put(FORMAT_KEY, value)
+    write_store(short_dir / "data", batch)
+    done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
+    assert_one_line(done, str(short_dir / "data"), 1)
+    assert not socket_path.exists()
+
+
+@pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*"])
+def test_a_data_directory_whose_files_are_damaged(pattern: str, short_dir: Path, socket_path: Path) -> None:
+    data = short_dir / "data"
+    write_store(data, Batch())
+    (damaged,) = data.glob(pattern)
+    damaged.write_bytes(b"garbage")
+    done = run("serve", "--data", str(data), "--socket", str(socket_path))
+    assert_one_line(done, str(data), 1)
+    assert not socket_path.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -297,8 +321,34 @@ async def test_settings_from_the_environment_and_http(
     config = short_dir / "tidegate.toml"
     config.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n', "utf-8")
     daemon = serve("--config", str(config))
-    await daemon.ready()
-    await until(lambda: '"http": "127.0.0.1:0"' in daemon.log())
+    assert (await asyncio.to_thread(httpx.get, f"{await http_of(daemon)}/healthz")).text == "ok\n"
+
+
+async def http_of(daemon: DaemonProcess) -> str:
+    """Where a daemon that logs JSON listens for HTTP."""
+    await until(lambda: '"serving"' in daemon.log())
+    (serving,) = (one for one in map(json.loads, daemon.log().splitlines()) if one["event"] == "serving")
+    return f"http://{serving['http']}"
+
+
+async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
+    token, wrong = "d0e5-a-long-random-word", "77aa-another-word"
+    path = short_dir / "token"
+    path.write_text(token, "utf-8")
+    path.chmod(0o600)
+    http = ("--http", "127.0.0.1:0", "--http-token-file", str(path))
+    daemon = serve(*http, "--log-format", "json", "--log-level", "debug")
+    base = await http_of(daemon)
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for word, code in ((token, 405), (wrong, 401)):
+            headers = {"Authorization": f"Bearer {word}"}
+            assert (await client.post(f"{base}/status", headers=headers)).status_code == code
+            answer = await client.get(f"{base}/status", headers=headers)
+            assert word not in answer.text
+    await asyncio.to_thread(daemon.terminate)
+    lines = daemon.log().splitlines()
+    assert json.loads(lines[-1])["event"] == "stopped, everything is persisted"
+    assert not [line for line in lines if token in line or wrong in line or "Bearer" in line]
 
 
 async def test_status_of_a_running_daemon(serve: Serve, socket_path: Path) -> None:
