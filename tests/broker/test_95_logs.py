@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -19,8 +20,10 @@ def test_the_broker_log_shows_no_error_of_the_shim(cluster: Cluster) -> None:
 
 def test_the_bookie_never_takes_its_own_registration_for_lost(cluster: Cluster) -> None:
     # docs/decisions/stale-bookie.md: it would then do so thousands of times a second, and no topic be loaded.
+    # The notice of its own release, at a graceful stop, may also be logged; only a valid lock is taken again.
     text = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace")
-    assert "Lock on resource /ledgers/available/" not in text
+    lost = re.findall(r"Lock on resource /ledgers/available/\S+ was invalidated\. state Valid", text)
+    assert not lost, f"{len(lost)} times"
 
 
 def test_the_daemon_log_shows_no_error(cluster: Cluster) -> None:
