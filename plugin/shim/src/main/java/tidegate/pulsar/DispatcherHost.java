@@ -1,61 +1,40 @@
 package tidegate.pulsar;
 
-import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledFuture;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.PendingAcksMap;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /** A {@link TrackerHost} on a live Shared or Key_Shared dispatcher. */
 final class DispatcherHost extends CursorHost {
-    private static final Logger LOG = LoggerFactory.getLogger(DispatcherHost.class);
-    private static final Consumer[] NONE = new Consumer[0];
-
     private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
     private final Wakeups wakeups;
-    /** The consumers of the last look; null before the first. Guarded by the dispatcher's lock. */
-    private Consumer[] seen;
+    private final ConsumerReset consumerReset;
+    /** Guarded by the dispatcher's lock. */
+    private final SeenConsumers seen = new SeenConsumers();
     private ScheduledFuture<?> wake;
 
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups) {
+        this(dispatcher, link, wakeups, dispatcher.getTopic().getBrokerService().getPulsar().getExecutor());
+    }
+
+    /** {@code background} may wait for Pulsar's locks. */
+    DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
+            Executor background) {
         super(dispatcher.getName(), dispatcher.getCursor(), link);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
+        consumerReset = new ConsumerReset(dispatcher.getName(), dispatcher.getSubscription(), this::disconnectAll,
+                this::allDisconnected, background);
     }
 
-    /**
-     * Identity, not {@code equals}: a consumer that reconnects over the same connection equals its former self. And not the
-     * cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show.
-     */
+    /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */
     @Override
     public boolean consumersReplaced() {
-        List<Consumer> now = dispatcher.getConsumers();
-        if (seen != null && seen.length > 0 && contains(now, seen[0])) {
-            return false;
-        }
-        Consumer[] current = now.toArray(NONE);
-        if (current.length == 0) {
-            return false;
-        }
-        boolean replaced = seen != null;
-        if (replaced) {
-            for (Consumer former : seen) {
-                replaced &= !contains(now, former);
-            }
-        }
-        seen = current;
-        return replaced;
-    }
-
-    private static boolean contains(List<Consumer> consumers, Consumer wanted) {
-        for (Consumer consumer : consumers) {
-            if (consumer == wanted) {
-                return true;
-            }
-        }
-        return false;
+        return seen.replacedBy(dispatcher.getConsumers());
     }
 
     @Override
@@ -101,12 +80,18 @@ final class DispatcherHost extends CursorHost {
     /** Consumers connect again at once, and the dispatcher rewinds its cursor when the first one does. */
     @Override
     public void rereadAll() {
-        dispatcher.disconnectAllConsumers().whenComplete((done, error) -> {
+        consumerReset.request();
+    }
+
+    private CompletableFuture<Void> disconnectAll() {
+        // A closed dispatcher's consumers are gone, or another's: the subscription's type was changed.
+        return dispatcher.isClosed() ? CompletableFuture.completedFuture(null)
+                : dispatcher.getSubscription().disconnect(Optional.empty());
+    }
+
+    private void allDisconnected() {
+        if (!dispatcher.isClosed()) {
             dispatcher.resetCloseFuture();
-            if (error != null) {
-                LOG.warn("[{}] Disconnecting the consumers failed; the positions are read again at the next rewind", name(),
-                        error);
-            }
-        });
+        }
     }
 }

@@ -5,8 +5,8 @@ import java.util.List;
 /**
  * What a {@link TrackerCore} sees of the broker: a cursor, a dispatcher and a timer, without Pulsar's types.
  *
- * <p>All of it may be called from any thread and returns at once; none of it takes the dispatcher's lock on the caller's
- * thread, but for {@link #rereadAll}, which the core calls without its own lock.
+ * <p>Everything returns at once and takes none of Pulsar's locks but, for a moment, the cursor's; so the core may call it with
+ * its own lock held. Any thread may call it, unless a method says that it needs the dispatcher's lock.
  */
 interface TrackerHost {
     /** A position. */
@@ -63,9 +63,12 @@ interface TrackerHost {
     /** No more wake-ups. */
     void cancelWake();
 
-    /** Makes the dispatcher read again everything from the mark-delete position that is not contained. */
+    /**
+     * Makes the dispatcher read again everything from the mark-delete position that is not contained: soon, on another thread,
+     * and once for however many calls come meanwhile.
+     */
     void rereadAll();
 
-    /** The core has frames to send; they are fetched soon with {@link TrackerCore#takeFrames}. */
+    /** The core has frames to send; they are fetched soon, on the link's thread, with {@link TrackerCore#takeFrames}. */
     void framesWaiting();
 }

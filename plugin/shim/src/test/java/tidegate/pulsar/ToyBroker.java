@@ -1,7 +1,6 @@
 package tidegate.pulsar;
 
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.NavigableMap;
@@ -49,7 +48,7 @@ class ToyBroker implements TrackerHost {
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
-    private Set<ToyConsumer> seen;
+    private final SeenConsumers seen = new SeenConsumers();
     private boolean trackerMade;
     int readBatch = 5;
     int permits = 20;
@@ -277,12 +276,7 @@ class ToyBroker implements TrackerHost {
 
     @Override
     public boolean consumersReplaced() {
-        if (consumers.isEmpty()) {
-            return false;
-        }
-        boolean replaced = seen != null && Collections.disjoint(seen, consumers);
-        seen = new HashSet<>(consumers);
-        return replaced;
+        return seen.replacedBy(consumers);
     }
 
     @Override
