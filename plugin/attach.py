@@ -47,7 +47,6 @@ ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
 HORIZON_MS_DEFAULT = 2_000
 _FILE_MODE = 0o644
-_DIRECTORY_MODE = 0o700  # only attach and detach look into it
 
 
 @dataclass(frozen=True)
@@ -213,8 +212,7 @@ def carry_out(plan: Plan) -> None:
                 path.unlink(missing_ok=True)
                 continue
             if not path.parent.exists():
-                path.parent.mkdir(_DIRECTORY_MODE)
-                _give_to_owner_of(path.parent.parent, path.parent)
+                _make_directory(path.parent)
             replace_file(path, change.after, change.like)
         except OSError as error:
             raise AttachError(
@@ -223,6 +221,13 @@ def carry_out(plan: Plan) -> None:
     if plan.settings is None:
         with contextlib.suppress(OSError):  # Not there, or somebody keeps files of his own in it.
             plan.home.record_dir.rmdir()
+
+
+def _make_directory(path: Path) -> None:
+    """Whoever may look into the directory that ``path`` is in may look into ``path``."""
+    path.mkdir(0o700)
+    path.chmod(path.parent.stat().st_mode & 0o777)
+    _give_to_owner_of(path.parent, path)
 
 
 def replace_file(path: Path, content: bytes, like: Path | None = None) -> None:

@@ -90,9 +90,18 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise AttachError(f"cannot read {path}: {error.strerror or error}") from error
+        raise _unreadable(path, error) from error
 
 
 def read_if_there(path: Path) -> bytes | None:
     """The bytes of ``path``, None if there is no such file; raises ``AttachError`` if they cannot be read."""
-    return read(path) if path.exists() else None
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> AttachError:
+    return AttachError(f"cannot read {path}: {error.strerror or error}")

@@ -28,6 +28,7 @@ from tidegate.plugin.attach import (
     plan_detach,
 )
 from tidegate.plugin.errors import AttachError
+from tidegate.plugin.pulsar_home import read_if_there
 
 JAR = b"a shim"
 SOCKET = Path("/run/tidegate/t.sock")
@@ -355,12 +356,19 @@ def test_without_permission_nothing_is_begun(home: Path, monkeypatch: pytest.Mon
 def test_the_copy_of_a_conf_file_is_as_private_as_the_file(home: Path, mode: int) -> None:
     for name in CONFS:
         (home / "conf" / name).chmod(mode)
+    (home / "conf").chmod(0o750)
     attach(home)
     kept = home / "conf" / "tidegate"
-    assert kept.stat().st_mode & 0o777 == 0o700
+    assert kept.stat().st_mode & 0o777 == 0o750
     for name in CONFS:
         assert (kept / name).stat().st_mode & 0o777 == mode
         assert (home / "conf" / name).stat().st_mode & 0o777 == mode
+
+
+def test_what_cannot_be_looked_at_is_said_in_one_line(tmp_path: Path) -> None:
+    assert read_if_there(tmp_path / "none") is None
+    with pytest.raises(AttachError, match="cannot read"):
+        read_if_there(tmp_path / ("x" * 300))
 
 
 def test_attaching_again_makes_a_copy_private_that_was_not(home: Path) -> None:
