@@ -36,7 +36,6 @@ from tidegate.plugin.listener import Listener
 from tidegate.plugin.logs import Logger
 from tidegate.plugin.metrics import Metrics
 from tidegate.plugin.server import Server
-from tidegate.plugin.upkeep import PersistExecutor
 
 StoreFactory = Callable[[Settings], Store]
 
@@ -87,7 +86,7 @@ async def running_daemon(
     token = None if settings.http_token_file is None else read_token(settings.http_token_file)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(closing(Listener(settings.socket)))
-        executor = stack.enter_context(PersistExecutor(loop))
+        executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
         metrics, health = Metrics(), Health()
@@ -103,7 +102,6 @@ async def running_daemon(
             product=product_name(),
             daemon_id=secrets.randbits(64),
         )
-        executor.on_done = engine.persisted
         metrics.follow(lambda: report.gauges(engine))
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
         http = _http_side(settings, engine, metrics, health, token)

@@ -118,10 +118,6 @@ class DaemonEngine:
         self._upkeep.stop()
         self._committer.commit_now()
 
-    def persisted(self) -> None:
-        """A persist is done."""
-        self._upkeep.persisted()
-
     # --- connections ------------------------------------------------------------------------------
 
     def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:

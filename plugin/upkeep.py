@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import Protocol
 
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock
@@ -44,23 +44,6 @@ class UpkeepOwner(Protocol):
         ...
 
 
-class PersistExecutor(ThreadPoolExecutor):
-    """The thread that persists; ``on_done`` is called on the loop after each persist."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(1, thread_name_prefix="tidegate-index")
-        self.on_done: Callable[[], object] | None = None
-        self._loop = loop
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """See ``concurrent.futures.Executor``."""
-        future = super().submit(fn, *args, **kwargs)
-        if self.on_done is not None:
-            on_done = self.on_done
-            future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(on_done))
-        return future
-
-
 class Upkeep:
     """Runs from ``start`` to ``stop``, every ``maintain_interval_ms`` or more."""
 
@@ -86,6 +69,7 @@ class Upkeep:
         self._running = False
         self._rest_s = 0.0
         self._staged_bytes = 0
+        self._following: Future[None] | None = None
         self._failure: str | None = None
         self._bug_at_ms: dict[str, int] = {}
 
@@ -100,7 +84,13 @@ class Upkeep:
         if self._timer is not None:
             self._timer.cancel()
 
-    def persisted(self) -> None:
+    def _follow_persist(self) -> None:
+        persisting = self._catalog.persisting
+        if persisting is not None and persisting is not self._following:
+            self._following = persisting
+            persisting.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._persisted))
+
+    def _persisted(self) -> None:
         """A persist is done: apply it and begin the next one, at once if staging is over its budget."""
         self._look_in(0.0 if self._over_budget else self._rest_s)
 
@@ -125,6 +115,7 @@ class Upkeep:
             for part in (self._maintain, self._budget, self._owner.tell_unheld, self._owner.forget_unserved):
                 self._run(part, now_ms)
         finally:
+            self._follow_persist()
             took_s = (self._clock.monotonic_ns() - begin_ns) / 1e9
             self._rest_s = min(took_s * REST, REST_MAX_S)
             interval_s = self._settings.maintain_interval_ms / 1_000
