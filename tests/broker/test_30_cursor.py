@@ -66,6 +66,23 @@ def test_seek_to_earliest_after_acknowledgements_out_of_order(retained: Lane) ->
     assert_exactly(first.arrivals, due)
 
 
+def test_seek_back_while_the_topic_has_no_tracker(retained: Lane) -> None:
+    lane, first, second = retained, Inbox(), Inbox()
+    done = lane.send_in(*[200] * 50)
+    consumer = lane.subscribe(first)
+    lane.finish(first, done)
+    consumer.close()
+    consumer = lane.subscribe(first, ack_even)
+    due = lane.send_in(*[300] * 100)
+    first.wait_for(due)
+    lane.wait_stats(lambda now: now.backlog == len(odd(due)), "the acknowledgements are known")
+    consumer.close()
+    lane.admin.unload(lane.topic)
+    lane.admin.reset_to_time(lane.topic, "sub", 0)
+    lane.subscribe(second)
+    lane.finish(second, done + due)
+
+
 def test_seek_back_to_a_time(retained: Lane) -> None:
     lane, inbox, again = retained, Inbox(), Inbox()
     consumer = lane.subscribe(inbox)
