@@ -13,13 +13,20 @@ import tidegate.pulsar.Frame.Envelope;
  * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it; whatever a broken connection took
  * along is sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
  * Adds go to two open batches (near and far) that are sealed last when something is sent. That may put an add after an ACK,
- * a MARK_DELETE or an UNACK that came later, which changes nothing: the daemon ignores an add of what is acknowledged or
- * marked deleted. An add never overtakes a change that came before it. Guarded by the owner's lock.
+ * or a MARK_DELETE that came later, which changes nothing: the daemon ignores an add of what is acknowledged or
+ * marked deleted. An add never overtakes a change that came before it.
+ *
+ * <p>So that a long outage costs little, an ACK joins the last one that was not sent, and a MARK_DELETE that goes forward
+ * replaces the last one. Adds between do not matter, as above. What takes something back does, and is never passed:
+ * UNACK, CLEAR, CLOSE, and a MARK_DELETE that goes back, for which the daemon forgets its acknowledgements. Guarded by
+ * the owner's lock.
  */
 final class Outbox {
     private static final class Change {
         Frame frame;
         long seq;
+        /** A MARK_DELETE that goes back, or may do so. */
+        boolean goesBack;
 
         Change(Frame frame) {
             this.frame = frame;
@@ -40,6 +47,8 @@ final class Outbox {
     private Records near = new Records();
     private final Deque<Change> unsent = new ArrayDeque<>();
     private final Deque<Change> sent = new ArrayDeque<>();
+    /** The last mark-delete position of this connection; null before the first. */
+    private Frame.MarkDelete markDelete;
     private long nextSeq = 1;
     private int sealedEntries;
 
@@ -71,8 +80,8 @@ final class Outbox {
     }
 
     void acknowledge(Positions positions) {
-        if (unsent.peekLast() != null && unsent.peekLast().frame instanceof Frame.Ack last
-                && last.positions().sizeBytes() + positions.sizeBytes() < Frames.MAX_SET_BYTES) {
+        Frame.Ack last = lastAck();
+        if (last != null && last.positions().sizeBytes() + positions.sizeBytes() < Frames.MAX_SET_BYTES) {
             last.positions().addAll(positions);
             return;
         }
@@ -81,19 +90,66 @@ final class Outbox {
         }
     }
 
+    /** The last unsent ACK that another may join. */
+    private Frame.Ack lastAck() {
+        for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
+            Change change = i.next();
+            if (change.frame instanceof Frame.Ack ack) {
+                return ack;
+            }
+            if (change.goesBack || change.frame instanceof Frame.Unack || endsMerging(change)) {
+                return null;
+            }
+        }
+        return null;
+    }
+
+    private static boolean endsMerging(Change change) {
+        return change.frame instanceof Frame.Clear || change.frame instanceof Frame.Close;
+    }
+
     void unacknowledge(Positions positions) {
+        // An add must not come after what takes back the acknowledgement that it came before.
+        sealAdds();
         for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
             unsent.add(new Change(new Frame.Unack(part)));
         }
     }
 
     void markDelete(long ledgerId, long entryId) {
-        Change last = unsent.peekLast();
-        if (last != null && last.frame instanceof Frame.MarkDelete) {
-            last.frame = new Frame.MarkDelete(ledgerId, entryId);
-        } else {
-            unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
+        Frame.MarkDelete former = markDelete;
+        markDelete = new Frame.MarkDelete(ledgerId, entryId);
+        for (Change change : unsent) {
+            if (change.frame instanceof Frame.Ack ack) {
+                ack.positions().discardUpTo(ledgerId, entryId);
+            }
         }
+        Change change = new Change(markDelete);
+        change.goesBack = former == null || isBefore(markDelete, former);
+        if (!change.goesBack) {
+            removeLastMarkDelete();
+        } else if (former != null) {
+            sealAdds();
+        }
+        unsent.add(change);
+    }
+
+    /** A position further on says all that the last unsent one says, unless that goes back. */
+    private void removeLastMarkDelete() {
+        for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
+            Change change = i.next();
+            if (change.frame instanceof Frame.MarkDelete && !change.goesBack) {
+                i.remove();
+                return;
+            }
+            if (change.goesBack || endsMerging(change)) {
+                return;
+            }
+        }
+    }
+
+    private static boolean isBefore(Frame.MarkDelete one, Frame.MarkDelete other) {
+        return one.ledgerId() < other.ledgerId() || one.ledgerId() == other.ledgerId() && one.entryId() < other.entryId();
     }
 
     /**
@@ -105,9 +161,13 @@ final class Outbox {
         sealAdds();
         List<Change> changes = new ArrayList<>(unsent);
         unsent.clear();
+        markDelete = null;
         for (Change change : changes) {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
+            } else if (change.frame instanceof Frame.Ack ack) {
+                // Anew, so that connections that end before anything is durable do not leave one each.
+                acknowledge(ack.positions());
             } else if (!(change.frame instanceof Frame.MarkDelete)
                     && (finished || !(change.frame instanceof Frame.Close))) {
                 unsent.add(change);
@@ -128,11 +188,11 @@ final class Outbox {
         }
     }
 
-    /** Forgets what CLEAR makes pointless: everything that was not sent yet. */
+    /** Forgets what CLEAR makes pointless: everything that was not sent yet, but where mark-delete is. */
     void clear() {
         far.clear();
         near.clear();
-        unsent.clear();
+        unsent.removeIf(change -> !(change.frame instanceof Frame.MarkDelete));
         sealedEntries = sent.stream().mapToInt(Change::entries).sum();
         unsent.add(new Change(new Frame.Clear()));
     }

@@ -46,6 +46,17 @@ final class Positions {
                 ledgers.computeIfAbsent(ledgerId, id -> new RoaringBitmap()).or(entryIds));
     }
 
+    void discardUpTo(long ledgerId, long entryId) {
+        ledgers.headMap(ledgerId, false).clear();
+        RoaringBitmap entryIds = ledgers.get(ledgerId);
+        if (entryIds != null && entryId >= 0) {
+            entryIds.remove(0L, entryId + 1);
+            if (entryIds.isEmpty()) {
+                ledgers.remove(ledgerId);
+            }
+        }
+    }
+
     boolean contains(long ledgerId, long entryId) {
         RoaringBitmap entryIds = ledgers.get(ledgerId);
         return entryIds != null && entryIds.contains((int) entryId);
