@@ -3,6 +3,8 @@ package tidegate.pulsar;
 /**
  * The frames of docs/protocol.md, one record a type; the field order is the payload's.
  *
+ * <p>But for QUERY and REPLY, which no broker sends or gets.
+ *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
  */
 sealed interface Frame {
@@ -22,11 +24,10 @@ sealed interface Frame {
         return getClass().getSimpleName().toUpperCase(java.util.Locale.ROOT);
     }
 
-    /** First frame of a client; {@code role} 1 = broker, 2 = control. */
+    /** First frame of a client; {@code role} 1 = broker. */
     record Hello(int minVersion, int maxVersion, int role, String clientName, String product) implements Frame {
         static final int TYPE = 0x01;
         static final int ROLE_BROKER = 1;
-        static final int ROLE_CONTROL = 2;
 
         @Override
         public int type() {
@@ -200,26 +201,6 @@ sealed interface Frame {
     /** Positions that the index no longer answers for. */
     record Unheld(Positions positions) implements Frame {
         static final int TYPE = 0x1b;
-
-        @Override
-        public int type() {
-            return TYPE;
-        }
-    }
-
-    /** A control request: JSON. */
-    record Query(String json) implements Frame {
-        static final int TYPE = 0x20;
-
-        @Override
-        public int type() {
-            return TYPE;
-        }
-    }
-
-    /** Answers a QUERY: JSON. */
-    record Reply(String json) implements Frame {
-        static final int TYPE = 0x21;
 
         @Override
         public int type() {

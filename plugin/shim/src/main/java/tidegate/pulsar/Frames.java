@@ -125,10 +125,6 @@ final class Frames {
             return f.positions().sizeBytes();
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
-        } else if (frame instanceof Frame.Query f) {
-            return f.json().getBytes(StandardCharsets.UTF_8).length;
-        } else if (frame instanceof Frame.Reply f) {
-            return f.json().getBytes(StandardCharsets.UTF_8).length;
         }
         return 0;
     }
@@ -167,10 +163,6 @@ final class Frames {
             f.positions().write(out);
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
-        } else if (frame instanceof Frame.Query f) {
-            out.put(f.json().getBytes(StandardCharsets.UTF_8));
-        } else if (frame instanceof Frame.Reply f) {
-            out.put(f.json().getBytes(StandardCharsets.UTF_8));
         }
     }
 
@@ -204,8 +196,6 @@ final class Frames {
             case Frame.Clear.TYPE -> new Frame.Clear();
             case Frame.Close.TYPE -> new Frame.Close();
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
-            case Frame.Query.TYPE -> new Frame.Query(readRest(in));
-            case Frame.Reply.TYPE -> new Frame.Reply(readRest(in));
             default -> throw malformed("frames of type 0x" + Integer.toHexString(type) + " are not known");
         };
     }
@@ -233,12 +223,6 @@ final class Frames {
         }
         String text = utf8(in.slice(in.position(), sizeBytes));
         in.position(in.position() + sizeBytes);
-        return text;
-    }
-
-    private static String readRest(ByteBuffer in) throws ProtocolException {
-        String text = utf8(in.slice());
-        in.position(in.limit());
         return text;
     }
 
