@@ -17,10 +17,6 @@ final class DispatcherHost extends CursorHost {
     private final SeenConsumers seen = new SeenConsumers();
     private ScheduledFuture<?> wake;
 
-    DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups) {
-        this(dispatcher, link, wakeups, dispatcher.getTopic().getBrokerService().getPulsar().getExecutor());
-    }
-
     /** {@code background} may wait for Pulsar's locks. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
             Executor background) {

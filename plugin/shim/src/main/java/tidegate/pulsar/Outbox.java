@@ -153,25 +153,39 @@ final class Outbox {
     }
 
     /**
-     * The stream is opened anew. OPEN carries the newest mark-delete position: an older one sent after it would hide what was
-     * read again after a reset. A CLOSE that was only there to open again has had its effect, unless the tracker is finished.
-     * And an add is near only as long as its position is in flight: a reset may have taken it away meanwhile.
+     * The stream is opened anew with this mark-delete position, and older ones need not be told. But if one was further on,
+     * there was a reset, which the daemon must hear of: it then forgets its acknowledgements. A CLOSE that was only there to
+     * open again has had its effect, unless the tracker is finished. And an add is near only as long as its position is in
+     * flight: a reset may have taken it away meanwhile.
      */
-    void opened(PositionSet inFlight, boolean finished) {
+    void opened(PositionSet inFlight, boolean finished, TrackerHost.Position current) {
         sealAdds();
         List<Change> changes = new ArrayList<>(unsent);
         unsent.clear();
-        markDelete = null;
+        Frame.MarkDelete opened = new Frame.MarkDelete(current.ledgerId(), current.entryId());
+        boolean wentBack = changes.stream()
+                .anyMatch(change -> change.frame instanceof Frame.MarkDelete mark && isBefore(opened, mark));
+        Frame.MarkDelete last = null;
         for (Change change : changes) {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
             } else if (change.frame instanceof Frame.Ack ack) {
                 // Anew, so that connections that end before anything is durable do not leave one each.
                 acknowledge(ack.positions());
-            } else if (!(change.frame instanceof Frame.MarkDelete)
-                    && (finished || !(change.frame instanceof Frame.Close))) {
+            } else if (change.frame instanceof Frame.MarkDelete mark) {
+                if (wentBack) {
+                    last = mark;
+                    change.goesBack = true;
+                    unsent.add(change);
+                }
+            } else if (finished || !(change.frame instanceof Frame.Close)) {
                 unsent.add(change);
             }
+        }
+        markDelete = null;
+        if (wentBack && !last.equals(opened)) {
+            // Nothing was added since the reset: whoever reads again tells of mark-delete first.
+            markDelete(current.ledgerId(), current.entryId());
         }
     }
 
@@ -283,12 +297,20 @@ final class Outbox {
 
     /** Corrects what the daemon said it holds by what it has not heard yet. */
     void applyPendingTo(PositionSet held, PositionSet acknowledged) {
+        Frame.MarkDelete mark = null;
         for (Change change : pending()) {
             if (change.frame instanceof Frame.Ack ack) {
                 held.removeAll(ack.positions());
                 acknowledged.addAll(ack.positions());
             } else if (change.frame instanceof Frame.Unack unack) {
                 acknowledged.removeAll(unack.positions());
+            } else if (change.frame instanceof Frame.MarkDelete next) {
+                if (mark != null && isBefore(next, mark)) {
+                    acknowledged.clear();
+                }
+                mark = next;
+                held.discardUpTo(mark.ledgerId(), mark.entryId());
+                acknowledged.discardUpTo(mark.ledgerId(), mark.entryId());
             } else if (change.frame instanceof Frame.Clear) {
                 held.clear();
                 acknowledged.clear();

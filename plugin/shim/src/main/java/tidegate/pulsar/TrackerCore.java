@@ -396,7 +396,7 @@ final class TrackerCore {
         // What does not fit may come as DUE although it is here already, and is ignored then.
         List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteSent = host.persistedMarkDelete();
-        outbox.opened(inFlight, finished);
+        outbox.opened(inFlight, finished, markDeleteSent);
         return new Frame.Open(settings.incarnation(), settings.epoch(), settings.horizonMs(), settings.credit(),
                 markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0));
@@ -700,14 +700,17 @@ final class TrackerCore {
             return outbox.takeUnsent(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
-        if (creditBack >= creditStep()) {
+        if (!finished && creditBack >= creditStep()) {
             frames.add(new Envelope(streamId, 0, new Frame.Credit(creditBack)));
             creditBack = 0;
         }
         return frames;
     }
 
-    /** Takes over what a former tracker of this subscription had not yet got onto the daemon's disk. */
+    /**
+     * Takes over what a former tracker of this subscription had not yet got onto the daemon's disk, unless that was another
+     * life of it: the subscription was deleted and made again.
+     */
     void adopt(TrackerCore former) {
         Outbox left;
         synchronized (former) {
@@ -716,9 +719,11 @@ final class TrackerCore {
             former.stream = Stream.UNOPENED;
             former.budget.add(-former.budgeted);
             former.budgeted = 0;
-            synchronized (this) {
-                outbox.adopt(left);
-                accountPending();
+            if (former.settings.incarnation().equals(settings.incarnation())) {
+                synchronized (this) {
+                    outbox.adopt(left);
+                    accountPending();
+                }
             }
         }
     }

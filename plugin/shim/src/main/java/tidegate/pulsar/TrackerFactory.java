@@ -73,7 +73,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     @Override
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         ManagedCursor cursor = dispatcher.getCursor();
-        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups);
+        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background);
         TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
                 incarnation(cursor));
         Tracker tracker;

@@ -85,20 +85,36 @@ class OutboxTest {
         outbox.acknowledge(one(1, 999));
         outbox.acknowledge(one(2, 0));
         outbox.markDelete(1, 3000);
-        outbox.opened(new PositionSet(), false);
+        outbox.opened(new PositionSet(), false, new TrackerHost.Position(1, 3000));
         assertEquals(List.of(new Frame.Ack(one(2, 0))), take().stream().filter(frame -> !(frame instanceof Frame.Add)).toList());
     }
 
     @Test
     void connectionsThatEndAtOnceLeaveNothingBehind() {
         for (int i = 0; i < 100; i++) {
-            outbox.opened(new PositionSet(), false);
+            outbox.opened(new PositionSet(), false, new TrackerHost.Position(0, -1));
             outbox.acknowledge(one(1, i));
             take();
             outbox.restart();
         }
-        outbox.opened(new PositionSet(), false);
+        outbox.opened(new PositionSet(), false, new TrackerHost.Position(0, -1));
         assertEquals(1, take().size());
+    }
+
+    @Test
+    void aMarkDeleteThatWasAheadIsToldWithTheOneThatWentBack() {
+        outbox.markDelete(1, 9);
+        outbox.opened(new PositionSet(), false, new TrackerHost.Position(1, 4));
+        PositionSet held = new PositionSet();
+        PositionSet acknowledged = new PositionSet();
+        held.add(1, 8);
+        held.add(1, 10);
+        acknowledged.add(1, 7);
+        acknowledged.add(1, 11);
+        outbox.applyPendingTo(held, acknowledged);
+        assertTrue(acknowledged.isEmpty());
+        assertEquals(one(1, 10), held.toPositions());
+        assertEquals(List.of(new Frame.MarkDelete(1, 9), new Frame.MarkDelete(1, 4)), take());
     }
 
     @Test
@@ -250,7 +266,7 @@ class OutboxTest {
             merged.restart();
             if (!resets) {
                 // OPEN carries the newest mark-delete position.
-                merged.opened(new PositionSet(), false);
+                merged.opened(new PositionSet(), false, new TrackerHost.Position(1, meaning.markDelete));
                 daemon.apply(new Frame.MarkDelete(1, meaning.markDelete));
             }
         }

@@ -307,6 +307,25 @@ class TrackerCoreTest {
     }
 
     @Test
+    void aSeekBackWhileTheDaemonIsAwayIsToldEvenIfMarkDeleteWasAheadBefore() {
+        acknowledgeAllBut(0);
+        assertEquals(9, index().acknowledged.size());
+        world.daemonUp = false;
+        world.disconnect();
+        world.acknowledgeAll();
+        world.broker.persistCursor(1000);
+        world.runUntil(world.now() + 2000);
+        assertEquals(new Position(1, 9), world.broker.markDelete());
+        world.broker.deliveries.clear();
+        world.broker.reset(new Position(1, 5));
+        world.broker.connect();
+        world.daemonUp = true;
+        world.runUntil(world.now() + 2000);
+        assertEquals(Set.of(5L, 6L, 7L, 8L, 9L), new HashSet<>(delivered()));
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
     void whatTheCursorRefusesToDeleteKeepsNothingElseBack() {
         world.broker.connect();
         for (int entry = 1; entry < 9; entry++) {
