@@ -34,6 +34,7 @@ final class TrackerCore {
     private static final long CLOSE_POLL_MS = 2000;
     private static final long RETRY_MS = 1000;
     private static final long MAX_LOOK_AGE_MS = 2000;
+    private static final long ANSWER_WAIT_MS = 1000;
 
     /** What the tracker is told at its creation; times in ms. */
     record Settings(String topic, String subscription, Incarnation incarnation, long epoch, int horizonMs, int credit,
@@ -97,6 +98,8 @@ final class TrackerCore {
     private long deleteRetryMs;
     private int budgeted;
     private volatile boolean paused;
+    /** A read was put off because the daemon's answer was awaited. */
+    private boolean awaiting;
     private boolean waiting;
 
     private CompletableFuture<Void> clearing;
@@ -290,6 +293,10 @@ final class TrackerCore {
             onConsumersReplaced();
         }
         synchronized (this) {
+            if (awaitsAnswer(clock.millis()) && host.redeliveries() == 0) {
+                awaiting = true;
+                return true;
+            }
             accountPending();
             boolean pause = budget.isExceeded() && budgeted > 0 && near.headMs() > clock.millis()
                     && host.redeliveries() == 0;
@@ -308,6 +315,14 @@ final class TrackerCore {
             }
             return pause;
         }
+    }
+
+    /**
+     * Whether the daemon has been asked what it holds and will soon answer. Until then every read may be of what it holds, so
+     * there is none; but nobody waits for long.
+     */
+    private boolean awaitsAnswer(long nowMs) {
+        return !decided && stream == Stream.OPENING && nowMs - createdMs < ANSWER_WAIT_MS;
     }
 
     /** Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained. */
@@ -759,6 +774,10 @@ final class TrackerCore {
             }
             // Another subscription's DURABLE may have made room.
             read |= mayResume();
+            if (awaiting && !awaitsAnswer(nowMs)) {
+                awaiting = false;
+                read = true;
+            }
             signal = wantsToSend();
         }
         if (read) {

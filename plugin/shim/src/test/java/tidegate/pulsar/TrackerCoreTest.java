@@ -135,6 +135,28 @@ class TrackerCoreTest {
     }
 
     @Test
+    void nothingMoreIsReadUntilTheDaemonHasSaidWhatItHolds() {
+        start();
+        for (int entry = 0; entry < 500; entry++) {
+            publish(entry, 60_000);
+        }
+        world.runUntil(world.now() + 500);
+        world.crashBroker();
+        world.daemon.answersOpen = false;
+        world.broker.connect();
+        world.settle();
+        int before = world.broker.reads;
+        assertTrue(before < 500, before + " reads");
+        // But not for ever: it could be that there is no answer, and messages that are not delayed wait, too.
+        publish(500, -1);
+        world.runUntil(world.now() + 900);
+        assertEquals(before, world.broker.reads);
+        assertEquals(List.of(), delivered());
+        world.runUntil(world.now() + 200);
+        assertEquals(List.of(500L), delivered());
+    }
+
+    @Test
     void whenAllConsumersAreReplacedWhatTheyHeldIsDueAgain() {
         start();
         for (int entry = 0; entry < 12; entry++) {
