@@ -158,6 +158,7 @@ class ModelTest {
                             world.crashBroker();
                             everything = true;
                         } else {
+                            redeliverPlain();
                             world.unload(random.nextInt(4));
                         }
                     }
@@ -200,6 +201,15 @@ class ModelTest {
                     }
                 }
             }
+        }
+
+        /** Whether the acknowledgement of a message without a delivery time survives is Pulsar's own affair. */
+        private void redeliverPlain() {
+            world.broker.log.forEach((position, deliverAtMs) -> {
+                if (deliverAtMs < 0) {
+                    redeliverable.add(position);
+                }
+            });
         }
 
         private void redeliverUnacknowledged() {
