@@ -38,14 +38,16 @@ def test_a_log_is_read_as_it_was_written_and_a_torn_record_is_left_out(tmp_path:
 
 def test_lateness_counts_the_early_the_lost_and_the_duplicated() -> None:
     recorder = Recorder()
-    records = log((0, 1_000, 1_010_000_000, 0), (1, 2_000, 1_990_000_000, 0), (1, 2_000, 2_004_000_000, 0))
-    lateness.record(recorder, "20 a second", "tidegate", records, sent=4)
+    warm_up = (0, 1_000, 1_300_000_000, 0)
+    rest = ((1, 1_000, 1_010_000_000, 0), (2, 2_000, 1_990_000_000, 0), (2, 2_000, 2_004_000_000, 0))
+    lateness.record(recorder, "20 a second", "tidegate", log(warm_up, *rest), sent=5, warm_up=1)
     figures = {metric.title: metric.samples["tidegate"] for metric in recorder.metrics}
     assert figures["arrived early"] == [1]
     assert figures["earliest"] == [10.0]
     assert figures["lost"] == [2]
     assert figures["duplicated"] == [1]
     assert figures["lateness max"] == [10.0]
+    assert figures["lateness p99 of the warm-up"] == [300.0]
 
 
 def test_a_lateness_schedule_is_even_and_its_delays_are_within_bounds() -> None:
