@@ -14,6 +14,10 @@ from bench.peers.launch import Launcher, PythonLauncher
 
 _CLASSES = {
     "tidegate": "bench.peers.ours:TidegatePeer",
+    "rocksdb": "bench.peers.rocks:RocksPeer",
+    "qmq": "bench.peers.qmq:QmqPeer",
+    "wheel-file": "bench.peers.wheel_file:WheelFilePeer",
+    "levels": "bench.peers.levels:LevelsPeer",
     "heapq": "bench.peers.heaps:HeapqPeer",
     "heapdict": "bench.peers.heaps:HeapdictPeer",
 }
@@ -22,7 +26,7 @@ _CLASSES = {
 _LAUNCHERS: dict[str, str] = {}
 """Peers with a launcher of their own: module and class, a `Launcher` made without arguments."""
 
-NAMES = ("tidegate", "heapq", "heapdict")
+NAMES = ("tidegate", "rocksdb", "qmq", "wheel-file", "levels", "heapq", "heapdict")
 """All of them, in the order of the tables."""
 
 
