@@ -13,6 +13,7 @@ levels. Unfavourable: anything else comes late, or is written again every 2 h.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -108,11 +109,10 @@ class LevelsPeer(Peer):
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         super().__init__(folder, clock)
-        self._offsets_path = folder / "offsets"
         offsets: list[int] = [0] * len(LEVELS_MS)
-        if self._offsets_path.exists():
-            found = np.fromfile(self._offsets_path, dtype=LITTLE_INT64).tolist()
-            offsets = found if len(found) == len(offsets) else offsets
+        self._offsets_file = os.open(folder / "offsets", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        found = np.frombuffer(os.read(self._offsets_file, 8 * len(offsets)), dtype=LITTLE_INT64).tolist()
+        offsets = found if len(found) == len(offsets) else offsets
         self._queues = [Queue(folder, f"level-{at:02}", read) for at, read in enumerate(offsets)]
         self._last_ms = [0] * len(LEVELS_MS)
         self._rounded: list[npt.NDArray[np.int64]] = []
@@ -141,8 +141,12 @@ class LevelsPeer(Peer):
                     rows = rows[ready]
                 taken.append(rows[:, 1:])
                 limit -= len(rows)
-        np.array([queue.read for queue in self._queues], dtype=LITTLE_INT64).tofile(self._offsets_path)
         return entries_of(taken)
+
+    def done(self, popped: Entries) -> None:  # noqa: ARG002
+        """Write the offsets."""
+        offsets = np.array([queue.read for queue in self._queues], dtype=LITTLE_INT64)
+        os.pwrite(self._offsets_file, offsets.tobytes(), 0)
 
     def count(self) -> int:
         """Over all queues."""
@@ -158,6 +162,7 @@ class LevelsPeer(Peer):
 
     def close(self) -> None:
         """Close the files."""
+        os.close(self._offsets_file)
         for queue in self._queues:
             queue.close()
 

@@ -127,6 +127,7 @@ class QmqPeer(Peer):
         super().__init__(folder, clock)
         self._files = Appenders()
         self._wheel = Wheel()
+        self._taken: list[Table] = []
         self._hours: dict[int, Hour] = {}
         self._unloaded: list[int] = []
         self._current = clock.now_ms() // HOUR_MS
@@ -152,7 +153,7 @@ class QmqPeer(Peer):
             hour.waiting += len(rows)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Hand out the slots that are over, and note it in the dispatch logs."""
+        """Hand out the slots that are over."""
         if now_ms // HOUR_MS > self._current:
             self._current = now_ms // HOUR_MS
             for over in [hour for hour in self._hours.values() if hour.number < self._current]:
@@ -166,16 +167,19 @@ class QmqPeer(Peer):
             taken += parts
             wanted -= sum(map(len, parts))
             self._load_until(self._current + 1, last)
-        if not taken:
-            return Entries.empty()
-        rows = taken[0] if len(taken) == 1 else np.concatenate(taken)
+        self._taken = taken
+        return entries_of(taken)
+
+    def done(self, popped: Entries) -> None:  # noqa: ARG002
+        """Note it in the dispatch logs."""
+        rows = np.concatenate(self._taken)
+        self._taken = []
         for number, places in dealt(rows[:, 3]):
             hour = self._hours[number]
             self._files.append(self._dispatch(number), rows[places, 4].tobytes())
             hour.waiting -= len(places)
             if not hour.waiting and number < self._current:
                 self._forget(hour)
-        return entries_of([rows])
 
     def count(self) -> int:
         """Over all hours."""

@@ -72,21 +72,22 @@ class RocksPeer(Peer):
         self._from = min(self._from, *keys)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Scan, then delete the range scanned."""
+        """Scan from where the last scan ended."""
         end = (now_ms + 1).to_bytes(8, "big")
         keys: list[bytes] = []
         for key in self._db.keys(from_key=self._from):
             if len(keys) == limit or not isinstance(key, bytes) or key >= end:
                 break
             keys.append(key)
-        if not keys:
-            return Entries.empty()
-        batch = WriteBatch(raw_mode=True)
-        after = keys[-1] + b"\x00"
-        batch.delete_range(_FIRST, after)
-        self._db.write(batch)
-        self._from = after
+        if keys:
+            self._from = keys[-1] + b"\x00"
         return entries_of(keys)
+
+    def done(self, popped: Entries) -> None:  # noqa: ARG002
+        """Delete the range scanned."""
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(_FIRST, self._from)
+        self._db.write(batch)
 
     def count(self) -> int:
         """Counts them, one at a time."""
