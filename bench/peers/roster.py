@@ -14,6 +14,8 @@ from bench.peers.launch import Launcher, PythonLauncher
 
 _CLASSES = {
     "tidegate": "bench.peers.ours:TidegatePeer",
+    "redis": "bench.peers.redis_client:RedisPeer",
+    "postgresql": "bench.peers.postgresql_client:PostgresqlPeer",
     "rocksdb": "bench.peers.rocks:RocksPeer",
     "qmq": "bench.peers.qmq:QmqPeer",
     "wheel-file": "bench.peers.wheel_file:WheelFilePeer",
@@ -23,10 +25,13 @@ _CLASSES = {
 }
 """Peers that `bench.peers.worker` runs: module and class, a `Peer`."""
 
-_LAUNCHERS: dict[str, str] = {}
+_LAUNCHERS = {
+    "redis": "bench.peers.redis_server:RedisLauncher",
+    "postgresql": "bench.peers.postgresql_server:PostgresqlLauncher",
+}
 """Peers with a launcher of their own: module and class, a `Launcher` made without arguments."""
 
-NAMES = ("tidegate", "rocksdb", "qmq", "wheel-file", "levels", "heapq", "heapdict")
+NAMES = ("tidegate", "redis", "postgresql", "rocksdb", "qmq", "wheel-file", "levels", "heapq", "heapdict")
 """All of them, in the order of the tables."""
 
 
