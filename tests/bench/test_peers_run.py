@@ -38,8 +38,10 @@ from bench.results import Result
 from bench.workloads import Workload
 from tidegate.index.entry import Entries
 
-HERE = [name for name in roster.NAMES if roster.launcher(name).missing() is None]
-"""The peers that can run on this machine: those without a server always, the others where it is installed."""
+LOCAL = ("tidegate", "rocksdb", "qmq", "wheel-file", "levels", "heapq", "heapdict")
+SERVERS = ("redis", "postgresql")
+HERE = [*LOCAL, *(name for name in SERVERS if roster.launcher(name).missing() is None)]
+"""Peers that can run here: those without a server always, the others where the server is installed."""
 ROOMY = Budget(phase_s=60.0, lateness_s=0.2)
 COUNT = 12_000
 TINY = Sizes(10_000, 5_000, 10_000, 20.0, 20.0, 0.2, ("orders",))
