@@ -55,7 +55,7 @@ class Sizes:
     """The other workloads."""
 
 
-FULL = Sizes(1_000_000, 200_000, 10_000_000, 10.0, 45.0, lateness_s=6.0, shapes=OTHERS)
+FULL = Sizes(1_000_000, 200_000, 10_000_000, 10.0, 60.0, lateness_s=6.0, shapes=OTHERS)
 QUICK = Sizes(50_000, 20_000, 100_000, 2.0, 3.0, lateness_s=1.0, shapes=OTHERS_QUICK)
 
 
