@@ -24,7 +24,8 @@ from tidegate.index.manifest import Identity, State
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persist import PersistJob, PersistPlan, SlicePlan, choose_runs
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import Position, PositionBatch, PositionSet
 from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.slices import Block, BlockOwner, Slice
 from tidegate.index.staging import Staging
@@ -44,8 +45,8 @@ class DelayIndex:
         self.incarnation = identity.incarnation
         self.log = log
         self._context = context
-        self._held = PositionSet()
-        self._acknowledged = PositionSet()
+        self._held = PositionSet(tracked=True)
+        self._acknowledged = PositionSet(tracked=True)
         self._popped = PositionSet()
         self._mark = (-1, -1)
         self._width_ms = width_ms
@@ -309,21 +310,26 @@ class DelayIndex:
 
     def _accept(self, taken: Taken) -> Entries:
         """What of consumed parts is handed out, in order: held, not popped. Owners keep all that is held."""
-        together = Entries.concat(part for _, part in taken)
-        held = self._held.contains(together)
-        all_held = bool(held.all())
-        at = 0
+        by_log: dict[PoppedLog, list[Entries]] = {}
         for run, part in taken:
-            live = part if all_held else part.take(held[at : at + len(part)])
-            at += len(part)
-            run.owner.consumed(run, len(part), live)
+            run.owner.consumed(run, len(part))
+            by_log.setdefault(run.owner.popped, []).append(part)
             if isinstance(run.owner, BlockOwner):
                 self._consumed.add(run.owner.block.of)
-        live = together if all_held else together.take(held)
-        if len(taken) > 1:
-            live = sort_entries(live)
-        fresh = self._popped.add_new(live, _NONE)
-        return live if fresh.all() else live.take(fresh)
+        accepted = [self._accept_into(log, Entries.concat(parts)) for log, parts in by_log.items()]
+        live = Entries.concat(accepted)
+        return sort_entries(live) if len(taken) > 1 else live
+
+    def _accept_into(self, log: PoppedLog, entries: Entries) -> Entries:
+        """What of consumed entries is handed out; their log keeps all that is held."""
+        batch = PositionBatch(entries)
+        held = self._held.contains(batch)
+        if not held.all():
+            entries = entries.take(held)
+            batch = PositionBatch(entries)
+        log.append(entries, self._held, batch.positions())
+        fresh = self._popped.add_new(batch, _NONE)
+        return entries if fresh.all() else entries.take(fresh)
 
     def _load(self, block: Block) -> Entries | None:
         """Read a block that is due; a corrupt one is put aside for the next persist."""
@@ -514,8 +520,7 @@ class DelayIndex:
 
     def _finish_dead_slices(self) -> None:
         """Slices with no block that can hold a held ledger are finished, whenever they are due."""
-        ledgers = self._held.ledgers()
-        lowest = ledgers[0] if ledgers else None
+        lowest = self._held.first_ledger()
         for each in self._slices.values():
             if not each.finished and (
                 lowest is None

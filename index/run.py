@@ -11,13 +11,17 @@ from typing import Protocol
 import numpy as np
 
 from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.popped import PoppedLog
 
 
 class Owner(Protocol):
     """Whoever must be able to produce a run's entries again after a rewind."""
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
-        """`count` entries of the front of `run` were consumed; `live` are those that are still held."""
+    popped: PoppedLog
+    """Where what is still held of the consumed entries is kept."""
+
+    def consumed(self, run: Run, count: int) -> None:
+        """`count` entries of the front of `run` were consumed."""
         ...
 
 

@@ -33,7 +33,8 @@ from tidegate.index.errors import StorageError
 from tidegate.index.format import seal
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
-from tidegate.index.positions import PositionSet, serialize_bitmap
+from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.store import MemoryStore
 
 
