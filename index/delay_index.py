@@ -56,6 +56,7 @@ class DelayIndex:
         self._slices: dict[SliceId, Slice] = {}
         self._cleared: set[SliceId] = set()
         self._settling: set[Slice] = set()
+        self._finished_entries = 0
         self._consumed: set[Slice] = set()
         self._quarantined: list[Block] = []
         self._quarantined_total = 0
@@ -301,6 +302,7 @@ class DelayIndex:
             each.leave(self._heap)
         self._cleared.update(self._slices)
         self._slices.clear()
+        self._finished_entries = 0
         self._settling.clear()
         self._consumed.clear()
         self._quarantined = []
@@ -357,7 +359,7 @@ class DelayIndex:
         self._consumed.clear()
         if not self._held and self._slices:
             for each in self._slices.values():
-                each.finish(self._heap)
+                self._finish(each)
             self._settling.clear()
             self._context.wanting.add(self)
         for each in [each for each in self._settling if each.settle_at <= self._acknowledgements]:
@@ -365,9 +367,19 @@ class DelayIndex:
             if left:
                 each.settle_at = self._acknowledgements + left
             else:
-                each.finish(self._heap)
+                self._finish(each)
                 self._settling.discard(each)
-                self._context.wanting.add(self)
+        if self._worth_dropping():
+            self._context.wanting.add(self)
+
+    def _finish(self, each: Slice) -> None:
+        if not each.finished:
+            each.finish(self._heap)
+            self._finished_entries += each.entries()
+
+    def _worth_dropping(self) -> bool:
+        """Whether the finished slices are large enough to be dropped for their own sake."""
+        return self._finished_entries >= self._context.options.drop_entries
 
     # ---- persisting; the catalog decides when
 
@@ -507,6 +519,7 @@ class DelayIndex:
                 each.leave(self._heap)
                 self._settling.discard(each)
                 del self._slices[slice_id]
+        self._finished_entries = sum(each.entries() for each in self._slices.values() if each.finished)
 
     def _lose(self, lost: PositionSet) -> None:
         if lost:
@@ -526,7 +539,7 @@ class DelayIndex:
                 lowest is None
                 or all(block.descriptor.max_ledger_id < lowest for block in each.blocks.values())
             ):
-                each.finish(self._heap)
+                self._finish(each)
                 self._settling.discard(each)
 
     # ---- telling
@@ -572,7 +585,8 @@ class DelayIndex:
             self._cleared
             or self._quarantined
             or self._audit
-            or any(each.finished or each.runs() >= runs_max for each in self._slices.values())
+            or self._worth_dropping()
+            or any(each.runs() >= runs_max for each in self._slices.values())
         ):
             self._context.wanting.add(self)
 
