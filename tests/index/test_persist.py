@@ -74,7 +74,7 @@ def test_short_delays_stay_staged_and_survive() -> None:
 
 def test_finished_slices_are_deleted_with_their_blocks() -> None:
     store = MemoryStore()
-    catalog, index = opened(store, IndexOptions(slice_width_ms=1_000, drop_entries=900))
+    catalog, index = opened(store, IndexOptions(slice_width_ms=1_000, carry_ms=0, drop_entries=900))
     index.add(spread(2_000, 10_000))
     catalog.persist(NAME)
     index.acknowledge(positions_of(drained(index, START_MS + 2_999)))
