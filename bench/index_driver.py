@@ -89,21 +89,24 @@ class IndexDriver:
 
     def add(self, index: DelayIndex, entries: Entries) -> None:
         """Add a batch; durable only after a later turn."""
-        with self.pauses.timed("add"):
-            index.add(entries)
+        began_ns = time.perf_counter_ns()
+        index.add(entries)
+        self.pauses.note("add", time.perf_counter_ns() - began_ns)
         self._appended(len(entries))
 
     def pop(self, index: DelayIndex, limit: int) -> Entries:
         """Take what is due now."""
-        with self.pauses.timed("pop"):
-            return index.pop_due(self.clock.now_ms(), limit)
+        began_ns = time.perf_counter_ns()
+        entries = index.pop_due(self.clock.now_ms(), limit)
+        self.pauses.note("pop", time.perf_counter_ns() - began_ns)
+        return entries
 
-    def acknowledge(self, index: DelayIndex, entries: Entries) -> None:
-        """Acknowledge entries; durable only after a later turn."""
-        positions = PositionSet.of_entries(entries)
-        with self.pauses.timed("acknowledge"):
-            index.acknowledge(positions)
-        self._appended(len(entries))
+    def acknowledge(self, index: DelayIndex, positions: PositionSet) -> None:
+        """Acknowledge positions, as a frame has brought them; durable only after a later turn."""
+        began_ns = time.perf_counter_ns()
+        index.acknowledge(positions)
+        self.pauses.note("acknowledge", time.perf_counter_ns() - began_ns)
+        self._appended(len(positions))
 
     def _appended(self, entries: int) -> None:
         if not self._uncommitted:
