@@ -14,10 +14,17 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench import profile_plot
 from bench.results import Metric, Result, Series
 from bench.stats import Spread
 
-COLOURS = {"tidegate": "#0b7285", "in-memory": "#868e96", "bucket": "#e8590c", "bucket, sealed": "#f59f00"}
+COLOURS = {
+    "tidegate": "#0b7285",
+    "in-memory": "#868e96",
+    "bucket": "#e8590c",
+    "bucket, sealed": "#f59f00",
+    "before": "#868e96",
+}
 FALLBACK = ("#5f3dc4", "#2b8a3e", "#a61e4d", "#1864ab", "#495057")
 COLUMNS = 3
 
@@ -25,6 +32,8 @@ COLUMNS = 3
 def draw(result: Result, stem: Path) -> list[Path]:
     """Draw every plot of a result; ``stem`` is the JSON's path without its suffix. Returns the SVG files."""
     mpl.rcParams["svg.hashsalt"] = result.bench
+    if profile_plot.is_profile(result):
+        return [_save(profile_plot.figure(result, {peer: colour(peer) for peer in result.peers}), stem)]
     drawn = [_save(_bars(result), stem)]
     if result.series:
         drawn.append(_save(_curves(result), stem.with_name(f"{stem.name}-quantiles")))
