@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import baseline, merge_ways
+from bench import baseline, merge_ways, single_plots
 from bench.benches import bounds, profile, scale
 from bench.driver import Plan, Recorder
 from bench.index_driver import UNCOMMITTED_MAX, IndexDriver
@@ -250,6 +250,22 @@ def test_the_compiled_loop_is_right_before_it_is_compiled() -> None:
     ends = np.array([3, 3, 6])
     assert merge(keys, np.array([0, 3, 3]), ends, held[:0]).tolist() == [1, 2, 3, 4, 5, 9]
     assert merge(keys, np.array([0, 3, 3]), ends, held).tolist() == [1, 3, 5, 9]
+
+
+# ---- plots
+
+
+def test_a_target_is_used_by_the_share_that_the_worst_round_takes() -> None:
+    def measured(better: str, *samples: float, target: float | None = 4.0) -> Metric:
+        fields = {"scenario": "s", "title": "t", "unit": "u", "better": better, "target": target}
+        return Metric.model_validate(fields | {"samples": {"tidegate": list(samples)}})
+
+    assert single_plots.share(measured("lower", 1.0, 2.0), "tidegate") == 0.5
+    assert single_plots.share(measured("higher", 2.0, 8.0), "tidegate") == 2.0
+    assert single_plots.share(measured("higher", 0.0), "tidegate") is None
+    assert single_plots.share(measured("lower", 1.0, target=0), "tidegate") is None
+    assert single_plots.share(measured("lower", 1.0, target=None), "tidegate") is None
+    assert single_plots.share(measured("lower", 1.0), "another") is None
 
 
 # ---- scale's lines
