@@ -14,8 +14,10 @@ from typing import Any
 from bench.index_driver import IndexDriver
 from bench.meters import MIB, PeakMemory, disk_bytes
 from bench.scale_input import Source, Tally
+from tidegate.index import keys
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.positions import PositionSet
+from tidegate.index.store import Store
 from tidegate.plugin.engine import DUE_RECORDS_MAX
 
 BATCH = 10_000
@@ -123,22 +125,32 @@ def pauses(driver: IndexDriver) -> Figures:
     }
 
 
-def sizes(index: DelayIndex, folder: Path, count: int) -> Figures:
-    """Bytes an entry: of all files, by kind of file, and of the packed blocks as the index counts them.
+def sizes(driver: IndexDriver, index: DelayIndex, folder: Path, count: int) -> Figures:
+    """Bytes an entry: of all files, by kind of file, and of what is alive in them, by kind of value.
 
-    A block is in RocksDB's log until RocksDB has written it into a table, and then for a while in both.
+    What is written lies in RocksDB's log until it is in a table, and what is deleted or replaced lies in the
+    tables until they are compacted.
     """
     one = index.stats()
     packed = sum(part.entries for part in one.slices)
+    block_bytes = one.disk_bytes - one.journal_bytes
     all_bytes, log_bytes, table_bytes = (disk_bytes(folder, suffix) for suffix in ("", ".log", ".sst"))
     return {
         "packed": packed,
-        "block_bytes_an_entry": (one.disk_bytes - one.journal_bytes) / packed if packed else 0.0,
+        "block_bytes_an_entry": block_bytes / packed if packed else 0.0,
         "disk_bytes_an_entry": all_bytes / count,
         "disk_tables": table_bytes / count,
         "disk_log": log_bytes / count,
         "disk_other": (all_bytes - log_bytes - table_bytes) / count,
+        "alive_blocks": block_bytes / count,
+        "alive_bitmaps": stored_bytes(driver.store, keys.HELD, keys.ACKNOWLEDGED) / count,
+        "alive_journal": stored_bytes(driver.store, keys.JOURNAL, keys.CARRY) / count,
     }
+
+
+def stored_bytes(store: Store, *kinds: bytes) -> int:
+    """Bytes of all keys and values of these kinds."""
+    return sum(len(key) + len(value) for kind in kinds for key, value in store.scan(*keys.kind_range(kind)))
 
 
 def drain(driver: IndexDriver, index: DelayIndex, tally: Tally, count: int, step_ms: int) -> Figures:

@@ -67,10 +67,10 @@ def filled(name: str, folder: Path, count: int) -> Figures:
         index = driver.subscription()
         figures = fill(driver, index, source, count)
         driver.settle()
-        figures |= {f"first_{figure}": value for figure, value in sizes(index, folder, count).items()}
+        figures |= {f"first_{figure}": value for figure, value in sizes(driver, index, folder, count).items()}
         clock.advance(QUIET_MS)
         driver.settle()
-        figures |= sizes(index, folder, count)
+        figures |= sizes(driver, index, folder, count)
         figures["slices"] = index.stats().slices_on_disk
         tell_and_wait(figures)
     return figures
@@ -125,7 +125,7 @@ def fixed(name: str, folder: Path, count: int) -> Figures:
         figures = fill(driver, index, source, count)
         clock.advance(QUIET_MS)
         driver.settle()
-        figures |= sizes(index, folder, count)
+        figures |= sizes(driver, index, folder, count)
         drained = drain(driver, index, Tally(source), count, SECOND_MS)
         tell_and_wait(figures | {figure: drained[figure] for figure in drained if figure not in figures})
     return figures

@@ -53,8 +53,11 @@ DISK = (
     Line("disk_tables", "… RocksDB's tables", "B an entry"),
     Line("disk_log", "… RocksDB's log", "B an entry"),
     Line("disk_other", "… other files", "B an entry"),
+    Line("alive_blocks", "alive in them: packed blocks", "B an entry"),
+    Line("alive_bitmaps", "alive in them: bitmaps", "B an entry"),
+    Line("alive_journal", "alive in them: journal", "B an entry"),
     Line("first_disk_bytes_an_entry", "all files, before five quiet minutes", "B an entry", headline=False),
-    Line("block_bytes_an_entry", "packed blocks, of those packed", "B an entry"),
+    Line("block_bytes_an_entry", "packed blocks, of the entries in them", "B an entry"),
 )
 FILL = (
     Line("adds_per_s", "adds, durable", "M/s", "higher", None, 1e-6),
