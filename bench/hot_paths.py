@@ -1,4 +1,6 @@
-"""The three hottest paths of the index, each on one thread: add and commit, spill, pop and acknowledge.
+"""The hottest paths of the index, each on one thread: add and commit, spill, pop and acknowledge.
+
+And one that is not hot but dear: entries that come five at a time for each of 1,000 subscriptions.
 
 What the daemon gives to its executors (writing a commit, a persist) is done inline here, so that the time of
 a path is all of its work and a profiler of one thread sees all of it. Each path times only itself: what it
@@ -26,6 +28,7 @@ from tidegate.plugin.engine import DUE_RECORDS_MAX
 
 BATCH = 10_000
 SPILL = 1_000_000  # entries of one persist: about what the staging budget lets come together
+SUBSCRIPTIONS, FEW = 1_000, 5
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NAME = subscription_name()
 
@@ -76,6 +79,22 @@ def add(folder: Path, count: int, region: Region) -> None:
         entries = source.entries(start, BATCH)
         with region.timed():
             index.add(entries)
+            catalog.commit()
+
+
+def trickle(folder: Path, count: int, region: Region) -> None:
+    """``FEW`` entries for each of 1,000 subscriptions in turn, committed together; nothing is spilled."""
+    source, clock = Source(DAY_MS), ManualClock(START_MS - DAY_MS)
+    catalog = opened(folder, clock)
+    indexes = [
+        catalog.subscription(subscription_name(number), INCARNATION) for number in range(SUBSCRIPTIONS)
+    ]
+    catalog.commit()
+    for start in range(0, count, FEW * SUBSCRIPTIONS):
+        batches = [source.entries(start + number * FEW, FEW) for number in range(SUBSCRIPTIONS)]
+        with region.timed():
+            for index, entries in zip(indexes, batches, strict=True):
+                index.add(entries)
             catalog.commit()
 
 
@@ -130,4 +149,9 @@ def spill_all(folder: Path, count: int, source: Source) -> None:
     catalog.close()
 
 
-PATHS: dict[str, Callable[[Path, int, Region], None]] = {"add": add, "spill": spill, "pop": pop}
+PATHS: dict[str, Callable[[Path, int, Region], None]] = {
+    "add": add,
+    "spill": spill,
+    "pop": pop,
+    "trickle": trickle,
+}
