@@ -210,7 +210,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
     small = QUICK if plan.quick else 1
     counts = {
         "uniform": 100_000_000 // small,
-        "many": 6_000_000 // small,
+        "many": 3_000_000 // small,
         "burst": 10_000_000 // small,
         "fixed": 10_000_000 // small,
         "mixed": 10_000_000 // min(small, 3),  # fewer would not spill
