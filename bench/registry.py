@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bench.benches import acks, add, failover, index, lateness, scale
+from bench.benches import acks, add, bounds, failover, index, lateness, libraries, profile, scale
 from bench.driver import Bench
 from bench.errors import BenchError
 
 BENCHES: dict[str, Bench] = {
-    module.BENCH.name: module.BENCH for module in (add, lateness, failover, acks, index, scale)
+    module.BENCH.name: module.BENCH
+    for module in (add, lateness, failover, acks, index, scale, profile, bounds, libraries)
 }
 
 
