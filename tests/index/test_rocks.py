@@ -375,13 +375,12 @@ def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -
 
 def test_tidying_up_leaves_no_log_and_no_journal_to_repeat(tmp_path: Path) -> None:
     store = RocksStore.open(tmp_path)
-    catalog, index = opened(store, IndexOptions(staging_budget_bytes=1 << 20, slice_width_ms=3_600_000))
+    catalog, index = opened(store, IndexOptions(slice_width_ms=3_600_000, carry_ms=0))
     added = spread(400_000, 86_400_000)
     for at in range(0, len(added), 10_000):
         index.add(added.part(at, at + 10_000))
         catalog.commit()
-    while index.stats().staged:
-        catalog.persist(NAME)
+    catalog.persist(NAME)
     size_bytes = store.disk_bytes()
     catalog.maintain(START_MS)
     assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) < 1 << 16
