@@ -376,7 +376,7 @@ def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -
 def test_tidying_up_leaves_no_log_and_no_journal_to_repeat(tmp_path: Path) -> None:
     store = RocksStore.open(tmp_path)
     catalog, index = opened(store, IndexOptions(slice_width_ms=3_600_000, carry_ms=0))
-    added = spread(400_000, 86_400_000)
+    added = spread(1_000_000, 86_400_000)
     for at in range(0, len(added), 10_000):
         index.add(added.part(at, at + 10_000))
         catalog.commit()
