@@ -1,0 +1,413 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.netty.util.HashedWheelTimer;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.time.Instant;
+import java.time.ZoneId;
+import java.time.ZoneOffset;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
+import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleConsumers;
+
+/**
+ * One of Pulsar's own trackers as a peer of the {@code peers} bench: {@code PEER PHASE DIR WORKLOAD COUNT}.
+ *
+ * <p>What a phase is, what it prints and what comes on the standard input afterwards is written down in
+ * bench/peers/base.py. The tracker classes are Pulsar's, with its default settings; the broker around them is
+ * a stub. Bucket's snapshots and its cursor's properties are files below DIR/data (SnapshotFiles, CursorFile).
+ *
+ * <p>An add is a call of addMessage for each entry, in reads of 100 under the dispatcher's lock; a pause is the
+ * longest such read, the time for which the dispatcher stands still. A pop is a call of getScheduledMessages.
+ * With Pulsar's defaults it hands out what is due within the next tick (1 s) as well: that is counted as early.
+ * It answers a set of positions in the order of the topic, so that only entries of different calls have an
+ * order in time that can be wrong.
+ */
+public final class TrackerPeer implements AutoCloseable {
+    private static final long TICK_MS = 1_000;
+    private static final int READ = 100;
+    private static final int POP_LIMIT = 8_192;
+    private static final int STEP = 10_000;
+    private static final int LATENESS_PER_S = 2_000;
+    private static final long HOUR_MS = 3_600_000;
+    private static final long LEAD_MS = 3_000;
+    private static final int EMPTY_LOOKS = 1_000;
+    private static final int QUANTILES = 201;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final String name;
+    private final Workload workload;
+    private final int count;
+    private final SimulatedClock clock = new SimulatedClock();
+    private final HashedWheelTimer timer = new HashedWheelTimer(TICK_MS, TimeUnit.MILLISECONDS);
+    private final Semaphore woken = new Semaphore(0);
+    private final SnapshotFiles snapshots;
+    private final PersistentDispatcherMultipleConsumers dispatcher;
+    private final long deadlineNs;
+    private DelayedDeliveryTracker tracker;
+
+    private TrackerPeer(String name, Path folder, String workloadName, int count) throws Exception {
+        this.name = name;
+        this.count = count;
+        double budgetS = Double.parseDouble(System.getenv().getOrDefault("BENCH_BUDGET_S", "86400"));
+        deadlineNs = System.nanoTime() + (long) (budgetS * 1e9);
+        workload = Workload.read(folder, workloadName, count);
+        Path data = Files.createDirectories(folder.resolve("data"));
+        snapshots = new SnapshotFiles(data.resolve("buckets"));
+        dispatcher = Stubs.dispatcher("bench", new CursorFile(data.resolve("cursor.properties")), woken::release);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        String phase = arguments[1];
+        Path folder = Path.of(arguments[2]);
+        try (TrackerPeer peer = new TrackerPeer(arguments[0], folder, arguments[3], Integer.parseInt(arguments[4]))) {
+            say(switch (phase) {
+                case "fill" -> peer.fill();
+                case "recover" -> peer.recover();
+                case "drain" -> peer.drain();
+                case "lateness" -> peer.lateness();
+                default -> throw new IllegalArgumentException("no phase " + phase);
+            });
+            BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+            for (String order = orders.readLine(); order != null; order = orders.readLine()) {
+                switch (order.trim()) {
+                    case "settle" -> {
+                        peer.awaitSnapshots();
+                        say(Map.of("settled", true));
+                    }
+                    case "drain" -> say(peer.drain());
+                    default -> throw new IllegalArgumentException("no order " + order);
+                }
+            }
+        }
+        System.exit(0);
+    }
+
+    private static void say(Map<String, ?> figures) throws IOException {
+        System.out.println(JSON.writeValueAsString(figures));
+        System.out.flush();
+    }
+
+    /** The tracker over what is there, which is read now, as of the clock's time. */
+    private void open(Clock at) throws Exception {
+        switch (name) {
+            case "in-memory":
+                // No look-ahead for fixed delays: it makes the dispatcher stop reading at 50,000 of one delay.
+                tracker = new InMemoryDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, 0);
+                break;
+            case "bucket":
+            case "bucket-merging":
+                snapshots.start();
+                tracker = new BucketDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, snapshots, 50_000,
+                        TimeUnit.SECONDS.toMillis(300), 5_000, name.equals("bucket") ? -1 : 50);
+                break;
+            default:
+                throw new IllegalArgumentException("no tracker " + name);
+        }
+    }
+
+    private Map<String, Object> fill() throws Exception {
+        clock.set(workload.earliest() - HOUR_MS);
+        open(clock);
+        long heapBefore = Usage.heapBytes();
+        long directBefore = Usage.directBytes();
+        long residentBefore = Usage.residentBytes();
+        double cpuBefore = Usage.cpuSeconds();
+        long began = System.nanoTime();
+        long longestNs = 0;
+        int added = 0;
+        while (added < count && System.nanoTime() < deadlineNs) {
+            int end = Math.min(added + READ, count);
+            longestNs = Math.max(longestNs, add(added, end, 0));
+            added = end;
+        }
+        double addingS = (System.nanoTime() - began) / 1e9;
+        awaitSnapshots();
+        double tookS = (System.nanoTime() - began) / 1e9;
+        double cpuS = Usage.cpuSeconds() - cpuBefore;
+        long peak = Usage.peakResidentBytes();
+        Map<String, Object> remarks = new LinkedHashMap<>();
+        remarks.put("heap after collection (B an entry)", (Usage.heapBytes() - heapBefore) / (double) added);
+        remarks.put("direct memory (B an entry)", (Usage.directBytes() - directBefore) / (double) added);
+        remarks.put("last snapshot stored after the last add (s)", tookS - addingS);
+        Map<String, Object> figures = new LinkedHashMap<>();
+        figures.put("added", added);
+        figures.put("took_s", tookS);
+        figures.put("adds_per_s", added / tookS);
+        figures.put("cpu_s", cpuS);
+        figures.put("rss_before_bytes", residentBefore);
+        figures.put("peak_rss_bytes", peak);
+        figures.put("longest_pause_ms", longestNs / 1e6);
+        figures.put("stopped", added < count);
+        figures.put("remarks", remarks);
+        return figures;
+    }
+
+    /** Add the workload's entries of one read; returns the nanoseconds for which the dispatcher was held. */
+    private long add(int from, int to, long shiftMs) {
+        long began = System.nanoTime();
+        synchronized (dispatcher) {
+            for (int i = from; i < to; i++) {
+                if (!tracker.addMessage(workload.ledger[i], workload.entry[i], workload.deliverAt[i] + shiftMs)) {
+                    throw new IllegalStateException(name + " refused a message that is due in the future");
+                }
+            }
+        }
+        return System.nanoTime() - began;
+    }
+
+    private Map<String, Object> recover() throws Exception {
+        clock.set(workload.earliest() + 1_000);
+        open(clock);
+        long held = tracker.getNumberOfDelayedMessages();
+        int popped = 0;
+        if (held > 0) {
+            popped = pop(POP_LIMIT).size();
+        }
+        double sinceStartS = (System.currentTimeMillis() - Long.parseLong(System.getenv("BENCH_STARTED_NS")) / 1e6) / 1e3;
+        Map<String, Object> figures = new LinkedHashMap<>();
+        figures.put("first_pop_s", popped > 0 ? sinceStartS : null);
+        figures.put("popped", popped);
+        figures.put("held_after", held);
+        return figures;
+    }
+
+    private Map<String, Object> drain() throws Exception {
+        clock.set(workload.earliest() - HOUR_MS);
+        if (tracker == null) {
+            open(clock);
+        }
+        long[] times = workload.times(STEP);
+        BitSet seen = new BitSet(count);
+        int popped = 0;
+        int again = 0;
+        int early = 0;
+        int outOfOrder = 0;
+        long latest = Long.MIN_VALUE;
+        System.gc();
+        long residentBefore = Usage.residentBytes();
+        double cpuBefore = Usage.cpuSeconds();
+        double checkingCpuS = 0;
+        long longestNs = 0;
+        long tookNs = 0;
+        boolean stopped = false;
+        for (int step = 0; step < times.length && !stopped; step++) {
+            clock.set(times[step]);
+            while (true) {
+                long began = System.nanoTime();
+                Collection<Position> positions = pop(POP_LIMIT);
+                long spent = System.nanoTime() - began;
+                tookNs += spent;
+                longestNs = Math.max(longestNs, spent);
+                if (positions.isEmpty()) {
+                    break;
+                }
+                double checkingFrom = Usage.cpuSeconds();
+                long latestHere = latest;
+                for (Position position : positions) {
+                    int at = workload.find(position.getLedgerId(), position.getEntryId());
+                    long deliverAt = workload.deliverAt[at];
+                    if (seen.get(at)) {
+                        again++;
+                        continue;
+                    }
+                    seen.set(at);
+                    popped++;
+                    early += deliverAt > times[step] ? 1 : 0;
+                    outOfOrder += deliverAt < latest ? 1 : 0;
+                    latestHere = Math.max(latestHere, deliverAt);
+                }
+                latest = latestHere;
+                checkingCpuS += Usage.cpuSeconds() - checkingFrom;
+            }
+            stopped = System.nanoTime() > deadlineNs;
+        }
+        Map<String, Object> figures = new LinkedHashMap<>();
+        figures.put("popped", popped);
+        figures.put("took_s", tookNs / 1e9);
+        figures.put("pops_per_s", popped / (tookNs / 1e9));
+        figures.put("cpu_s", Math.max(0, Usage.cpuSeconds() - cpuBefore - checkingCpuS));
+        figures.put("rss_before_bytes", residentBefore);
+        figures.put("peak_rss_bytes", Usage.peakResidentBytes());
+        figures.put("longest_pause_ms", longestNs / 1e6);
+        figures.put("early", early);
+        figures.put("out_of_order", outOfOrder);
+        figures.put("missing", count - popped);
+        figures.put("again", again);
+        figures.put("stopped", stopped);
+        return figures;
+    }
+
+    /**
+     * One getScheduledMessages that is not put off. Bucket answers nothing while it loads a segment in the
+     * background and asks to be called again; here that is at once, in a broker at the next tick of a timer.
+     */
+    private Collection<Position> pop(int limit) {
+        while (true) {
+            synchronized (dispatcher) {
+                if (!tracker.hasMessageAvailable()) {
+                    return List.of();
+                }
+                Collection<Position> positions = tracker.getScheduledMessages(limit);
+                if (!positions.isEmpty()) {
+                    return positions;
+                }
+            }
+            if (System.nanoTime() > deadlineNs) {
+                return List.of();
+            }
+            LockSupport.parkNanos(20_000);
+        }
+    }
+
+    private Map<String, Object> lateness() throws Exception {
+        open(Clock.systemUTC());
+        int seconds = (int) Double.parseDouble(System.getenv().getOrDefault("BENCH_LATENESS_S", "10"));
+        int live = LATENESS_PER_S * seconds;
+        long shiftMs = System.currentTimeMillis() + HOUR_MS - workload.earliest();
+        int backlog = 0;
+        while (backlog < count && System.nanoTime() < deadlineNs) {
+            int end = Math.min(backlog + READ, count);
+            add(backlog, end, shiftMs);
+            backlog = end;
+        }
+        awaitSnapshots();
+        long ledger = workload.lastLedger() + 1;
+        long firstMs = System.currentTimeMillis() + LEAD_MS;
+        for (int i = 0; i < live; i += READ) {
+            synchronized (dispatcher) {
+                for (int entry = i; entry < i + READ; entry++) {
+                    tracker.addMessage(ledger, entry, firstMs + entry * 1_000L / LATENESS_PER_S);
+                }
+            }
+        }
+        double[] latenessMs = new double[live];
+        BitSet seen = new BitSet(live);
+        double cpuBefore = Usage.cpuSeconds();
+        long endMs = firstMs + seconds * 1_000L + 10 * TICK_MS;
+        int handedOut = 0;
+        int early = 0;
+        while (handedOut < live && System.currentTimeMillis() < endMs) {
+            // The tracker's timer wakes the dispatcher, which reads until there is nothing more to be had.
+            if (!woken.tryAcquire(10 * TICK_MS, TimeUnit.MILLISECONDS)) {
+                continue;
+            }
+            woken.drainPermits();
+            for (Collection<Position> positions = read(); !positions.isEmpty(); positions = read()) {
+                Instant now = Instant.now();
+                double nowMs = now.getEpochSecond() * 1e3 + now.getNano() / 1e6;
+                for (Position position : positions) {
+                    int at = (int) position.getEntryId();
+                    if (position.getLedgerId() != ledger || seen.get(at)) {
+                        throw new IllegalStateException("handed out " + position + ", which nobody waits for");
+                    }
+                    seen.set(at);
+                    double late = nowMs - (firstMs + at * 1_000L / LATENESS_PER_S);
+                    early += late < 0 ? 1 : 0;
+                    latenessMs[handedOut++] = late;
+                }
+            }
+        }
+        double cpuS = Usage.cpuSeconds() - cpuBefore;
+        double[] sorted = Arrays.copyOf(latenessMs, handedOut);
+        Arrays.sort(sorted);
+        double[] quantiles = new double[handedOut == 0 ? 0 : QUANTILES];
+        Arrays.setAll(quantiles, i -> Math.round(quantile(sorted, i / (QUANTILES - 1.0)) * 1e3) / 1e3);
+        Map<String, Object> figures = new LinkedHashMap<>();
+        figures.put("handed_out", handedOut);
+        figures.put("missing", live - handedOut);
+        figures.put("early", early);
+        figures.put("p50_ms", quantile(sorted, 0.5));
+        figures.put("p99_ms", quantile(sorted, 0.99));
+        figures.put("max_ms", quantile(sorted, 1));
+        figures.put("quantiles_ms", quantiles);
+        figures.put("cpu_s", cpuS);
+        figures.put("backlog", backlog);
+        figures.put("empty_look_us", emptyLookUs());
+        figures.put("stopped", backlog < count);
+        return figures;
+    }
+
+    /** What the dispatcher gets at once: at most the entries of one of its reads. */
+    private Collection<Position> read() {
+        synchronized (dispatcher) {
+            return tracker.hasMessageAvailable() ? tracker.getScheduledMessages(READ) : List.of();
+        }
+    }
+
+    private double emptyLookUs() {
+        long began = System.nanoTime();
+        for (int i = 0; i < EMPTY_LOOKS; i++) {
+            read();
+        }
+        return (System.nanoTime() - began) / 1e3 / EMPTY_LOOKS;
+    }
+
+    private static double quantile(double[] sorted, double probability) {
+        if (sorted.length == 0) {
+            return 0;
+        }
+        double place = probability * (sorted.length - 1);
+        int below = (int) place;
+        int above = Math.min(below + 1, sorted.length - 1);
+        return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
+    }
+
+    /** Return once every snapshot that was begun is stored and merged. */
+    private void awaitSnapshots() {
+        while (snapshots.busy()) {
+            LockSupport.parkNanos(200_000);
+        }
+    }
+
+    @Override
+    public void close() {
+        timer.stop();
+        if (tracker instanceof BucketDelayedDeliveryTracker) {
+            snapshots.close();
+        }
+    }
+
+    /** A clock that stands still until it is set. */
+    private static final class SimulatedClock extends Clock {
+        private volatile long nowMs;
+
+        void set(long toMs) {
+            nowMs = toMs;
+        }
+
+        @Override
+        public long millis() {
+            return nowMs;
+        }
+
+        @Override
+        public Instant instant() {
+            return Instant.ofEpochMilli(nowMs);
+        }
+
+        @Override
+        public ZoneId getZone() {
+            return ZoneOffset.UTC;
+        }
+
+        @Override
+        public Clock withZone(ZoneId zone) {
+            return this;
+        }
+    }
+}
