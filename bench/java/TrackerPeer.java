@@ -12,12 +12,14 @@ import java.time.ZoneOffset;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTracker;
@@ -44,7 +46,10 @@ public final class TrackerPeer implements AutoCloseable {
     private static final int STEP = 10_000;
     private static final int LATENESS_PER_S = 2_000;
     private static final long HOUR_MS = 3_600_000;
+    private static final long BACKLOG_AFTER_MS = 600_000;
     private static final long LEAD_MS = 3_000;
+    private static final int WARM_UP = 400_000;
+    private static final int WARM_UP_LEDGER = 50_000;
     private static final int EMPTY_LOOKS = 1_000;
     private static final int QUANTILES = 201;
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -58,43 +63,76 @@ public final class TrackerPeer implements AutoCloseable {
     private final SnapshotFiles snapshots;
     private final PersistentDispatcherMultipleConsumers dispatcher;
     private final long deadlineNs;
+    /** Before the warm-up: what netty allocated for that is used again. */
+    private final long directAtStart;
     private DelayedDeliveryTracker tracker;
 
-    private TrackerPeer(String name, Path folder, String workloadName, int count) throws Exception {
+    private TrackerPeer(String name, Path data, Workload workload, long directAtStart) throws Exception {
         this.name = name;
-        this.count = count;
+        this.directAtStart = directAtStart;
+        this.workload = workload;
+        this.count = workload.size();
         double budgetS = Double.parseDouble(System.getenv().getOrDefault("BENCH_BUDGET_S", "86400"));
         deadlineNs = System.nanoTime() + (long) (budgetS * 1e9);
-        workload = Workload.read(folder, workloadName, count);
-        Path data = Files.createDirectories(folder.resolve("data"));
+        Files.createDirectories(data);
         snapshots = new SnapshotFiles(data.resolve("buckets"));
         dispatcher = Stubs.dispatcher("bench", new CursorFile(data.resolve("cursor.properties")), woken::release);
     }
 
     public static void main(String[] arguments) throws Exception {
+        String name = arguments[0];
         String phase = arguments[1];
         Path folder = Path.of(arguments[2]);
-        try (TrackerPeer peer = new TrackerPeer(arguments[0], folder, arguments[3], Integer.parseInt(arguments[4]))) {
+        int count = Integer.parseInt(arguments[4]);
+        if (phase.equals("recover")) {
+            recover(name, folder, Workload.earliest(folder, arguments[3], count));
+            return;
+        }
+        long directAtStart = Usage.directBytes();
+        warmUp(name, folder.resolve("warm-up"));
+        Workload workload = Workload.read(folder, arguments[3], count);
+        try (TrackerPeer peer = new TrackerPeer(name, folder.resolve("data"), workload, directAtStart)) {
             say(switch (phase) {
                 case "fill" -> peer.fill();
-                case "recover" -> peer.recover();
                 case "drain" -> peer.drain();
                 case "lateness" -> peer.lateness();
                 default -> throw new IllegalArgumentException("no phase " + phase);
             });
-            BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-            for (String order = orders.readLine(); order != null; order = orders.readLine()) {
-                switch (order.trim()) {
-                    case "settle" -> {
-                        peer.awaitSnapshots();
-                        say(Map.of("settled", true));
-                    }
-                    case "drain" -> say(peer.drain());
-                    default -> throw new IllegalArgumentException("no order " + order);
-                }
-            }
+            peer.obey();
         }
         System.exit(0);
+    }
+
+    /**
+     * Run the tracker until its code is compiled, with entries and files that are thrown away: a broker runs for
+     * days. It is left out where the restart of a process is what is measured.
+     */
+    private static void warmUp(String name, Path folder) throws Exception {
+        try (TrackerPeer peer = new TrackerPeer(name, folder, Workload.uniform(WARM_UP, WARM_UP_LEDGER), 0)) {
+            peer.fill();
+            peer.drain();
+            peer.awaitSnapshots();
+        }
+        try (Stream<Path> files = Files.walk(folder)) {
+            for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
+                Files.delete(file);
+            }
+        }
+    }
+
+    /** Do what the standard input asks for, until it ends. */
+    private void obey() throws Exception {
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+        for (String order = orders.readLine(); order != null; order = orders.readLine()) {
+            switch (order.trim()) {
+                case "settle" -> {
+                    awaitSnapshots();
+                    say(Map.of("settled", true));
+                }
+                case "drain" -> say(drain());
+                default -> throw new IllegalArgumentException("no order " + order);
+            }
+        }
     }
 
     private static void say(Map<String, ?> figures) throws IOException {
@@ -110,7 +148,7 @@ public final class TrackerPeer implements AutoCloseable {
                 tracker = new InMemoryDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, 0);
                 break;
             case "bucket":
-            case "bucket-merging":
+            case "bucket, merging":
                 snapshots.start();
                 tracker = new BucketDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, snapshots, 50_000,
                         TimeUnit.SECONDS.toMillis(300), 5_000, name.equals("bucket") ? -1 : 50);
@@ -123,8 +161,8 @@ public final class TrackerPeer implements AutoCloseable {
     private Map<String, Object> fill() throws Exception {
         clock.set(workload.earliest() - HOUR_MS);
         open(clock);
+        Usage.forgetPeak();
         long heapBefore = Usage.heapBytes();
-        long directBefore = Usage.directBytes();
         long residentBefore = Usage.residentBytes();
         double cpuBefore = Usage.cpuSeconds();
         long began = System.nanoTime();
@@ -142,7 +180,7 @@ public final class TrackerPeer implements AutoCloseable {
         long peak = Usage.peakResidentBytes();
         Map<String, Object> remarks = new LinkedHashMap<>();
         remarks.put("heap after collection (B an entry)", (Usage.heapBytes() - heapBefore) / (double) added);
-        remarks.put("direct memory (B an entry)", (Usage.directBytes() - directBefore) / (double) added);
+        remarks.put("direct memory (B an entry)", (Usage.directBytes() - directAtStart) / (double) added);
         remarks.put("last snapshot stored after the last add (s)", tookS - addingS);
         Map<String, Object> figures = new LinkedHashMap<>();
         figures.put("added", added);
@@ -170,20 +208,32 @@ public final class TrackerPeer implements AutoCloseable {
         return System.nanoTime() - began;
     }
 
-    private Map<String, Object> recover() throws Exception {
-        clock.set(workload.earliest() + 1_000);
-        open(clock);
-        long held = tracker.getNumberOfDelayedMessages();
-        int popped = 0;
-        if (held > 0) {
-            popped = pop(POP_LIMIT).size();
+    /**
+     * Open what is there and pop once. What the tracker no longer knows has to be read from the topic again. It
+     * does not know what was acknowledged either: the cursor does, so that what is popped here comes again.
+     */
+    private static void recover(String name, Path folder, long earliestMs) throws Exception {
+        try (TrackerPeer peer = new TrackerPeer(name, folder.resolve("data"), Workload.uniform(0, 1), 0)) {
+            long nowMs = earliestMs + 1_000;
+            peer.clock.set(nowMs);
+            peer.open(peer.clock);
+            long held = peer.tracker.getNumberOfDelayedMessages();
+            int popped = 0;
+            while (held > 0 && popped == 0) {
+                popped = peer.pop(POP_LIMIT).size();
+                // The earliest entry may be one that was lost: go on to the next one that is still known.
+                nowMs += 1_000;
+                peer.clock.set(nowMs);
+            }
+            double startedMs = Long.parseLong(System.getenv("BENCH_STARTED_NS")) / 1e6;
+            Map<String, Object> figures = new LinkedHashMap<>();
+            figures.put("first_pop_s", popped > 0 ? (System.currentTimeMillis() - startedMs) / 1e3 : null);
+            figures.put("popped", popped);
+            figures.put("held_after", held);
+            say(figures);
+            peer.obey();
         }
-        double sinceStartS = (System.currentTimeMillis() - Long.parseLong(System.getenv("BENCH_STARTED_NS")) / 1e6) / 1e3;
-        Map<String, Object> figures = new LinkedHashMap<>();
-        figures.put("first_pop_s", popped > 0 ? sinceStartS : null);
-        figures.put("popped", popped);
-        figures.put("held_after", held);
-        return figures;
+        System.exit(0);
     }
 
     private Map<String, Object> drain() throws Exception {
@@ -199,6 +249,7 @@ public final class TrackerPeer implements AutoCloseable {
         int outOfOrder = 0;
         long latest = Long.MIN_VALUE;
         System.gc();
+        Usage.forgetPeak();
         long residentBefore = Usage.residentBytes();
         double cpuBefore = Usage.cpuSeconds();
         double checkingCpuS = 0;
@@ -246,7 +297,7 @@ public final class TrackerPeer implements AutoCloseable {
         figures.put("longest_pause_ms", longestNs / 1e6);
         figures.put("early", early);
         figures.put("out_of_order", outOfOrder);
-        figures.put("missing", count - popped);
+        figures.put("missing", stopped ? 0 : count - popped);
         figures.put("again", again);
         figures.put("stopped", stopped);
         return figures;
@@ -278,7 +329,7 @@ public final class TrackerPeer implements AutoCloseable {
         open(Clock.systemUTC());
         int seconds = (int) Double.parseDouble(System.getenv().getOrDefault("BENCH_LATENESS_S", "10"));
         int live = LATENESS_PER_S * seconds;
-        long shiftMs = System.currentTimeMillis() + HOUR_MS - workload.earliest();
+        long shiftMs = System.currentTimeMillis() + BACKLOG_AFTER_MS - workload.earliest();
         int backlog = 0;
         while (backlog < count && System.nanoTime() < deadlineNs) {
             int end = Math.min(backlog + READ, count);

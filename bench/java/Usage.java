@@ -23,6 +23,11 @@ final class Usage {
         return status("VmRSS:");
     }
 
+    /** Begin anew with the highest resident memory. */
+    static void forgetPeak() throws IOException {
+        Files.writeString(Path.of("/proc/self/clear_refs"), "5");
+    }
+
     static long peakResidentBytes() throws IOException {
         return status("VmHWM:");
     }

@@ -5,15 +5,18 @@ import java.nio.LongBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import java.util.SplittableRandom;
 import java.util.TreeMap;
 
 /**
  * The entries of a run as the bench has written them: three columns of little-endian int64, in order of arrival.
  *
- * <p>All of it is held in arrays, before any memory is measured. {@code find} knows the place of a position;
+ * <p>The bench writes them (bench/peers/inputs.py). All of it is held in arrays, before any memory is measured. {@code find} knows the place of a position;
  * for that the entries of a ledger must stand together and count up by one.
  */
 final class Workload {
+    private static final long DAY_MS = 86_400_000;
     final long[] deliverAt;
     final long[] ledger;
     final long[] entry;
@@ -39,12 +42,27 @@ final class Workload {
                 column(folder, name + ".ledger_id.bin", count), column(folder, name + ".entry_id.bin", count));
     }
 
+    /** Due evenly over a day: what the trackers are run with before they are measured. */
+    static Workload uniform(int count, int entriesPerLedger) {
+        long[] deliverAt = new SplittableRandom(1).longs(count, DAY_MS, 2 * DAY_MS).toArray();
+        long[] ledger = new long[count];
+        long[] entry = new long[count];
+        Arrays.setAll(ledger, i -> 1 + i / entriesPerLedger);
+        Arrays.setAll(entry, i -> i % entriesPerLedger);
+        return new Workload(deliverAt, ledger, entry);
+    }
+
+    /** The earliest deliver_at of a workload, without the rest of it. */
+    static long earliest(Path folder, String name, int count) throws IOException {
+        return Arrays.stream(column(folder, name + ".deliver_at_ms.bin", count)).min().orElseThrow();
+    }
+
     private static long[] column(Path folder, String name, int count) throws IOException {
         long[] values = new long[count];
         ByteBuffer buffer = ByteBuffer.allocateDirect(1 << 20).order(ByteOrder.LITTLE_ENDIAN);
         try (FileChannel file = FileChannel.open(folder.resolve(name), StandardOpenOption.READ)) {
-            if (file.size() != 8L * count) {
-                throw new IOException(name + " has " + file.size() + " bytes, not 8 of each of " + count + " entries");
+            if (file.size() < 8L * count) {
+                throw new IOException(name + " has " + file.size() + " bytes, fewer than 8 of each of " + count + " entries");
             }
             for (int at = 0; at < count;) {
                 buffer.clear().limit((int) Math.min(buffer.capacity(), 8L * (count - at)));
@@ -82,7 +100,7 @@ final class Workload {
     /** The deliver_at of every {@code step}-th entry by time, the last one's at the end. */
     long[] times(int step) {
         long[] sorted = deliverAt.clone();
-        java.util.Arrays.parallelSort(sorted);
+        Arrays.parallelSort(sorted);
         long[] times = new long[(sorted.length + step - 1) / step];
         for (int i = 0; i < times.length; i++) {
             times[i] = sorted[Math.min((i + 1) * step, sorted.length) - 1];
@@ -91,7 +109,7 @@ final class Workload {
     }
 
     long earliest() {
-        return java.util.Arrays.stream(deliverAt).min().orElseThrow();
+        return Arrays.stream(deliverAt).min().orElseThrow();
     }
 
     long lastLedger() {

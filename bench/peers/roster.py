@@ -19,10 +19,14 @@ _CLASSES = {
 }
 """Peers that `bench.peers.worker` runs: module and class, a `Peer`."""
 
-_LAUNCHERS: dict[str, str] = {}
+_LAUNCHERS: dict[str, str] = {
+    "in-memory": "bench.peers.pulsar_trackers:in_memory",
+    "bucket": "bench.peers.pulsar_trackers:bucket",
+    "bucket, merging": "bench.peers.pulsar_trackers:bucket_merging",
+}
 """Peers with a launcher of their own: module and class, a `Launcher` made without arguments."""
 
-NAMES = ("tidegate", "heapq", "heapdict")
+NAMES = ("tidegate", "in-memory", "bucket", "bucket, merging", "heapq", "heapdict")
 """All of them, in the order of the tables."""
 
 
