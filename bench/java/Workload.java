@@ -12,8 +12,9 @@ import java.util.TreeMap;
 /**
  * The entries of a run as the bench has written them: three columns of little-endian int64, in order of arrival.
  *
- * <p>The bench writes them (bench/peers/inputs.py). All of it is held in arrays, before any memory is measured. {@code find} knows the place of a position;
- * for that the entries of a ledger must stand together and count up by one.
+ * <p>The bench writes them (bench/peers/inputs.py). All of it is held in arrays, before any memory is measured.
+ * {@code find} knows the place of a position; for that the entries of a ledger must stand together and count up
+ * by one.
  */
 final class Workload {
     private static final long DAY_MS = 86_400_000;
@@ -62,7 +63,7 @@ final class Workload {
         ByteBuffer buffer = ByteBuffer.allocateDirect(1 << 20).order(ByteOrder.LITTLE_ENDIAN);
         try (FileChannel file = FileChannel.open(folder.resolve(name), StandardOpenOption.READ)) {
             if (file.size() < 8L * count) {
-                throw new IOException(name + " has " + file.size() + " bytes, fewer than 8 of each of " + count + " entries");
+                throw new IOException(name + " has " + file.size() + " bytes, too few for " + count + " entries");
             }
             for (int at = 0; at < count;) {
                 buffer.clear().limit((int) Math.min(buffer.capacity(), 8L * (count - at)));
