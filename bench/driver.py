@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 
@@ -29,6 +30,7 @@ class Plan:
     runs: int
     peers: tuple[str, ...]
     console: Console
+    trace: Path | None = None
 
     def rounds(self) -> Iterator[tuple[int, list[str]]]:
         """(round number from 0, the peers in this round's order)."""
@@ -49,6 +51,7 @@ class Recorder:
     series: list[Series] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parameters: dict[str, str | int | float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def metric(
         self,
@@ -93,6 +96,7 @@ class Bench:
     runs_quick: int
     run: Callable[[Plan, Recorder], None]
     uses_pulsar: bool = True
+    takes_trace: bool = False
 
 
 def run(
@@ -103,8 +107,11 @@ def run(
     only: Sequence[str],
     console: Console,
     command: str,
+    trace: Path | None = None,
 ) -> Result:
     """Run a bench; raises BenchError when something is missing or fails."""
+    if trace is not None and not bench.takes_trace:
+        raise BenchError(f"{bench.name} has no use for a trace: leave out --trace")
     unknown = set(only) - set(bench.peers)
     if unknown:
         raise BenchError(
@@ -112,7 +119,7 @@ def run(
         )
     peers = tuple(peer for peer in bench.peers if not only or peer in only)
     rounds = runs if runs is not None else bench.runs_quick if quick else bench.runs
-    plan = Plan(quick, rounds, peers, console)
+    plan = Plan(quick, rounds, peers, console, trace)
     recorder = Recorder()
     where = machine.machine()
     started_at = datetime.now(UTC).replace(microsecond=0).isoformat()
@@ -129,7 +136,7 @@ def run(
         duration_s=round(time.monotonic() - began_s, 1),
         revision=revision,
         machine=where,
-        versions=machine.versions(pulsar_home() if bench.uses_pulsar else None),
+        versions=machine.versions(pulsar_home() if bench.uses_pulsar else None) | recorder.versions,
         parameters=recorder.parameters,
         peers=list(peers),
         metrics=recorder.metrics,

@@ -33,17 +33,17 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
  * bench/peers/base.py. The tracker classes are Pulsar's, with its default settings; the broker around them is
  * a stub. Bucket's snapshots and its cursor's properties are files below DIR/data (SnapshotFiles, CursorFile).
  *
- * <p>An add is a call of addMessage for each entry, in reads of 100 under the dispatcher's lock; a pause is the
- * longest such read, the time for which the dispatcher stands still. A pop is a call of getScheduledMessages.
- * With Pulsar's defaults it hands out what is due within the next tick (1 s) as well: that is counted as early.
- * It answers a set of positions in the order of the topic, so that only entries of different calls have an
- * order in time that can be wrong.
+ * <p>An add is a call of addMessage for each entry, in reads of 100 under the dispatcher's lock; a pause is that of
+ * 10,000, as the other peers', and the longest read, for which the dispatcher stands still, is told too. A pop is
+ * a call of getScheduledMessages. With Pulsar's defaults it hands out what is due within the next tick (1 s) as
+ * well: that is counted as early. It answers a set of positions in the order of the topic, so that only entries
+ * of different calls have an order in time that can be wrong.
  */
 public final class TrackerPeer implements AutoCloseable {
     private static final long TICK_MS = 1_000;
     private static final int READ = 100;
     private static final int POP_LIMIT = 8_192;
-    private static final int STEP = 10_000;
+    private static final int BATCH = 10_000;
     private static final int LATENESS_PER_S = 2_000;
     private static final long HOUR_MS = 3_600_000;
     private static final long BACKLOG_AFTER_MS = 600_000;
@@ -62,18 +62,22 @@ public final class TrackerPeer implements AutoCloseable {
     private final Semaphore woken = new Semaphore(0);
     private final SnapshotFiles snapshots;
     private final PersistentDispatcherMultipleConsumers dispatcher;
-    private final long deadlineNs;
+    private final long budgetNs;
     /** Before the warm-up: what netty allocated for that is used again. */
     private final long directAtStart;
     private DelayedDeliveryTracker tracker;
+    private long deadlineNs;
+    /** How many entries of the workload were added, in this process or before. */
+    private int known;
 
     private TrackerPeer(String name, Path data, Workload workload, long directAtStart) throws Exception {
         this.name = name;
         this.directAtStart = directAtStart;
         this.workload = workload;
         this.count = workload.size();
-        double budgetS = Double.parseDouble(System.getenv().getOrDefault("BENCH_BUDGET_S", "86400"));
-        deadlineNs = System.nanoTime() + (long) (budgetS * 1e9);
+        known = workload.size();
+        budgetNs = (long) (Double.parseDouble(System.getenv().getOrDefault("BENCH_BUDGET_S", "60")) * 1e9);
+        beginPhase();
         Files.createDirectories(data);
         snapshots = new SnapshotFiles(data.resolve("buckets"));
         dispatcher = Stubs.dispatcher("bench", new CursorFile(data.resolve("cursor.properties")), woken::release);
@@ -85,12 +89,12 @@ public final class TrackerPeer implements AutoCloseable {
         Path folder = Path.of(arguments[2]);
         int count = Integer.parseInt(arguments[4]);
         if (phase.equals("recover")) {
-            recover(name, folder, Workload.earliest(folder, arguments[3], count));
+            recover(name, folder, Workload.earliest(folder, count));
             return;
         }
         long directAtStart = Usage.directBytes();
-        warmUp(name, folder.resolve("warm-up"));
-        Workload workload = Workload.read(folder, arguments[3], count);
+        warmUp(name, folder.resolve("warm-up"), Math.min(count, WARM_UP));
+        Workload workload = Workload.read(folder, count);
         try (TrackerPeer peer = new TrackerPeer(name, folder.resolve("data"), workload, directAtStart)) {
             say(switch (phase) {
                 case "fill" -> peer.fill();
@@ -107,8 +111,8 @@ public final class TrackerPeer implements AutoCloseable {
      * Run the tracker until its code is compiled, with entries and files that are thrown away: a broker runs for
      * days. It is left out where the restart of a process is what is measured.
      */
-    private static void warmUp(String name, Path folder) throws Exception {
-        try (TrackerPeer peer = new TrackerPeer(name, folder, Workload.uniform(WARM_UP, WARM_UP_LEDGER), 0)) {
+    private static void warmUp(String name, Path folder, int count) throws Exception {
+        try (TrackerPeer peer = new TrackerPeer(name, folder, Workload.uniform(count, WARM_UP_LEDGER), 0)) {
             peer.fill();
             peer.drain();
             peer.awaitSnapshots();
@@ -135,6 +139,14 @@ public final class TrackerPeer implements AutoCloseable {
         }
     }
 
+    private void beginPhase() {
+        deadlineNs = System.nanoTime() + budgetNs;
+    }
+
+    private boolean overdue() {
+        return System.nanoTime() > deadlineNs;
+    }
+
     private static void say(Map<String, ?> figures) throws IOException {
         System.out.println(JSON.writeValueAsString(figures));
         System.out.flush();
@@ -148,10 +160,9 @@ public final class TrackerPeer implements AutoCloseable {
                 tracker = new InMemoryDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, 0);
                 break;
             case "bucket":
-            case "bucket, merging":
                 snapshots.start();
                 tracker = new BucketDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, snapshots, 50_000,
-                        TimeUnit.SECONDS.toMillis(300), 5_000, name.equals("bucket") ? -1 : 50);
+                        TimeUnit.SECONDS.toMillis(300), 5_000, -1);
                 break;
             default:
                 throw new IllegalArgumentException("no tracker " + name);
@@ -165,14 +176,24 @@ public final class TrackerPeer implements AutoCloseable {
         long heapBefore = Usage.heapBytes();
         long residentBefore = Usage.residentBytes();
         double cpuBefore = Usage.cpuSeconds();
+        beginPhase();
         long began = System.nanoTime();
         long longestNs = 0;
+        long longestReadNs = 0;
         int added = 0;
-        while (added < count && System.nanoTime() < deadlineNs) {
-            int end = Math.min(added + READ, count);
-            longestNs = Math.max(longestNs, add(added, end, 0));
-            added = end;
+        while (added < count && !overdue()) {
+            int end = Math.min(added + BATCH, count);
+            long batchNs = 0;
+            while (added < end) {
+                int read = Math.min(added + READ, end);
+                long readNs = add(added, read, 0);
+                batchNs += readNs;
+                longestReadNs = Math.max(longestReadNs, readNs);
+                added = read;
+            }
+            longestNs = Math.max(longestNs, batchNs);
         }
+        known = added;
         double addingS = (System.nanoTime() - began) / 1e9;
         awaitSnapshots();
         double tookS = (System.nanoTime() - began) / 1e9;
@@ -181,6 +202,7 @@ public final class TrackerPeer implements AutoCloseable {
         Map<String, Object> remarks = new LinkedHashMap<>();
         remarks.put("heap after collection (B an entry)", (Usage.heapBytes() - heapBefore) / (double) added);
         remarks.put("direct memory (B an entry)", (Usage.directBytes() - directAtStart) / (double) added);
+        remarks.put("longest read of 100 (ms)", longestReadNs / 1e6);
         remarks.put("last snapshot stored after the last add (s)", tookS - addingS);
         Map<String, Object> figures = new LinkedHashMap<>();
         figures.put("added", added);
@@ -241,7 +263,8 @@ public final class TrackerPeer implements AutoCloseable {
         if (tracker == null) {
             open(clock);
         }
-        long[] times = workload.times(STEP);
+        beginPhase();
+        long[] times = workload.times(known, BATCH);
         BitSet seen = new BitSet(count);
         int popped = 0;
         int again = 0;
@@ -258,7 +281,7 @@ public final class TrackerPeer implements AutoCloseable {
         boolean stopped = false;
         for (int step = 0; step < times.length && !stopped; step++) {
             clock.set(times[step]);
-            while (true) {
+            while (!overdue()) {
                 long began = System.nanoTime();
                 Collection<Position> positions = pop(POP_LIMIT);
                 long spent = System.nanoTime() - began;
@@ -285,7 +308,7 @@ public final class TrackerPeer implements AutoCloseable {
                 latest = latestHere;
                 checkingCpuS += Usage.cpuSeconds() - checkingFrom;
             }
-            stopped = System.nanoTime() > deadlineNs;
+            stopped = overdue();
         }
         Map<String, Object> figures = new LinkedHashMap<>();
         figures.put("popped", popped);
@@ -297,7 +320,7 @@ public final class TrackerPeer implements AutoCloseable {
         figures.put("longest_pause_ms", longestNs / 1e6);
         figures.put("early", early);
         figures.put("out_of_order", outOfOrder);
-        figures.put("missing", stopped ? 0 : count - popped);
+        figures.put("missing", stopped ? 0 : known - popped);
         figures.put("again", again);
         figures.put("stopped", stopped);
         return figures;
@@ -318,7 +341,7 @@ public final class TrackerPeer implements AutoCloseable {
                     return positions;
                 }
             }
-            if (System.nanoTime() > deadlineNs) {
+            if (overdue()) {
                 return List.of();
             }
             LockSupport.parkNanos(20_000);
@@ -331,7 +354,7 @@ public final class TrackerPeer implements AutoCloseable {
         int live = LATENESS_PER_S * seconds;
         long shiftMs = System.currentTimeMillis() + BACKLOG_AFTER_MS - workload.earliest();
         int backlog = 0;
-        while (backlog < count && System.nanoTime() < deadlineNs) {
+        while (backlog < count && !overdue()) {
             int end = Math.min(backlog + READ, count);
             add(backlog, end, shiftMs);
             backlog = end;

@@ -38,9 +38,9 @@ final class Workload {
         }
     }
 
-    static Workload read(Path folder, String name, int count) throws IOException {
-        return new Workload(column(folder, name + ".deliver_at_ms.bin", count),
-                column(folder, name + ".ledger_id.bin", count), column(folder, name + ".entry_id.bin", count));
+    static Workload read(Path folder, int count) throws IOException {
+        return new Workload(column(folder, "workload.deliver_at_ms.bin", count),
+                column(folder, "workload.ledger_id.bin", count), column(folder, "workload.entry_id.bin", count));
     }
 
     /** Due evenly over a day: what the trackers are run with before they are measured. */
@@ -54,8 +54,8 @@ final class Workload {
     }
 
     /** The earliest deliver_at of a workload, without the rest of it. */
-    static long earliest(Path folder, String name, int count) throws IOException {
-        return Arrays.stream(column(folder, name + ".deliver_at_ms.bin", count)).min().orElseThrow();
+    static long earliest(Path folder, int count) throws IOException {
+        return Arrays.stream(column(folder, "workload.deliver_at_ms.bin", count)).min().orElseThrow();
     }
 
     private static long[] column(Path folder, String name, int count) throws IOException {
@@ -98,9 +98,9 @@ final class Workload {
         return at;
     }
 
-    /** The deliver_at of every {@code step}-th entry by time, the last one's at the end. */
-    long[] times(int step) {
-        long[] sorted = deliverAt.clone();
+    /** The deliver_at of every {@code step}-th of the first entries by time, the last one's at the end. */
+    long[] times(int count, int step) {
+        long[] sorted = Arrays.copyOf(deliverAt, count);
         Arrays.parallelSort(sorted);
         long[] times = new long[(sorted.length + step - 1) / step];
         for (int i = 0; i < times.length; i++) {

@@ -85,11 +85,17 @@ class Peer(ABC):
 
     @abstractmethod
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Hand out at most `limit` entries due at `now_ms`, and remove them. Empty: there are no more now."""
+        """Hand out at most `limit` entries due at `now_ms`. Empty: there are no more now."""
 
-    @abstractmethod
+    def done(self, popped: Entries) -> None:  # noqa: B027 some remove what they hand out
+        """What the last `pop_due` has handed out is delivered: remove it. Called before the next one."""
+
+    def flush(self) -> None:  # noqa: B027 most have nothing left to write
+        """Make everything as durable as `info.durability` says, if `done` has left that for later."""
+
     def next_due_ms(self) -> int | None:
         """When the earliest entry is due; None if there is none. Asked of peers with `tick_ms` 0 only."""
+        return None
 
     @abstractmethod
     def count(self) -> int:

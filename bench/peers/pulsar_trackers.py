@@ -6,8 +6,6 @@ to files that are synced (bench/java/SnapshotFiles.java) instead of to BookKeepe
 its favour. A bucket is sealed when a ledger ends (50,000 entries) and 50,000 are in it, so that what came
 after the last seal is not on disk when the process is killed.
 
-By default (``delayedDeliveryMaxNumBuckets=-1``) buckets are never merged; the third peer merges above 50.
-
 What is lost with the process is not lost to Pulsar's user: the broker reads it from the topic again, which
 the bench ``failover`` measures with a real broker.
 
@@ -21,48 +19,19 @@ from pathlib import Path
 
 from bench import jvm
 from bench.errors import BenchError
+from bench.machine import java_version
 from bench.peers.base import PeerInfo
 from bench.peers.launch import Launcher
 from bench.peers.trackers import BUCKET, IN_MEMORY
 from bench.stand import PULSAR_VERSION
 
-BUCKET_MERGING = "bucket, merging"
 TICK_MS = 1_000
 MEMORY = ("-Xms64m", "-Xmx4g", "-XX:MaxDirectMemorySize=4g", "-XX:+UseG1GC")
 """Room for 10 M entries; what is free is not counted, because it is never touched."""
-_SEALED = (
-    "buckets of 50,000 entries or more, sealed when a ledger ends, are stored as segments of at most "
-    "5,000 entries or 300 s; the next segment of each bucket and what is not sealed yet stay in a binary heap"
-)
-_SYNCED = "a sealed bucket: synced file; the entries since the last seal: none"
-INFOS = {
-    info.name: info
-    for info in (
-        PeerInfo(
-            name=IN_MEMORY,
-            scheme="a binary heap of (deliver_at, ledger, entry) outside the Java heap",
-            durability="none: the broker reads the topic again",
-            survives_kill=False,
-            tick_ms=TICK_MS,
-            slack_ms=TICK_MS,
-        ),
-        PeerInfo(name=BUCKET, scheme=_SEALED, durability=_SYNCED, tick_ms=TICK_MS, slack_ms=TICK_MS),
-        PeerInfo(
-            name=BUCKET_MERGING,
-            scheme=f"{_SEALED}; above 50 buckets four neighbours become one",
-            durability=_SYNCED,
-            tick_ms=TICK_MS,
-            slack_ms=TICK_MS,
-        ),
-    )
-}
 
 
 class TrackerLauncher(Launcher):
-    """Starts the JVM with one tracker, named as in ``INFOS``."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(INFOS[name])
+    """Starts the JVM with one tracker, named as the peer is."""
 
     def missing(self) -> str | None:
         """Pulsar's distribution and a JDK are needed."""
@@ -73,8 +42,8 @@ class TrackerLauncher(Launcher):
         return None
 
     def versions(self) -> dict[str, str]:
-        """Pulsar's version."""
-        return {"pulsar": PULSAR_VERSION}
+        """Pulsar's version, and Java's."""
+        return {"pulsar": PULSAR_VERSION, "java": java_version()}
 
     def command(self, phase: str, folder: Path, workload: str, count: int) -> list[str]:
         """The JVM."""
@@ -83,16 +52,36 @@ class TrackerLauncher(Launcher):
         )
 
 
-def in_memory() -> TrackerLauncher:
+class InMemoryLauncher(TrackerLauncher):
     """Pulsar's default tracker."""
-    return TrackerLauncher(IN_MEMORY)
+
+    def __init__(self) -> None:
+        super().__init__(
+            PeerInfo(
+                name=IN_MEMORY,
+                scheme="a binary heap of (deliver_at, ledger, entry) outside the Java heap",
+                durability="none, the broker reads the topic again",
+                survives_kill=False,
+                tick_ms=TICK_MS,
+                slack_ms=TICK_MS,
+            )
+        )
 
 
-def bucket() -> TrackerLauncher:
-    """Pulsar's Bucket tracker, which never merges by default."""
-    return TrackerLauncher(BUCKET)
+class BucketLauncher(TrackerLauncher):
+    """Pulsar's Bucket tracker."""
 
-
-def bucket_merging() -> TrackerLauncher:
-    """Pulsar's Bucket tracker with at most 50 buckets."""
-    return TrackerLauncher(BUCKET_MERGING)
+    def __init__(self) -> None:
+        super().__init__(
+            PeerInfo(
+                name=BUCKET,
+                scheme=(
+                    "buckets of 50,000 entries or more, sealed when a ledger ends, are stored as segments of "
+                    "at most 5,000 entries or 300 s; a segment of each and what is not sealed yet are in a "
+                    "binary heap"
+                ),
+                durability="a sealed bucket is a synced file, the entries since the last seal are nowhere",
+                tick_ms=TICK_MS,
+                slack_ms=TICK_MS,
+            )
+        )

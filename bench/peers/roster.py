@@ -14,19 +14,38 @@ from bench.peers.launch import Launcher, PythonLauncher
 
 _CLASSES = {
     "tidegate": "bench.peers.ours:TidegatePeer",
+    "redis": "bench.peers.redis_client:RedisPeer",
+    "postgresql": "bench.peers.postgresql_client:PostgresqlPeer",
+    "rocksdb": "bench.peers.rocks:RocksPeer",
+    "qmq": "bench.peers.qmq:QmqPeer",
+    "wheel-file": "bench.peers.wheel_file:WheelFilePeer",
+    "levels": "bench.peers.levels:LevelsPeer",
     "heapq": "bench.peers.heaps:HeapqPeer",
     "heapdict": "bench.peers.heaps:HeapdictPeer",
 }
 """Peers that `bench.peers.worker` runs: module and class, a `Peer`."""
 
-_LAUNCHERS: dict[str, str] = {
-    "in-memory": "bench.peers.pulsar_trackers:in_memory",
-    "bucket": "bench.peers.pulsar_trackers:bucket",
-    "bucket, merging": "bench.peers.pulsar_trackers:bucket_merging",
+_LAUNCHERS = {
+    "in-memory": "bench.peers.pulsar_trackers:InMemoryLauncher",
+    "bucket": "bench.peers.pulsar_trackers:BucketLauncher",
+    "redis": "bench.peers.redis_server:RedisLauncher",
+    "postgresql": "bench.peers.postgresql_server:PostgresqlLauncher",
 }
 """Peers with a launcher of their own: module and class, a `Launcher` made without arguments."""
 
-NAMES = ("tidegate", "in-memory", "bucket", "bucket, merging", "heapq", "heapdict")
+NAMES = (
+    "tidegate",
+    "in-memory",
+    "bucket",
+    "redis",
+    "postgresql",
+    "rocksdb",
+    "qmq",
+    "wheel-file",
+    "levels",
+    "heapq",
+    "heapdict",
+)
 """All of them, in the order of the tables."""
 
 

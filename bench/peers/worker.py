@@ -47,6 +47,8 @@ FIRST_SEQUENCE = 1 << 40
 """Entries of the lateness phase are numbered from here on."""
 ROUNDING_PATIENCE_MS = 35_000
 EMPTY_LOOKS = 20
+FAR_NS = 50_000_000
+"""Without a tick, upkeep runs at least so often."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def recover(peer: Peer, clock: ManualClock, given: Input, settings: Settings, fo
             break
         now_ms += 1_000
     first_pop_s = (time.time_ns() - settings.started_ns) / 1e9
+    peer.done(popped)
+    peer.flush()
     inputs.note_popped(folder, sequences(popped))
     return RecoverFigures(
         first_pop_s=first_pop_s if len(popped) else None,
@@ -177,6 +181,8 @@ def drain(peer: Peer, clock: ManualClock, given: Input, settings: Settings, fold
                 entries = peer.pop_due(now_ms, POP_LIMIT)
             if not len(entries):
                 break
+            with pauses:
+                peer.done(entries)
             popped += len(entries)
             tally.count(entries, now_ms)
             stopped = time.perf_counter() - began_s > settings.budget_s
@@ -185,6 +191,8 @@ def drain(peer: Peer, clock: ManualClock, given: Input, settings: Settings, fold
         with pauses:
             peer.maintain()
         stopped = time.perf_counter() - began_s > settings.budget_s
+    with pauses:
+        peer.flush()
     return DrainFigures(
         popped=popped,
         took_s=pauses.sum_s,
@@ -207,7 +215,6 @@ class DueLoop:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._tick_ns = peer.info.tick_ms * 1_000_000
-        self._next_ns = time.time_ns()
         self.lateness_ms: list[npt.NDArray[np.floating]] = []
         self.handed_out = 0
 
@@ -219,19 +226,17 @@ class DueLoop:
             mine = popped.deliver_at_ms[sequences(popped) >= FIRST_SEQUENCE]
             self.lateness_ms.append(now_ns / 1e6 - mine)
             self.handed_out += len(mine)
+            self._peer.done(popped)
         self._peer.maintain()
 
     def _wait(self) -> None:
         now_ns = time.time_ns()
-        if self._tick_ns:
-            self._next_ns += self._tick_ns
-            if self._next_ns < now_ns:
-                self._next_ns = now_ns
+        if self._tick_ns:  # a wheel's slots end at multiples of its tick; nobody else minds
+            next_ns = (now_ns // self._tick_ns + 1) * self._tick_ns
         else:
             due_ms = self._peer.next_due_ms()
-            far_ns = now_ns + 50_000_000
-            self._next_ns = far_ns if due_ms is None else min(due_ms * 1_000_000, far_ns)
-        time.sleep(max(0, self._next_ns - now_ns) / 1e9)
+            next_ns = now_ns + FAR_NS if due_ms is None else min(due_ms * 1_000_000, now_ns + FAR_NS)
+        time.sleep(max(0, next_ns - now_ns) / 1e9)
 
 
 def lateness(peer: Peer, given: Input, settings: Settings) -> LatenessFigures:
