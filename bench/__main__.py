@@ -90,6 +90,8 @@ def _run(
     )
     for table in report.tables(result):
         console.print(table)
+    for note in result.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
     console.print(report.describe(result), highlight=False)
     return result
 

@@ -22,6 +22,7 @@ from bench.peers import inputs, roster
 from bench.peers.base import (
     BATCH,
     DRAIN,
+    FAST_TICK_MS,
     FILL,
     LATENESS_PER_S,
     POP_LIMIT,
@@ -30,6 +31,7 @@ from bench.peers.base import (
     Figures,
     FillFigures,
     LatenessFigures,
+    LatenessQuantiles,
     Peer,
     RecoverFigures,
 )
@@ -42,7 +44,7 @@ from tidegate.index.entry import Entries, Int64Array
 
 BACKLOG_AFTER_MS = 120_000
 """In the lateness phase the backlog falls due this long after the phase has begun: when it is over."""
-LEAD_MS = 2_000
+LEAD_MS = 1_000
 FIRST_SEQUENCE = 1 << 40
 """Entries of the lateness phase are numbered from here on."""
 ROUNDING_PATIENCE_MS = 35_000
@@ -212,20 +214,26 @@ def drain(peer: Peer, clock: ManualClock, given: Input, settings: Settings, fold
 class DueLoop:
     """The peer's own loop over real time: on its ticks, or waiting for the earliest entry."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, tick_ms: int) -> None:
         self._peer = peer
-        self._tick_ns = peer.info.tick_ms * 1_000_000
-        self.lateness_ms: list[npt.NDArray[np.floating]] = []
-        self.handed_out = 0
+        self._tick_ns = tick_ms * 1_000_000
+        self._late_ms: list[npt.NDArray[np.floating]] = []
+        self._handed_out = 0
 
-    def turn(self) -> None:
+    def run(self, count: int, until_ms: int) -> npt.NDArray[np.float64]:
+        """Hand out ``count`` entries, or what comes until then; how late each was, in ms."""
+        while self._handed_out < count and time.time_ns() // 1_000_000 < until_ms:
+            self._turn()
+        return np.concatenate(self._late_ms) if self._late_ms else np.zeros(0)
+
+    def _turn(self) -> None:
         """Wait for the next instant to look at, and hand out all that is due then."""
         self._wait()
         while len(popped := self._peer.pop_due(time.time_ns() // 1_000_000, POP_LIMIT)):
             now_ns = time.time_ns()
             mine = popped.deliver_at_ms[sequences(popped) >= FIRST_SEQUENCE]
-            self.lateness_ms.append(now_ns / 1e6 - mine)
-            self.handed_out += len(mine)
+            self._late_ms.append(now_ns / 1e6 - mine)
+            self._handed_out += len(mine)
             self._peer.done(popped)
         self._peer.maintain()
 
@@ -237,6 +245,23 @@ class DueLoop:
             due_ms = self._peer.next_due_ms()
             next_ns = now_ns + FAR_NS if due_ms is None else min(due_ms * 1_000_000, now_ns + FAR_NS)
         time.sleep(max(0, next_ns - now_ns) / 1e9)
+
+
+def in_real_time(
+    peer: Peer, seconds: float, tick_ms: int, first_sequence: int
+) -> tuple[int, npt.NDArray[np.float64]]:
+    """Add entries due evenly over ``seconds`` and hand them out: how many there were, how late each was."""
+    count = int(seconds * LATENESS_PER_S)
+    now_ms = time.time_ns() // 1_000_000
+    number = np.arange(count, dtype=np.int64)
+    due_ms = now_ms + LEAD_MS + number * 1_000 // LATENESS_PER_S
+    for start in range(0, count, BATCH):
+        chosen = slice(start, start + BATCH)
+        ledger_id, entry_id = positions(first_sequence + number[chosen])
+        entries = Entries(due_ms[chosen], ledger_id, entry_id)
+        peer.add(entries, np.full(len(entries), now_ms, dtype=np.int64))
+    patience_ms = min(peer.info.slack_ms, ROUNDING_PATIENCE_MS) + 5_000
+    return count, DueLoop(peer, tick_ms).run(count, int(due_ms[-1]) + patience_ms)
 
 
 def lateness(peer: Peer, given: Input, settings: Settings) -> LatenessFigures:
@@ -259,35 +284,34 @@ def lateness(peer: Peer, given: Input, settings: Settings) -> LatenessFigures:
         look_ns = time.perf_counter_ns()
         peer.pop_due(time.time_ns() // 1_000_000, POP_LIMIT)
         looks.append((time.perf_counter_ns() - look_ns) / 1e3)
-    count = int(settings.lateness_s * LATENESS_PER_S)
-    now_ms = time.time_ns() // 1_000_000
-    number = np.arange(count, dtype=np.int64)
-    due_ms = now_ms + LEAD_MS + number * 1_000 // LATENESS_PER_S
-    for start in range(0, count, BATCH):
-        chosen = slice(start, start + BATCH)
-        ledger_id, entry_id = positions(FIRST_SEQUENCE + number[chosen])
-        entries = Entries(due_ms[chosen], ledger_id, entry_id)
-        peer.add(entries, np.full(len(entries), now_ms, dtype=np.int64))
     cpu_s = measured.cpu_s()
-    loop = DueLoop(peer)
-    patience_ms = min(peer.info.slack_ms, ROUNDING_PATIENCE_MS) + 5_000
-    while loop.handed_out < count and time.time_ns() // 1_000_000 < int(due_ms[-1]) + patience_ms:
-        loop.turn()
-    late_ms = np.concatenate(loop.lateness_ms) if loop.lateness_ms else np.zeros(0)
-    figures = np.percentile(late_ms, [50, 99, 100]) if len(late_ms) else np.zeros(3)
+    count, late_ms = in_real_time(peer, settings.lateness_s, peer.info.tick_ms, FIRST_SEQUENCE)
+    cpu_s = measured.cpu_s() - cpu_s
+    figures = three_quantiles(late_ms)
+    fast = None
+    if peer.info.may_look_faster:
+        first_sequence = FIRST_SEQUENCE * 2
+        fast = three_quantiles(in_real_time(peer, settings.lateness_s / 2, FAST_TICK_MS, first_sequence)[1])
     return LatenessFigures(
-        handed_out=loop.handed_out,
-        missing=count - loop.handed_out,
+        handed_out=len(late_ms),
+        missing=count - len(late_ms),
         early=int((late_ms < 0).sum()),
-        p50_ms=float(figures[0]),
-        p99_ms=float(figures[1]),
-        max_ms=float(figures[2]),
+        p50_ms=figures.p50_ms,
+        p99_ms=figures.p99_ms,
+        max_ms=figures.max_ms,
         quantiles_ms=quantiles(late_ms),
-        cpu_s=measured.cpu_s() - cpu_s,
+        cpu_s=cpu_s,
         backlog=backlog,
         empty_look_us=float(np.median(looks)),
+        fast=fast,
         stopped=stopped,
     )
+
+
+def three_quantiles(late_ms: npt.NDArray[np.float64]) -> LatenessQuantiles:
+    """Of nothing they are zero: `LatenessFigures.handed_out` tells."""
+    p50_ms, p99_ms, max_ms = np.percentile(late_ms, [50, 99, 100]) if len(late_ms) else np.zeros(3)
+    return LatenessQuantiles(p50_ms=float(p50_ms), p99_ms=float(p99_ms), max_ms=float(max_ms))
 
 
 def say(text: str) -> None:
