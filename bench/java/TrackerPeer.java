@@ -1,14 +1,10 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
-import io.netty.util.HashedWheelTimer;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Clock;
-import java.time.Instant;
-import java.time.ZoneId;
-import java.time.ZoneOffset;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collection;
@@ -41,16 +37,14 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
  */
 public final class TrackerPeer implements AutoCloseable {
     private static final long TICK_MS = 1_000;
+    private static final long FAST_TICK_MS = 10;
     private static final int READ = 100;
     private static final int POP_LIMIT = 8_192;
     private static final int BATCH = 10_000;
-    private static final int LATENESS_PER_S = 2_000;
     private static final long HOUR_MS = 3_600_000;
     private static final long BACKLOG_AFTER_MS = 600_000;
-    private static final long LEAD_MS = 3_000;
     private static final int WARM_UP = 400_000;
     private static final int WARM_UP_LEDGER = 50_000;
-    private static final int EMPTY_LOOKS = 1_000;
     private static final int QUANTILES = 201;
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -58,7 +52,7 @@ public final class TrackerPeer implements AutoCloseable {
     private final Workload workload;
     private final int count;
     private final SimulatedClock clock = new SimulatedClock();
-    private final HashedWheelTimer timer = new HashedWheelTimer(TICK_MS, TimeUnit.MILLISECONDS);
+    private final TickTimer timer = new TickTimer(TICK_MS, FAST_TICK_MS);
     private final Semaphore woken = new Semaphore(0);
     private final SnapshotFiles snapshots;
     private final PersistentDispatcherMultipleConsumers dispatcher;
@@ -350,8 +344,6 @@ public final class TrackerPeer implements AutoCloseable {
 
     private Map<String, Object> lateness() throws Exception {
         open(Clock.systemUTC());
-        int seconds = (int) Double.parseDouble(System.getenv().getOrDefault("BENCH_LATENESS_S", "10"));
-        int live = LATENESS_PER_S * seconds;
         long shiftMs = System.currentTimeMillis() + BACKLOG_AFTER_MS - workload.earliest();
         int backlog = 0;
         while (backlog < count && !overdue()) {
@@ -360,85 +352,29 @@ public final class TrackerPeer implements AutoCloseable {
             backlog = end;
         }
         awaitSnapshots();
-        long ledger = workload.lastLedger() + 1;
-        long firstMs = System.currentTimeMillis() + LEAD_MS;
-        for (int i = 0; i < live; i += READ) {
-            synchronized (dispatcher) {
-                for (int entry = i; entry < i + READ; entry++) {
-                    tracker.addMessage(ledger, entry, firstMs + entry * 1_000L / LATENESS_PER_S);
-                }
-            }
-        }
-        double[] latenessMs = new double[live];
-        BitSet seen = new BitSet(live);
+        double seconds = Double.parseDouble(System.getenv().getOrDefault("BENCH_LATENESS_S", "10"));
+        int live = (int) (seconds * RealTime.PER_S);
         double cpuBefore = Usage.cpuSeconds();
-        long endMs = firstMs + seconds * 1_000L + 10 * TICK_MS;
-        int handedOut = 0;
-        int early = 0;
-        while (handedOut < live && System.currentTimeMillis() < endMs) {
-            // The tracker's timer wakes the dispatcher, which reads until there is nothing more to be had.
-            if (!woken.tryAcquire(10 * TICK_MS, TimeUnit.MILLISECONDS)) {
-                continue;
-            }
-            woken.drainPermits();
-            for (Collection<Position> positions = read(); !positions.isEmpty(); positions = read()) {
-                Instant now = Instant.now();
-                double nowMs = now.getEpochSecond() * 1e3 + now.getNano() / 1e6;
-                for (Position position : positions) {
-                    int at = (int) position.getEntryId();
-                    if (position.getLedgerId() != ledger || seen.get(at)) {
-                        throw new IllegalStateException("handed out " + position + ", which nobody waits for");
-                    }
-                    seen.set(at);
-                    double late = nowMs - (firstMs + at * 1_000L / LATENESS_PER_S);
-                    early += late < 0 ? 1 : 0;
-                    latenessMs[handedOut++] = late;
-                }
-            }
-        }
+        RealTime realTime = new RealTime(dispatcher, tracker, woken);
+        double[] late = realTime.run(workload.lastLedger() + 1, live);
         double cpuS = Usage.cpuSeconds() - cpuBefore;
-        double[] sorted = Arrays.copyOf(latenessMs, handedOut);
-        Arrays.sort(sorted);
-        double[] quantiles = new double[handedOut == 0 ? 0 : QUANTILES];
-        Arrays.setAll(quantiles, i -> Math.round(quantile(sorted, i / (QUANTILES - 1.0)) * 1e3) / 1e3);
-        Map<String, Object> figures = new LinkedHashMap<>();
-        figures.put("handed_out", handedOut);
-        figures.put("missing", live - handedOut);
-        figures.put("early", early);
-        figures.put("p50_ms", quantile(sorted, 0.5));
-        figures.put("p99_ms", quantile(sorted, 0.99));
-        figures.put("max_ms", quantile(sorted, 1));
+        double emptyLookUs = realTime.emptyLookUs();
+        timer.quicken();
+        tracker.resetTickTime(FAST_TICK_MS);
+        double[] fast = realTime.run(workload.lastLedger() + 2, live / 2);
+        double[] quantiles = new double[late.length == 0 ? 0 : QUANTILES];
+        Arrays.setAll(quantiles, i -> Math.round(RealTime.quantile(late, i / (QUANTILES - 1.0)) * 1e3) / 1e3);
+        Map<String, Object> figures = RealTime.threeQuantiles(late);
+        figures.put("handed_out", late.length);
+        figures.put("missing", live - late.length);
+        figures.put("early", Arrays.stream(late).filter(ms -> ms < 0).count());
         figures.put("quantiles_ms", quantiles);
         figures.put("cpu_s", cpuS);
         figures.put("backlog", backlog);
-        figures.put("empty_look_us", emptyLookUs());
+        figures.put("empty_look_us", emptyLookUs);
+        figures.put("fast", RealTime.threeQuantiles(fast));
         figures.put("stopped", backlog < count);
         return figures;
-    }
-
-    /** What the dispatcher gets at once: at most the entries of one of its reads. */
-    private Collection<Position> read() {
-        synchronized (dispatcher) {
-            return tracker.hasMessageAvailable() ? tracker.getScheduledMessages(READ) : List.of();
-        }
-    }
-
-    private double emptyLookUs() {
-        long began = System.nanoTime();
-        for (int i = 0; i < EMPTY_LOOKS; i++) {
-            read();
-        }
-        return (System.nanoTime() - began) / 1e3 / EMPTY_LOOKS;
-    }
-
-    private static double quantile(double[] sorted, double probability) {
-        if (sorted.length == 0) {
-            return 0;
-        }
-        double place = probability * (sorted.length - 1);
-        int below = (int) place;
-        int above = Math.min(below + 1, sorted.length - 1);
-        return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
     }
 
     /** Return once every snapshot that was begun is stored and merged. */
@@ -453,35 +389,6 @@ public final class TrackerPeer implements AutoCloseable {
         timer.stop();
         if (tracker instanceof BucketDelayedDeliveryTracker) {
             snapshots.close();
-        }
-    }
-
-    /** A clock that stands still until it is set. */
-    private static final class SimulatedClock extends Clock {
-        private volatile long nowMs;
-
-        void set(long toMs) {
-            nowMs = toMs;
-        }
-
-        @Override
-        public long millis() {
-            return nowMs;
-        }
-
-        @Override
-        public Instant instant() {
-            return Instant.ofEpochMilli(nowMs);
-        }
-
-        @Override
-        public ZoneId getZone() {
-            return ZoneOffset.UTC;
-        }
-
-        @Override
-        public Clock withZone(ZoneId zone) {
-            return this;
         }
     }
 }

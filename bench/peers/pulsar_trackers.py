@@ -64,6 +64,7 @@ class InMemoryLauncher(TrackerLauncher):
                 survives_kill=False,
                 tick_ms=TICK_MS,
                 slack_ms=TICK_MS,
+                may_look_faster=True,
             )
         )
 
@@ -83,5 +84,6 @@ class BucketLauncher(TrackerLauncher):
                 durability="a sealed bucket is a synced file, the entries since the last seal are nowhere",
                 tick_ms=TICK_MS,
                 slack_ms=TICK_MS,
+                may_look_faster=True,
             )
         )

@@ -79,6 +79,8 @@ def test_what_falls_due_in_real_time_is_handed_out_before_the_backlog(session: S
     assert late.handed_out == LATENESS_PER_S
     assert late.missing == 0
     assert late.backlog == COUNT
+    assert late.fast is not None
+    assert late.fast.p50_ms <= late.fast.p99_ms <= late.fast.max_ms
     assert late.quantiles_ms == sorted(late.quantiles_ms)
 
 
