@@ -143,7 +143,8 @@ def record(
     add("broker's direct memory", "MiB", memory.direct_bytes / MIB)
     resident_bytes = memory.resident_bytes + waiting.daemon_bytes
     add("resident, broker and daemon", "MiB", resident_bytes / MIB)
-    add("resident, daemon alone", "MiB", waiting.daemon_bytes / MIB, headline=False)
+    if waiting.daemon_bytes:
+        add("resident, daemon alone", "MiB", waiting.daemon_bytes / MIB, headline=False)
 
 
 def measure(
