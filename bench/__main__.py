@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -126,6 +127,8 @@ def write_report() -> None:
 
 def main() -> None:
     """Run the command; a user's mistake or a missing part is one line and exit code 1."""
+    # Servers and folders of a bench are left behind by nothing but a kill -9 of the bench itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
     except (BenchError, LocalBrokerError) as error:

@@ -53,10 +53,8 @@ class Sizes:
     """The other workloads."""
 
 
-FULL = Sizes(
-    1_000_000, 1_000_000, 10_000_000, budget_s=12.0, large_budget_s=60.0, lateness_s=10.0, shapes=OTHERS
-)
-QUICK = Sizes(50_000, 20_000, 100_000, budget_s=2.0, large_budget_s=3.0, lateness_s=1.0, shapes=OTHERS_QUICK)
+FULL = Sizes(1_000_000, 200_000, 10_000_000, 10.0, 45.0, lateness_s=6.0, shapes=OTHERS)
+QUICK = Sizes(50_000, 20_000, 100_000, 2.0, 3.0, lateness_s=1.0, shapes=OTHERS_QUICK)
 
 
 @dataclass
@@ -130,11 +128,11 @@ class Measuring:
                 self._lost(peer, f"kill -9, {scenario}", filled.added)
             else:
                 session.kill()
-                recovered = session.start(RECOVER, RecoverFigures)
+                recovered = session.start(RECOVER, RecoverFigures, filled.added)
                 session.settle()
                 self._bytes(launcher, scenario, SETTLED, data, filled.added - recovered.popped)
                 session.kill()
-                drained = session.start(DRAIN, DrainFigures)
+                drained = session.start(DRAIN, DrainFigures, filled.added)
                 if not filled.stopped:
                     self._recovered(peer, f"kill -9, {scenario}", recovered)
                     known = drained.missing if not drained.stopped else filled.added - recovered.held_after

@@ -100,8 +100,11 @@ class Session:
     ) -> None:
         self.kill()
 
-    def start(self, phase: str, expected: type[FiguresT]) -> FiguresT:
-        """Start the server and the process, and wait for the phase's figures; raises BenchError."""
+    def start(self, phase: str, expected: type[FiguresT], count: int | None = None) -> FiguresT:
+        """Start the server and the process, and wait for the phase's figures; raises BenchError.
+
+        ``count``: only so many entries of the workload take part, because the fill was stopped after them.
+        """
         started_ns = time.time_ns()
         data = self._folder / "data"
         data.mkdir(exist_ok=True)
@@ -115,7 +118,7 @@ class Session:
             "BENCH_SERVER_PID": str(server_pid),
         }
         self._process = subprocess.Popen(
-            self._launcher.command(phase, self._folder, self._workload, self._count),
+            self._launcher.command(phase, self._folder, self._workload, count or self._count),
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,

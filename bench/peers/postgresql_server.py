@@ -95,7 +95,7 @@ class PostgresqlLauncher(PythonLauncher):
             "-c", f"port={PORT}", "-c", "shared_buffers=512MB",
         ]  # fmt: skip
         self._server = Server(command, user=user, folder=home, log=folder.parent / "postgresql.log")
-        self._server.wait_ready(lambda: _ready(sockets, cluster))
+        self._server.wait_ready(lambda: is_ready(sockets, cluster))
         return self._server.pid
 
     def kill_server(self) -> None:
@@ -121,7 +121,7 @@ class PostgresqlLauncher(PythonLauncher):
             raise BenchError(f"initdb failed: {made.stderr.strip()[-500:]}")
 
 
-def _ready(sockets: Path, cluster: Path) -> bool:
+def is_ready(sockets: Path, cluster: Path) -> bool:
     """Whether connections are taken: the server's own word for it, and a socket that answers."""
     try:
         lines = (cluster / "postmaster.pid").read_text(encoding="utf-8").splitlines()

@@ -87,7 +87,7 @@ def fill(peer: Peer, given: Input, settings: Settings) -> FillFigures:
     added, stopped = 0, False
     cpu_s, began_s = measured.cpu_s(), time.perf_counter()
     for part in batches(given):
-        if time.perf_counter() - began_s > settings.budget_s:
+        if added and time.perf_counter() - began_s > settings.budget_s:
             stopped = True
             break
         with pauses:
