@@ -8,6 +8,8 @@ how many entries; a peer that cannot run here, or fails, has a note that says wh
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -226,6 +228,8 @@ class Measuring:
         if drained.stopped:
             self.stops.add(peer, scenario, "the drain", self.sizes.budget_s, drained.popped)
         self.add(peer, scenario, "pops", "k/s", drained.pops_per_s / 1e3, higher=True)
+        memory = max(0, drained.peak_rss_bytes - drained.rss_before_bytes) / max(1, drained.popped)
+        self.add(peer, scenario, "memory, popping", "B an entry", memory, headline=False)
         self.add(peer, scenario, "longest pop", "ms", drained.longest_pause_ms, headline=whole)
         self.add(peer, scenario, "popped early", "entries", drained.early, target=0, headline=False)
         self.add(peer, scenario, "out of order", "entries", drained.out_of_order, headline=whole)
@@ -265,14 +269,24 @@ def _scenario(workload: Workload) -> str:
 
 @contextmanager
 def _session(launcher: Launcher, workload: Workload, budget: Budget) -> Iterator[tuple[Session, Path]]:
-    """A folder with the workload in it and a session there; both are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
-        folder = Path(name)
-        # A server's own user has to get to its files below.
-        folder.chmod(0o711)
+    """A folder with the workload in it and a session there; both are gone afterwards.
+
+    With TIDEGATE_BENCH_KEEP in the environment the folder of a peer that failed stays, with its logs.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+    # A server's own user has to get to its files below.
+    folder.chmod(0o711)
+    keep = False
+    try:
         inputs.write(folder, workload)
         with Session(launcher, folder, workload.name, len(workload), budget) as session:
             yield session, folder / inputs.DATA
+    except BenchError:
+        keep = "TIDEGATE_BENCH_KEEP" in os.environ
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def chosen(plan: Plan, sizes: Sizes) -> tuple[Workload, list[Workload], Workload | None]:

@@ -27,6 +27,8 @@ from tidegate.index.rocks import RocksStore
 NAME = SubscriptionName("persistent://public/default/bench", "bench")
 INCARNATION = bytes(16)
 QUIET_S = 0.5
+OPTIONS = IndexOptions(prefetch_ms=10_000)
+"""As the daemon makes them of its settings' defaults; its module would make this process start slower."""
 
 
 class TidegatePeer(Peer):
@@ -42,9 +44,7 @@ class TidegatePeer(Peer):
         super().__init__(folder, clock)
         self._committing = ThreadPoolExecutor(1)
         self._in_flight: tuple[Commit, Future[None]] | None = None
-        self._catalog = Catalog.open(
-            RocksStore.open(folder / "index"), clock, IndexOptions(), ThreadPoolExecutor(1)
-        )
+        self._catalog = Catalog.open(RocksStore.open(folder / "index"), clock, OPTIONS, ThreadPoolExecutor(1))
         self._index = self._catalog.subscription(NAME, INCARNATION)
 
     def add(self, entries: Entries, arrive_at_ms: Int64Array) -> None:  # noqa: ARG002

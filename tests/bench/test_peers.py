@@ -9,7 +9,7 @@ import pytest
 
 from bench import workloads
 from bench.errors import BenchError
-from bench.peers import roster
+from bench.peers import ours, roster
 from bench.peers.base import Peer
 from bench.peers.levels import levels_of, rounded_up_ms
 from bench.peers.records import Appenders, dealt, read_rows
@@ -18,6 +18,8 @@ from bench.peers.worker import Tally, clock_times
 from bench.workloads import DAY_MS, HOUR_MS, LEVELS_MS, MINUTE_MS, START_MS
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries, sort_entries
+from tidegate.plugin.config import Settings
+from tidegate.plugin.daemon import index_options
 
 ORDERED = ("tidegate", "rocksdb", "heapq", "heapdict")
 SLOTTED = ("qmq", "wheel-file")
@@ -154,6 +156,11 @@ def test_settling_loses_nothing(name: str, tmp_path: Path) -> None:
 
 
 # ---- the schemes themselves
+
+
+def test_our_options_are_the_daemons(tmp_path: Path) -> None:
+    defaults = {name: field.default for name, field in Settings.model_fields.items() if name != "data"}
+    assert index_options(Settings.model_construct(data=tmp_path, **defaults)) == ours.OPTIONS
 
 
 def test_a_delay_takes_the_level_that_is_not_shorter() -> None:
