@@ -19,7 +19,8 @@ from bench.results import Machine, Metric, Result, save
 from bench.scale_input import START_MS, Source, Tally
 from bench.scale_steps import Stopwatch, drain, fill
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries, sort_entries
+from tidegate.index.entry import Entries
+from tidegate.index.sort import sort_entries
 
 HOUR_MS = 3_600_000
 SOURCE = Source(HOUR_MS)
