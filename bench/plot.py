@@ -1,7 +1,7 @@
 """Plots of results, as SVG and PNG beside the JSON they are drawn from.
 
-Two kinds: bars of each metric (median, with the whole spread as a line) and, where a result has curves, the
-quantile functions of lateness.
+Bars of each metric (median, with the whole spread as a line) and, where a result has curves, the quantile
+functions of lateness. Profiles, bounds and results of many targets have plots of their own.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from bench import profile_plot, single_plots
 from bench.results import Metric, Result, Series
 from bench.stats import Spread
 
 COLOURS = {"tidegate": "#0b7285", "in-memory": "#868e96", "bucket": "#e8590c", "bucket, sealed": "#f59f00"}
 COLOURS |= {
+    "before": "#868e96",
     "redis": "#c92a2a",
     "postgresql": "#364fc7",
     "rocksdb": "#2b8a3e",
@@ -37,6 +39,12 @@ MANY_PEERS = 5
 def draw(result: Result, stem: Path) -> list[Path]:
     """Draw every plot of a result; ``stem`` is the JSON's path without its suffix. Returns the SVG files."""
     mpl.rcParams["svg.hashsalt"] = result.bench
+    if profile_plot.is_profile(result):
+        return [_save(profile_plot.figure(result, {peer: colour(peer) for peer in result.peers}), stem)]
+    if single_plots.has_bounds(result):
+        return [_save(single_plots.bounds_figure(result), stem)]
+    if single_plots.has_many_targets(result):
+        return [_save(single_plots.targets_figure(result), stem)]
     drawn = [_save(_bars(result), stem)]
     if result.series:
         drawn.append(_save(_curves(result), stem.with_name(f"{stem.name}-quantiles")))

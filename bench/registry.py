@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from bench.benches import acks, add, failover, index, lateness, peers
+from bench.benches import (
+    acks,
+    add,
+    bounds,
+    failover,
+    index,
+    lateness,
+    libraries,
+    peers,
+    profile,
+    scale,
+    throughput,
+)
 from bench.driver import Bench
 from bench.errors import BenchError
 
 BENCHES: dict[str, Bench] = {
-    module.BENCH.name: module.BENCH for module in (add, lateness, failover, acks, index, peers)
+    module.BENCH.name: module.BENCH
+    for module in (
+        add,
+        lateness,
+        throughput,
+        failover,
+        acks,
+        index,
+        scale,
+        peers,
+        profile,
+        bounds,
+        libraries,
+    )
 }
 
 

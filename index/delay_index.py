@@ -16,7 +16,7 @@ import logging
 
 from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
-from tidegate.index.entry import ENTRY_BYTES, Entries, sort_entries
+from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.keys import SliceId
@@ -24,9 +24,11 @@ from tidegate.index.manifest import Identity, State
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persist import PersistJob, PersistPlan, SlicePlan, choose_runs
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import Position, PositionBatch, PositionSet
 from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.slices import Block, BlockOwner, Slice
+from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
 from tidegate.index.stats import IndexStats, SliceStats
 from tidegate.index.verify import check_index
@@ -44,17 +46,20 @@ class DelayIndex:
         self.incarnation = identity.incarnation
         self.log = log
         self._context = context
-        self._held = PositionSet()
-        self._acknowledged = PositionSet()
+        self._held = PositionSet(tracked=True)
+        self._acknowledged = PositionSet(tracked=True)
         self._popped = PositionSet()
         self._mark = (-1, -1)
         self._width_ms = width_ms
         self._heap = RunHeap()
+        self._removals = 0
+        """Changes that may have taken staged entries out of `held`."""
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
         self._slices: dict[SliceId, Slice] = {}
         self._cleared: set[SliceId] = set()
         self._settling: set[Slice] = set()
+        self._finished_entries = 0
         self._consumed: set[Slice] = set()
         self._quarantined: list[Block] = []
         self._quarantined_total = 0
@@ -269,6 +274,7 @@ class DelayIndex:
         return entries
 
     def _apply_acknowledge(self, positions: PositionSet) -> None:
+        self._removals += 1
         self._held.difference_update(positions)
         self._popped.difference_update(positions)
         above = positions.snapshot()
@@ -281,6 +287,7 @@ class DelayIndex:
         if (ledger_id, entry_id) < self._mark:
             self._acknowledged.clear()
         self._mark = (ledger_id, entry_id)
+        self._removals += 1
         before = len(self._held)
         for positions in (self._held, self._acknowledged, self._popped):
             positions.discard_up_to(ledger_id, entry_id)
@@ -288,6 +295,7 @@ class DelayIndex:
         self._settle()
 
     def _apply_clear(self) -> None:
+        self._removals += 1
         for positions in (self._held, self._acknowledged, self._popped):
             positions.clear()
         self._staging.leave_heap()
@@ -300,6 +308,7 @@ class DelayIndex:
             each.leave(self._heap)
         self._cleared.update(self._slices)
         self._slices.clear()
+        self._finished_entries = 0
         self._settling.clear()
         self._consumed.clear()
         self._quarantined = []
@@ -309,21 +318,26 @@ class DelayIndex:
 
     def _accept(self, taken: Taken) -> Entries:
         """What of consumed parts is handed out, in order: held, not popped. Owners keep all that is held."""
-        together = Entries.concat(part for _, part in taken)
-        held = self._held.contains(together)
-        all_held = bool(held.all())
-        at = 0
+        by_log: dict[PoppedLog, list[Entries]] = {}
         for run, part in taken:
-            live = part if all_held else part.take(held[at : at + len(part)])
-            at += len(part)
-            run.owner.consumed(run, len(part), live)
+            run.owner.consumed(run, len(part))
+            by_log.setdefault(run.owner.popped, []).append(part)
             if isinstance(run.owner, BlockOwner):
                 self._consumed.add(run.owner.block.of)
-        live = together if all_held else together.take(held)
-        if len(taken) > 1:
-            live = sort_entries(live)
-        fresh = self._popped.add_new(live, _NONE)
-        return live if fresh.all() else live.take(fresh)
+        accepted = [self._accept_into(log, Entries.concat(parts)) for log, parts in by_log.items()]
+        live = Entries.concat(accepted)
+        return sort_entries(live) if len(taken) > 1 else live
+
+    def _accept_into(self, log: PoppedLog, entries: Entries) -> Entries:
+        """What of consumed entries is handed out; their log keeps all that is held."""
+        batch = PositionBatch(entries)
+        held = self._held.contains(batch)
+        if not held.all():
+            entries = entries.take(held)
+            batch = PositionBatch(entries)
+        log.append(entries, self._held, batch.positions())
+        fresh = self._popped.add_new(batch, _NONE)
+        return entries if fresh.all() else entries.take(fresh)
 
     def _load(self, block: Block) -> Entries | None:
         """Read a block that is due; a corrupt one is put aside for the next persist."""
@@ -351,7 +365,7 @@ class DelayIndex:
         self._consumed.clear()
         if not self._held and self._slices:
             for each in self._slices.values():
-                each.finish(self._heap)
+                self._finish(each)
             self._settling.clear()
             self._context.wanting.add(self)
         for each in [each for each in self._settling if each.settle_at <= self._acknowledgements]:
@@ -359,9 +373,22 @@ class DelayIndex:
             if left:
                 each.settle_at = self._acknowledgements + left
             else:
-                each.finish(self._heap)
+                self._finish(each)
                 self._settling.discard(each)
-                self._context.wanting.add(self)
+        if self._worth_dropping():
+            self._context.wanting.add(self)
+
+    def _finish(self, each: Slice) -> None:
+        if not each.finished:
+            each.finish(self._heap)
+            self._finished_entries += each.entries()
+
+    def _count_finished(self) -> None:
+        self._finished_entries = sum(each.entries() for each in self._slices.values() if each.finished)
+
+    def _worth_dropping(self) -> bool:
+        """Whether the finished slices are large enough to be dropped for their own sake."""
+        return self._finished_entries >= self._context.options.drop_entries
 
     # ---- persisting; the catalog decides when
 
@@ -384,6 +411,7 @@ class DelayIndex:
             blocks = [block.descriptor for block in each.blocks.values()]
             merge = frozenset[int]() if each.finished else choose_runs(blocks, runs_max)
             slices[each.id] = SlicePlan(blocks, merge, each.finished)
+        self._finished_entries = 0  # this persist drops them
         plan = PersistPlan(
             subscription_id=self.log.subscription_id,
             state=State(
@@ -396,6 +424,7 @@ class DelayIndex:
             persisted_before=self.log.persisted_sequence,
             now_ms=now_ms,
             staged=self._frozen.parts(),
+            all_held=self._frozen.removals == self._removals,
             held=self._held.snapshot(),
             acknowledged=self._acknowledged.snapshot(),
             dirty_held=self._held.take_dirty(),
@@ -465,6 +494,7 @@ class DelayIndex:
         self._orphans.extend(job.result.written_ahead)
         self._uncertain.update(job.result.exchanged)
         self._next_block_id = max(self._next_block_id, job.result.next_block_id)
+        self._count_finished()
         self._held.dirty |= job.plan.dirty_held
         self._acknowledged.dirty |= job.plan.dirty_acknowledged
         if self._frozen is not None:
@@ -501,12 +531,14 @@ class DelayIndex:
                 each.leave(self._heap)
                 self._settling.discard(each)
                 del self._slices[slice_id]
+        self._count_finished()
 
     def _lose(self, lost: PositionSet) -> None:
         if lost:
             gone = lost.intersection(self._held)
             for part in self._staging.parts():
                 gone.difference_update(PositionSet.of_entries(part))
+            self._removals += 1
             self._held.difference_update(gone)
             self._popped.difference_update(gone)
             self._unheld.update(gone)
@@ -514,14 +546,13 @@ class DelayIndex:
 
     def _finish_dead_slices(self) -> None:
         """Slices with no block that can hold a held ledger are finished, whenever they are due."""
-        ledgers = self._held.ledgers()
-        lowest = ledgers[0] if ledgers else None
+        lowest = self._held.first_ledger()
         for each in self._slices.values():
             if not each.finished and (
                 lowest is None
                 or all(block.descriptor.max_ledger_id < lowest for block in each.blocks.values())
             ):
-                each.finish(self._heap)
+                self._finish(each)
                 self._settling.discard(each)
 
     # ---- telling
@@ -567,9 +598,12 @@ class DelayIndex:
             self._cleared
             or self._quarantined
             or self._audit
-            or any(each.finished or each.runs() >= runs_max for each in self._slices.values())
+            or self._worth_dropping()
+            or any(each.runs() >= runs_max for each in self._slices.values())
         ):
             self._context.wanting.add(self)
 
     def _new_staging(self) -> Staging:
-        return Staging(self._heap, self._held, self._context.options.seal_entries)
+        staging = Staging(self._heap, self._held, self._context.options.seal_entries)
+        staging.removals = self._removals
+        return staging

@@ -21,6 +21,8 @@ class IndexOptions:
     block_entries: most entries of one packed block, 1 … 65,536.
     seal_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is merged, 2 or more.
+    drop_entries: slices of which nothing is held are dropped when they have so many entries, or with any
+        other persist.
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
     pop_scan_entries: most entries one `pop_due` looks at, live or not; it bounds the pause, not the result.
     write_piece_bytes: blocks are written in pieces of about this size: a write holds the interpreter lock.
@@ -35,6 +37,7 @@ class IndexOptions:
     block_entries: int = 65_536
     seal_entries: int = 32_768
     merge_runs: int = 8
+    drop_entries: int = 262_144
     prefetch_ms: int = 1_000
     pop_scan_entries: int = 262_144
     write_piece_bytes: int = MIB // 2
@@ -50,6 +53,7 @@ class IndexOptions:
             ("block_entries", 1, 65_536),
             ("seal_entries", 1, 1 << 20),
             ("merge_runs", 2, 1 << 10),
+            ("drop_entries", 1, 1 << 53),
             ("prefetch_ms", 0, 1 << 53),
             ("pop_scan_entries", 1, 1 << 53),
             ("write_piece_bytes", 1, 1 << 30),

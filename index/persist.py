@@ -14,22 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tidegate.index import keys
 from tidegate.index.block import BlockDescriptor, describe, encode_block, load_block
-from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey, sort_entries
+from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import pack_entries, seal
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import State, encode_keys, encode_slice
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet, serialize_bitmap
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
+from tidegate.index.sort import SortedEntries, sort_entries
 from tidegate.index.store import Batch, Store
 
 _FOREVER_MS = (1 << 63) - 1
+_LOOK_UP_ENTRIES = 262_144
 
 StoredBlock = tuple[SliceId, BlockDescriptor]
 
@@ -49,6 +50,7 @@ class PersistPlan:
 
     state: what the commit will say of the subscription, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
+    all_held: nothing of what is staged has been acknowledged or forgotten since.
     held, acknowledged: snapshots.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
@@ -64,6 +66,7 @@ class PersistPlan:
     persisted_before: int
     now_ms: int
     staged: list[Entries]
+    all_held: bool
     held: PositionSet
     acknowledged: PositionSet
     dirty_held: set[int]
@@ -96,6 +99,31 @@ class PersistResult:
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
     written_ahead: list[bytes] = field(default_factory=list)
     retired: list[bytes] = field(default_factory=list)
+
+
+class _SlicePart:
+    """The staged entries of one slice; unpacked when they are needed."""
+
+    __slots__ = ("_staged", "ranges")
+
+    def __init__(self, staged: SortedEntries) -> None:
+        self._staged = staged
+        self.ranges: list[tuple[int, int]] = []
+
+    def entries(self) -> Entries:
+        """All of them."""
+        return Entries.concat(self._staged.entries(start, stop) for start, stop in self.ranges)
+
+    def pieces(self, size: int) -> Iterable[Entries]:
+        """All of them, at most `size` at a time."""
+        if len(self.ranges) > 1:
+            together = self.entries()
+            yield from (
+                together.part(at, min(len(together), at + size)) for at in range(0, len(together), size)
+            )
+            return
+        for start, stop in self.ranges:
+            yield from (self._staged.entries(at, min(stop, at + size)) for at in range(start, stop, size))
 
 
 class _AheadWriter:
@@ -133,6 +161,7 @@ class _MergedBlock:
     def __init__(self, job: PersistJob, stored: StoredBlock) -> None:
         self._job = job
         self._stored = stored
+        self.popped = PoppedLog()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         entries = self._job.read(self._stored)
@@ -141,7 +170,7 @@ class _MergedBlock:
         run = Run(entries, self)
         return [(run.key(), run)]
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
+    def consumed(self, run: Run, count: int) -> None:
         """A merge is not rewound."""
 
 
@@ -160,14 +189,12 @@ class PersistJob:
 
     def run(self) -> None:
         """Do the whole persist."""
-        staged = Entries.concat(self.plan.staged)
-        live = self._held.contains(staged)
-        staged = sort_entries(staged if live.all() else staged.take(live), unique=True)
+        staged = SortedEntries.of(self._live(), unique=True)
         self._find_lost(staged)
-        carried, spilled = self._split(staged)
-        self.result.carried = carried
+        near = self._near(staged)
+        self.result.carried = staged.entries(*near)
         self._delete_cleared()
-        parts = dict(_by_slice(spilled, self.plan.state.slice_width_ms))
+        parts = _by_slice(staged, near, self.plan.state.slice_width_ms)
         changed = {
             slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
         }
@@ -190,20 +217,31 @@ class PersistJob:
 
     # ---- entries into blocks
 
-    def _split(self, staged: Entries) -> tuple[Entries, Entries]:
-        """(carried over, spilled): entries due within carry_ms of now stay staged, if they are few enough."""
-        at = staged.deliver_at_ms
-        low = int(np.searchsorted(at, self.plan.now_ms - self._options.carry_ms, side="left"))
-        high = int(np.searchsorted(at, self.plan.now_ms + self._options.carry_ms, side="right"))
-        if high - low > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
-            return Entries.empty(), staged
-        if high == low:
-            return Entries.empty(), staged
-        near = np.zeros(len(staged), dtype=np.bool_)
-        near[low:high] = True
-        return staged.take(near), staged.take(~near)
+    def _live(self) -> list[Entries]:
+        """What is staged and held."""
+        if self.plan.all_held:
+            return self.plan.staged
+        # Looked up a good number at a time: fewer cost more each, and all at once costs memory.
+        live = []
+        group: list[Entries] = []
+        for part in [*self.plan.staged, None]:
+            if part is not None:
+                group.append(part)
+            if group and (part is None or sum(map(len, group)) >= _LOOK_UP_ENTRIES):
+                together = Entries.concat(group)
+                live.append(together.take(self._held.contains(together)))
+                group = []
+        return live
 
-    def _rewrite(self, slice_id: SliceId, part: Entries | None) -> None:
+    def _near(self, staged: SortedEntries) -> tuple[int, int]:
+        """(start, stop) of what stays staged: due within carry_ms of now, if that is little enough."""
+        start = staged.index_of(self.plan.now_ms - self._options.carry_ms)
+        stop = staged.index_of(self.plan.now_ms + self._options.carry_ms + 1)
+        if stop - start > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
+            return start, start
+        return start, stop
+
+    def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
         """Give a slice its new blocks: finished ones out, runs merged, new entries in."""
         plan = self.plan.slices.get(slice_id, SlicePlan([]))
         gone = {block.block_id for at, block in self.plan.quarantined if at == slice_id}
@@ -233,18 +271,15 @@ class PersistJob:
             self._commit.delete(key)
 
     def _encode(
-        self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
+        self, slice_id: SliceId, merged: list[BlockDescriptor], part: _SlicePart | None
     ) -> list[BlockDescriptor]:
         """Write one run of blocks from stored blocks and new entries, in one pass over both."""
         if not merged:
             if part is None:
                 return []
-            size = self._options.block_entries
-            pieces: Iterable[Entries] = (
-                part.part(at, min(len(part), at + size)) for at in range(0, len(part), size)
-            )
+            pieces = part.pieces(self._options.block_entries)
         else:
-            pieces = self._merge(slice_id, merged, part)
+            pieces = self._merge(slice_id, merged, None if part is None else part.entries())
         run_id = self.result.next_block_id
         added = []
         for entries in pieces:
@@ -276,7 +311,7 @@ class PersistJob:
 
     # ---- positions
 
-    def _find_lost(self, staged: Entries) -> None:
+    def _find_lost(self, staged: SortedEntries) -> None:
         """Held positions that neither staging nor a readable block has, if a block was found corrupt."""
         corrupt = list(self.plan.quarantined)
         if not corrupt and not self.plan.audit:
@@ -289,7 +324,7 @@ class PersistJob:
             if (slice_id, block) not in corrupt
         ]
         lost = self._held.snapshot()
-        lost.difference_update(PositionSet.of_entries(staged))
+        lost.difference_update(PositionSet.of_entries(staged.entries()))
         if not self.plan.audit:
             low = min(block.min_ledger_id for _, block in corrupt)
             high = max(block.max_ledger_id for _, block in corrupt)
@@ -322,18 +357,16 @@ class PersistJob:
             ),
         ):
             new.update(old)
-            for ledger_id in sorted(dirty):
-                if ledger_id in old:
-                    self._commit.delete(
-                        keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, old[ledger_id])
-                    )
-                    del new[ledger_id]
-                bitmap = positions.bitmap(ledger_id)
-                if bitmap is not None:
-                    version = self.plan.state.version
-                    key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
-                    self._writer.put(key, seal(kind, serialize_bitmap(bitmap)))
-                    new[ledger_id] = version
+            for ledger_id in sorted(dirty & old.keys()):
+                self._commit.delete(
+                    keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, old[ledger_id])
+                )
+                del new[ledger_id]
+            version = self.plan.state.version
+            for ledger_id, data in positions.portable_of(dirty):
+                key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
+                self._writer.put(key, seal(kind, bytes(data)))
+                new[ledger_id] = version
 
     # ---- the commit
 
@@ -420,10 +453,14 @@ def choose_runs(blocks: Iterable[BlockDescriptor], runs_max: int) -> frozenset[i
     return frozenset(ascending)
 
 
-def _by_slice(entries: Entries, width_ms: int) -> Iterable[tuple[SliceId, Entries]]:
-    """Split sorted entries by slice."""
-    if len(entries):
-        numbers = np.floor_divide(entries.deliver_at_ms, width_ms)
-        starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]
-        for start, stop in zip(starts, [*starts[1:], len(entries)], strict=True):
-            yield SliceId(width_ms, int(numbers[start])), entries.part(start, stop)
+def _by_slice(staged: SortedEntries, near: tuple[int, int], width_ms: int) -> dict[SliceId, _SlicePart]:
+    """Split everything but `near` by slice."""
+    parts: dict[SliceId, _SlicePart] = {}
+    for start, end in ((0, near[0]), (near[1], len(staged))):
+        at = start
+        while at < end:
+            slice_id = SliceId(width_ms, staged.first_ms(at) // width_ms)
+            stop = min(end, staged.index_of(slice_id.start_ms + width_ms))
+            parts.setdefault(slice_id, _SlicePart(staged)).ranges.append((at, stop))
+            at = stop
+    return parts

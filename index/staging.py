@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
+from tidegate.index.sort import sort_entries
 
 
 class Chunk:
@@ -57,6 +58,8 @@ class Staging:
         self._chunks: set[Chunk] = set()
         self._runs: set[Run] = set()
         self.popped = PoppedLog()
+        self.removals = 0
+        """The index's count of removals when the oldest entry here was added."""
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -95,12 +98,11 @@ class Staging:
         self._runs.add(run)
         return run
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
-        """Keep what was handed out of `run` for a rewind."""
+    def consumed(self, run: Run, count: int) -> None:
+        """Count what was handed out of `run`; let go of a run that is used up."""
         self._waiting -= count
         if not len(run):
             self._runs.discard(run)
-        self.popped.append(live, self._held)
 
     def parts(self) -> list[Entries]:
         """Everything staged, in no order, as immutable arrays."""
@@ -118,12 +120,20 @@ class Staging:
             self.add(part)
 
     def leave_heap(self) -> None:
-        """Take every item out of the heap; the staging is not used afterwards."""
+        """Take every item out of the heap and let go of the entries; the staging is not used afterwards.
+
+        Chunks and runs know their staging. Were they not cleared, their entries would stay in memory until
+        the garbage collector walks all objects, which it does the less often the fewer are made.
+        """
         for item in self.items():
             self._heap.discard(item)
+        self._chunks.clear()
+        self._runs.clear()
+        self._open_chunk = None
 
     def absorb(self, other: Staging) -> None:
         """Take over everything of `other`, which is not used afterwards."""
+        self.removals = min(self.removals, other.removals)
         parts = other.waiting()
         other.leave_heap()
         for part in parts:

@@ -26,12 +26,26 @@ _CLASSES = {
 """Peers that `bench.peers.worker` runs: module and class, a `Peer`."""
 
 _LAUNCHERS = {
+    "in-memory": "bench.peers.pulsar_trackers:InMemoryLauncher",
+    "bucket": "bench.peers.pulsar_trackers:BucketLauncher",
     "redis": "bench.peers.redis_server:RedisLauncher",
     "postgresql": "bench.peers.postgresql_server:PostgresqlLauncher",
 }
 """Peers with a launcher of their own: module and class, a `Launcher` made without arguments."""
 
-NAMES = ("tidegate", "redis", "postgresql", "rocksdb", "qmq", "wheel-file", "levels", "heapq", "heapdict")
+NAMES = (
+    "tidegate",
+    "in-memory",
+    "bucket",
+    "redis",
+    "postgresql",
+    "rocksdb",
+    "qmq",
+    "wheel-file",
+    "levels",
+    "heapq",
+    "heapdict",
+)
 """All of them, in the order of the tables."""
 
 

@@ -17,7 +17,8 @@ from bench.peers.wheel_file import wheels_of
 from bench.peers.worker import Tally, clock_times
 from bench.workloads import DAY_MS, HOUR_MS, LEVELS_MS, MINUTE_MS, START_MS
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries, sort_entries
+from tidegate.index.entry import Entries
+from tidegate.index.sort import sort_entries
 from tidegate.plugin.config import Settings
 from tidegate.plugin.daemon import index_options
 

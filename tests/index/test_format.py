@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.index.golden import DIRECTORY, Golden, golden
 from tidegate.index import keys
 from tidegate.index.block import decode_block, describe, encode_block
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import pack_entries, seal, unpack_entries, unseal
 from tidegate.index.journal import (
@@ -33,7 +33,9 @@ from tidegate.index.manifest import (
     encode_slice,
 )
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet, deserialize_bitmap, serialize_bitmap
+from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
+from tidegate.index.sort import sort_entries
 from tidegate.index.store import Batch
 
 THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700_000_000_250, 6, 70_000)])
@@ -45,9 +47,7 @@ DAY_MS = 86_400_000
 
 
 def bitmap_of_five() -> bytes:
-    bitmap = POSITIONS.bitmap(5)
-    assert bitmap is not None
-    return serialize_bitmap(bitmap)
+    return serialize_bitmap(dict(POSITIONS.items())[5])
 
 
 def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
 from tidegate.index.merge import Item, RunHeap, Taken
+from tidegate.index.popped import PoppedLog
 from tidegate.index.run import Run
+from tidegate.index.sort import sort_entries
 
 FOREVER_MS = 1 << 62
 keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))
@@ -25,6 +27,7 @@ class Keeper:
         self.opened = False
         self.error = error
         self.consumed_entries = 0
+        self.popped = PoppedLog()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         if self.error is not None:
@@ -33,7 +36,7 @@ class Keeper:
         run = Run(self.entries, self)
         return [(run.key(), run)] if len(run) else []
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
+    def consumed(self, run: Run, count: int) -> None:
         self.consumed_entries += count
 
 
