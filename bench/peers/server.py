@@ -21,6 +21,7 @@ import psutil
 from bench.errors import BenchError
 
 START_TIMEOUT_S = 120.0
+KILL_TIMEOUT_S = 30.0
 INSTALL = "install it with: make bench-peers"
 
 
@@ -100,4 +101,14 @@ class Server:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
-        psutil.wait_procs(family, timeout=30.0)
+        deadline_s = time.monotonic() + KILL_TIMEOUT_S
+        while any(_lives(process) for process in family) and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it still runs. Orphans that nobody has waited for yet hold nothing any more."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
