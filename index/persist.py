@@ -28,6 +28,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet, serialize_bitmap
 from tidegate.index.run import Run
 from tidegate.index.store import Batch, Store
+from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, choose, sample
 
 _FOREVER_MS = (1 << 63) - 1
 
@@ -57,6 +58,8 @@ class PersistPlan:
     orphans: keys that a failed persist has left.
     uncertain: slices whose records a failed persist has written, if it was applied all the same.
     audit: find held positions that no readable entry has, though no block is known to be corrupt.
+    since_ms: milliseconds since the last persist, None if there was none since the start.
+    width_memory: what the last choice of an automatic slice width left behind.
     """
 
     subscription_id: int
@@ -76,6 +79,8 @@ class PersistPlan:
     orphans: list[bytes]
     uncertain: set[SliceId]
     audit: bool
+    since_ms: int | None
+    width_memory: WidthMemory
 
 
 @dataclass
@@ -85,6 +90,7 @@ class PersistResult:
     written_ahead: keys that do not count unless the commit succeeded, those that went with it included.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
+    width: which slice width was chosen, None if it is not automatic.
     """
 
     next_block_id: int
@@ -96,6 +102,7 @@ class PersistResult:
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
     written_ahead: list[bytes] = field(default_factory=list)
     retired: list[bytes] = field(default_factory=list)
+    width: WidthDecision | None = None
 
 
 class _AheadWriter:
@@ -153,6 +160,7 @@ class PersistJob:
         self._options = options
         self.plan = plan
         self.result = PersistResult(plan.state.next_block_id)
+        self._state = plan.state
         self._held = plan.held
         self._dirty_held = set(plan.dirty_held)
         self._writer = _AheadWriter(store, plan, options.write_piece_bytes, self.result.written_ahead)
@@ -167,7 +175,8 @@ class PersistJob:
         carried, spilled = self._split(staged)
         self.result.carried = carried
         self._delete_cleared()
-        parts = dict(_by_slice(spilled, self.plan.state.slice_width_ms))
+        self._choose_width(spilled)
+        parts = dict(_by_slice(spilled, self._state.slice_width_ms))
         changed = {
             slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
         }
@@ -187,6 +196,25 @@ class PersistJob:
         except CorruptBlockError:
             self.result.corrupt.append(stored)
             return None
+
+    def _choose_width(self, spilled: Entries) -> None:
+        """An automatic slice width follows what is spilled; it counts from this very persist on."""
+        if not self._state.slice_width_auto:
+            return
+        evidence = WidthEvidence(
+            self._state.slice_width_ms,
+            self.plan.now_ms,
+            len(spilled),
+            sample(spilled.deliver_at_ms),
+            [
+                (slice_id, sum(block.entries for block in plan.blocks))
+                for slice_id, plan in self.plan.slices.items()
+                if not plan.finished
+            ],
+            self.plan.since_ms,
+        )
+        self.result.width = choose(evidence, self.plan.width_memory, self._options)
+        self._state = self._state._replace(slice_width_ms=self.result.width.width_ms)
 
     # ---- entries into blocks
 
@@ -396,7 +424,7 @@ class PersistJob:
             batch.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))
         else:
             batch.delete(carry)
-        state = self.plan.state._replace(next_block_id=self.result.next_block_id)
+        state = self._state._replace(next_block_id=self.result.next_block_id)
         batch.put(keys.subscription_key(keys.STATE, subscription_id), state.encode())
         self._store.write(batch, sync=True)
 
