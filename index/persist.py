@@ -28,7 +28,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet, serialize_bitmap
 from tidegate.index.run import Run
 from tidegate.index.store import Batch, Store
-from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, choose, sample
+from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, choose
 
 _FOREVER_MS = (1 << 63) - 1
 
@@ -204,8 +204,7 @@ class PersistJob:
         evidence = WidthEvidence(
             self._state.slice_width_ms,
             self.plan.now_ms,
-            len(spilled),
-            sample(spilled.deliver_at_ms),
+            spilled.deliver_at_ms,
             [
                 (slice_id, sum(block.entries for block in plan.blocks))
                 for slice_id, plan in self.plan.slices.items()

@@ -14,6 +14,7 @@ ask for the same direction.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,12 +31,13 @@ _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 
 WIDTHS_MS: tuple[int, ...] = (
-    *(count * _SECOND_MS for count in (1, 2, 5, 10, 30)),
-    *(count * _MINUTE_MS for count in (1, 2, 5, 10, 30)),
+    *(count * _SECOND_MS for count in (1, 2, 10, 30)),
+    *(count * _MINUTE_MS for count in (1, 2, 10, 30)),
     *(count * _HOUR_MS for count in (1, 2, 6, 12)),
-    *(count * _DAY_MS for count in (1, 2, 5, 10, 30)),
+    *(count * _DAY_MS for count in (1, 2, 10, 30)),
 )
-"""Widths that `choose` knows, in milliseconds, ascending."""
+"""Widths that `choose` knows, in milliseconds. Each is a multiple of the one before: a slice is a sum of
+narrower ones, so that all widths are counted in little more than one pass over the entries."""
 
 BLOCK_COST_ENTRIES = 1_000
 """Entries that cost as much as one block, to write and to read again (docs/decisions/slice-width.md)."""
@@ -46,7 +48,6 @@ SWITCH_RATIO = 2.0
 ENTRIES_MIN = 100
 """A spill of fewer entries that are still to come says nothing."""
 
-_SAMPLE = 4_096
 _REPRESENTATIVE = 4
 """A spill of less than a fourth of the usual size says nothing of the usual fill of a block."""
 
@@ -69,16 +70,14 @@ class WidthEvidence:
     """What one persist sees.
 
     width_ms: the present width.
-    now_ms: time of the persist; what is due before it is of no interest.
-    spilled: how many entries it moves into slices.
-    deliver_at_ms: when these are due, or a fair sample of that, in any order.
+    now_ms: time of the persist; what was due before it is of no interest.
+    deliver_at_ms: when the entries that it moves into slices are due, ascending.
     slices: the slices that are stored and not finished, with the entries of each.
     since_ms: milliseconds since the last persist of this subscription, None if there was none.
     """
 
     width_ms: int
     now_ms: int
-    spilled: int
     deliver_at_ms: Int64Array
     slices: Sequence[tuple[SliceId, int]]
     since_ms: int | None
@@ -113,40 +112,36 @@ class WidthDecision(NamedTuple):
     look: WidthLook | None = None
 
 
-def sample(deliver_at_ms: Int64Array) -> Int64Array:
-    """Some thousand of the times, evenly taken, so that a look costs the same whatever the spill."""
-    return deliver_at_ms[:: max(1, len(deliver_at_ms) // _SAMPLE)]
-
-
 def slice_entries_max(options: IndexOptions) -> int:
     """Most entries that a slice should have: as many as the staging budget holds, at least a block's."""
     return max(options.staging_budget_bytes // ENTRY_BYTES, options.block_entries)
 
 
 def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) -> WidthDecision:
-    """The width that costs least, if it is worth a change. O(slices + sample)."""
-    ahead = np.sort(evidence.deliver_at_ms[evidence.deliver_at_ms > evidence.now_ms])
-    if not len(ahead):
-        return WidthDecision(evidence.width_ms, memory)
-    spilled = round(evidence.spilled * len(ahead) / len(evidence.deliver_at_ms))
+    """The width that costs least, if it is worth a change. O(entries + slices)."""
+    due_ms = evidence.deliver_at_ms
+    ahead_ms = due_ms[int(np.searchsorted(due_ms, evidence.now_ms, side="right")) :]
+    spilled = len(ahead_ms)
+    usual = _usual(memory.usual_entries, spilled)
     if spilled < ENTRIES_MIN or spilled * _REPRESENTATIVE < memory.usual_entries:
-        usual = _usual(memory.usual_entries, spilled)
         return WidthDecision(evidence.width_ms, memory._replace(usual_entries=usual))
-    costs = _Costs(evidence, ahead, spilled, options)
-    present = costs.of(evidence.width_ms)
+    costs = _costs(evidence, ahead_ms, slice_entries_max(options))
+    present = costs[evidence.width_ms]
     # Of widths that cost the same, the one that is nearest to the present one.
     best_ms = min(
-        WIDTHS_MS, key=lambda width_ms: (costs.of(width_ms), abs(np.log(width_ms / evidence.width_ms)))
+        WIDTHS_MS,
+        key=lambda width_ms: (costs[width_ms].total, abs(math.log(width_ms / evidence.width_ms))),
     )
     direction = 0
-    if present > SWITCH_RATIO * costs.of(best_ms):
+    if present.total > SWITCH_RATIO * costs[best_ms].total:
         direction = 1 if best_ms > evidence.width_ms else -1
     change = direction != 0 and (not memory.settled or direction == memory.direction)
     chosen_ms = best_ms if change else evidence.width_ms
+    chosen = costs[chosen_ms]
     return WidthDecision(
         chosen_ms,
-        WidthMemory(_usual(memory.usual_entries, spilled), 0 if change else direction, settled=True),
-        WidthLook(costs.fill(chosen_ms), costs.fullest(chosen_ms), costs.entries_max, best_ms),
+        WidthMemory(usual, 0 if change else direction, settled=True),
+        WidthLook(round(chosen.fill), round(chosen.fullest), slice_entries_max(options), best_ms),
     )
 
 
@@ -155,65 +150,85 @@ def _usual(usual: int, spilled: int) -> int:
     return (usual * usual + spilled * spilled) // (usual + spilled) if usual + spilled else 0
 
 
-class _Costs:
-    """The costs of any width, given one persist's evidence."""
+class _Cost(NamedTuple):
+    """What a width costs, and the two numbers that this comes from."""
 
-    def __init__(
-        self, evidence: WidthEvidence, ahead: Int64Array, spilled: int, options: IndexOptions
-    ) -> None:
-        self.entries_max = slice_entries_max(options)
-        self._ahead = ahead
-        self._spilled = spilled
-        stored = sorted(
+    total: float
+    fill: float
+    fullest: float
+
+
+def _costs(evidence: WidthEvidence, ahead_ms: Int64Array, entries_max: int) -> dict[int, _Cost]:
+    """The cost of each of `WIDTHS_MS` and of the present width."""
+    stored = _Stored.of(evidence)
+    rate = _entries_per_ms(evidence, ahead_ms, stored)
+    costs = {}
+    numbers, counts = _grouped(ahead_ms, np.ones(1, dtype=np.int64), evidence.width_ms)
+    found = {evidence.width_ms: (numbers, counts)}
+    before_ms = 1
+    numbers, counts = ahead_ms, np.ones(1, dtype=np.int64)
+    for width_ms in WIDTHS_MS:
+        numbers, counts = _grouped(numbers, counts, width_ms // before_ms)
+        found[width_ms] = (numbers, counts)
+        before_ms = width_ms
+    for width_ms, (numbers, counts) in found.items():
+        fill = len(ahead_ms) / len(numbers)
+        fullest = max(stored.fullest(width_ms, numbers, counts), rate * width_ms)
+        total = BLOCK_COST_ENTRIES / fill + fullest / entries_max
+        costs[width_ms] = _Cost(total, fill, fullest)
+    return costs
+
+
+def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Array, Int64Array]:
+    """Ascending slice numbers and their counts (one of length 1 stands for all), `by` of them made one."""
+    wide = numbers // by
+    first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(wide[1:] != wide[:-1]) + 1])
+    if len(counts) == len(wide):
+        return wide[first], np.add.reduceat(counts, first)
+    return wide[first], np.diff(first, append=len(wide)) * counts[0]
+
+
+def _entries_per_ms(evidence: WidthEvidence, ahead_ms: Int64Array, stored: _Stored) -> float:
+    """How many entries come in a millisecond, in the long run.
+
+    What is held divided by the mean delay (Little's law) is right for a steady flow and modest for a bulk
+    load; the rate since the last persist is right when the delays have become shorter than those of what is
+    stored. Either alone can be far too high, so the lower counts.
+    """
+    mean_delay_ms = max(float(np.mean(ahead_ms)) - evidence.now_ms, 1.0)
+    rate = (float(stored.entries.sum()) + len(ahead_ms)) / mean_delay_ms
+    if evidence.since_ms is not None:
+        rate = min(rate, len(ahead_ms) / max(evidence.since_ms, 1))
+    return rate
+
+
+class _Stored(NamedTuple):
+    """The slices that are stored and not over yet, by their start."""
+
+    start_ms: Int64Array
+    width_ms: Int64Array
+    entries: Int64Array
+
+    @classmethod
+    def of(cls, evidence: WidthEvidence) -> _Stored:
+        rows = sorted(
             (slice_id.start_ms, slice_id.width_ms, entries)
             for slice_id, entries in evidence.slices
             if slice_id.start_ms + slice_id.width_ms > evidence.now_ms
         )
-        columns = np.array(stored, dtype=np.float64).reshape(-1, 3)
-        self._start_ms = np.concatenate([columns[:, 0], ahead.astype(np.float64)])
-        self._width_ms = np.concatenate([columns[:, 1], np.ones(len(ahead))])
-        self._entries = np.concatenate([columns[:, 2], np.full(len(ahead), spilled / len(ahead))])
-        order = np.argsort(self._start_ms, kind="stable")
-        self._start_ms, self._width_ms, self._entries = (
-            column[order] for column in (self._start_ms, self._width_ms, self._entries)
-        )
-        self._rate = self._entries_per_ms(evidence)
-        self._known: dict[int, tuple[float, int, int]] = {}
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2])
 
-    def _entries_per_ms(self, evidence: WidthEvidence) -> float:
-        """How many entries come in a millisecond, in the long run.
-
-        What is stored divided by the mean delay (Little's law) is right for a steady flow and modest for a
-        bulk load; the rate since the last persist is right when the delays have become shorter than those
-        of what is stored. Either alone can be far too high, so the lower counts.
-        """
-        mean_delay_ms = max(float(np.mean(self._ahead - evidence.now_ms)), 1.0)
-        rate = float(self._entries.sum()) / mean_delay_ms
-        if evidence.since_ms is not None:
-            rate = min(rate, self._spilled / max(evidence.since_ms, 1))
-        return rate
-
-    def of(self, width_ms: int) -> float:
-        """The cost of a width."""
-        return self._look(width_ms)[0]
-
-    def fill(self, width_ms: int) -> int:
-        """Entries that a spill puts into a slice on average."""
-        return self._look(width_ms)[1]
-
-    def fullest(self, width_ms: int) -> int:
-        """Entries that the fullest slice comes to."""
-        return self._look(width_ms)[2]
-
-    def _look(self, width_ms: int) -> tuple[float, int, int]:
-        known = self._known.get(width_ms)
-        if known is None:
-            fill = self._spilled / (1 + np.count_nonzero(np.diff(self._ahead // width_ms)))
-            numbers = np.floor_divide(self._start_ms, width_ms)
-            first = np.concatenate([[0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1])
+    def fullest(self, width_ms: int, numbers: Int64Array, counts: Int64Array) -> float:
+        """Most entries of one slice of this width, with `counts` more in the slices `numbers`."""
+        most = float(counts.max())
+        if len(self.entries):
+            at = self.start_ms // width_ms
+            first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(at[1:] != at[:-1]) + 1])
             # Of a wider slice, only the part that falls into one of this width.
-            part = self._entries * np.minimum(width_ms / self._width_ms, 1.0)
-            fullest = max(float(np.add.reduceat(part, first).max()), self._rate * width_ms)
-            cost = BLOCK_COST_ENTRIES / fill + fullest / self.entries_max
-            known = self._known[width_ms] = (float(cost), round(fill), round(fullest))
-        return known
+            part = self.entries * np.minimum(width_ms / self.width_ms, 1.0)
+            sums = np.add.reduceat(part, first)
+            where = np.minimum(np.searchsorted(numbers, at[first]), len(numbers) - 1)
+            sums += np.where(numbers[where] == at[first], counts[where], 0)
+            most = max(most, float(sums.max()))
+        return most
