@@ -49,6 +49,8 @@ class Recorder:
     series: list[Series] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parameters: dict[str, str | int | float] = field(default_factory=dict)
+    axis: str = ""
+    positions: dict[str, float] = field(default_factory=dict)
 
     def metric(
         self,
@@ -93,6 +95,7 @@ class Bench:
     runs_quick: int
     run: Callable[[Plan, Recorder], None]
     uses_pulsar: bool = True
+    page: str = "benchmarks.md"
 
 
 def run(
@@ -135,4 +138,6 @@ def run(
         metrics=recorder.metrics,
         series=recorder.series,
         notes=recorder.notes,
+        axis=recorder.axis,
+        positions=recorder.positions,
     )

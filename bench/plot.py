@@ -1,7 +1,7 @@
 """Plots of results, as SVG and PNG beside the JSON they are drawn from.
 
-Two kinds: bars of each metric (median, with the whole spread as a line) and, where a result has curves, the
-quantile functions of lateness.
+Bars of each metric (median, with the whole spread as a line), or lines where the peers are points on an axis;
+and, where a result has curves, the quantile functions of lateness.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.plot_lines import lines
 from bench.results import Metric, Result, Series
 from bench.stats import Spread
 
@@ -25,7 +26,7 @@ COLUMNS = 3
 def draw(result: Result, stem: Path) -> list[Path]:
     """Draw every plot of a result; ``stem`` is the JSON's path without its suffix. Returns the SVG files."""
     mpl.rcParams["svg.hashsalt"] = result.bench
-    drawn = [_save(_bars(result), stem)]
+    drawn = [_save(lines(result, shown(result), colour) if result.axis else _bars(result), stem)]
     if result.series:
         drawn.append(_save(_curves(result), stem.with_name(f"{stem.name}-quantiles")))
     return drawn
