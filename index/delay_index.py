@@ -239,6 +239,11 @@ class DelayIndex:
         return self._width_ms
 
     @property
+    def slice_width_auto(self) -> bool:
+        """Whether that width is chosen anew by each persist."""
+        return self._width_auto
+
+    @property
     def mark_delete_position(self) -> Position:
         """The persisted mark-delete position as last told, (-1, -1) before."""
         return self._mark

@@ -90,7 +90,7 @@ class PersistResult:
     written_ahead: keys that do not count unless the commit succeeded, those that went with it included.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
-    width: which slice width was chosen, None if it is not automatic.
+    width: which slice width was chosen, None if it is not automatic or nothing was spilled.
     """
 
     next_block_id: int
@@ -199,7 +199,7 @@ class PersistJob:
 
     def _choose_width(self, spilled: Entries) -> None:
         """An automatic slice width follows what is spilled; it counts from this very persist on."""
-        if not self._state.slice_width_auto:
+        if not self._state.slice_width_auto or not len(spilled):
             return
         evidence = WidthEvidence(
             self._state.slice_width_ms,

@@ -384,10 +384,10 @@ class DaemonEngine:
                 self._forget(name)
 
     def _forget_if_empty(self, stream: Stream) -> None:
-        """A closed subscription without entries and acknowledgements is not worth keeping (unsubscribe)."""
+        """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
         index = stream.tracker.index
         served = self.registry.get(stream.name) is not None or self.catalog.get(stream.name) is not index
-        if served or index.held() or index.acknowledged():
+        if served or index.held() or index.acknowledged() or width.is_own(index, self.settings):
             return
         self._forget(stream.name)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.names import SubscriptionName
-from tidegate.plugin.config import WIDTH_MAX_MS, WIDTH_MIN_MS
+from tidegate.plugin.config import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
 
@@ -99,6 +99,13 @@ def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
         width_ms = index.slice_width_ms if request.width_ms is None else request.width_ms
         token = max(token, index.set_slice_width(width_ms, auto=request.auto))
     return token
+
+
+def is_own(index: DelayIndex, settings: Settings) -> bool:
+    """Whether somebody has set the width of this subscription: a reason to remember it while it is empty."""
+    if index.slice_width_auto:
+        return not settings.slice_width_is_auto
+    return settings.slice_width_is_auto or index.slice_width_ms != settings.slice_width_ms
 
 
 def answer(request: WidthRequest, indexes: list[DelayIndex]) -> dict[str, Any]:

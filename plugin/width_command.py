@@ -35,7 +35,7 @@ def width(
     ],
     new_width: Annotated[
         str | None,
-        typer.Argument(metavar="[WIDTH|auto]", help="1s to 3660d, as in 30s, 10m, 6h, 7d. Without: show it."),
+        typer.Argument(metavar="WIDTH|auto", help="1s to 3660d, as in 30s, 10m, 6h, 7d. Without: show it."),
     ] = None,
     socket: Annotated[
         Path,

@@ -228,3 +228,18 @@ async def test_what_new_subscriptions_begin_with(
         await opened(client, (TOPIC, "late"))
         (one,) = (await ask(socket_path, "orders:late"))["subscriptions"]
     assert (one["slice_width_ms"], one["slice_width_auto"]) == (width_ms, auto)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_width_that_was_set_outlives_an_empty_subscription(
+    own: bool, start: StartDaemon, socket_path: Path
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "late")
+        if own:
+            await ask(socket_path, "orders:late", width_ms=5_000)
+        await stream.close()
+        assert len(daemon.engine.catalog) == int(own)
+        await client.open(TOPIC, "late")
+        (one,) = (await ask(socket_path, "orders:late"))["subscriptions"]
+        assert one["slice_width_ms"] == (5_000 if own else HOUR_MS)
