@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bench.benches import acks, add, failover, index, lateness, tuning
+from bench.benches import acks, add, failover, index, lateness, scale, tuning
 from bench.driver import Bench
 from bench.errors import BenchError
 
 BENCHES: dict[str, Bench] = {
-    module.BENCH.name: module.BENCH for module in (add, lateness, failover, acks, index, tuning)
+    module.BENCH.name: module.BENCH for module in (add, lateness, failover, acks, index, scale, tuning)
 }
 
 

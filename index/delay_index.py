@@ -24,7 +24,8 @@ from tidegate.index.manifest import Identity, State
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persist import PersistJob, PersistPlan, SlicePlan, choose_runs
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import Position, PositionBatch, PositionSet
 from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.slices import Block, BlockOwner, Slice
 from tidegate.index.staging import Staging
@@ -47,8 +48,8 @@ class DelayIndex:
         self.incarnation = identity.incarnation
         self.log = log
         self._context = context
-        self._held = PositionSet()
-        self._acknowledged = PositionSet()
+        self._held = PositionSet(tracked=True)
+        self._acknowledged = PositionSet(tracked=True)
         self._popped = PositionSet()
         self._mark = (-1, -1)
         self._width_ms = width_ms
@@ -63,6 +64,7 @@ class DelayIndex:
         self._slices: dict[SliceId, Slice] = {}
         self._cleared: set[SliceId] = set()
         self._settling: set[Slice] = set()
+        self._finished_entries = 0
         self._consumed: set[Slice] = set()
         self._quarantined: list[Block] = []
         self._quarantined_total = 0
@@ -328,6 +330,7 @@ class DelayIndex:
             each.leave(self._heap)
         self._cleared.update(self._slices)
         self._slices.clear()
+        self._finished_entries = 0
         self._settling.clear()
         self._consumed.clear()
         self._quarantined = []
@@ -337,21 +340,26 @@ class DelayIndex:
 
     def _accept(self, taken: Taken) -> Entries:
         """What of consumed parts is handed out, in order: held, not popped. Owners keep all that is held."""
-        together = Entries.concat(part for _, part in taken)
-        held = self._held.contains(together)
-        all_held = bool(held.all())
-        at = 0
+        by_log: dict[PoppedLog, list[Entries]] = {}
         for run, part in taken:
-            live = part if all_held else part.take(held[at : at + len(part)])
-            at += len(part)
-            run.owner.consumed(run, len(part), live)
+            run.owner.consumed(run, len(part))
+            by_log.setdefault(run.owner.popped, []).append(part)
             if isinstance(run.owner, BlockOwner):
                 self._consumed.add(run.owner.block.of)
-        live = together if all_held else together.take(held)
-        if len(taken) > 1:
-            live = sort_entries(live)
-        fresh = self._popped.add_new(live, _NONE)
-        return live if fresh.all() else live.take(fresh)
+        accepted = [self._accept_into(log, Entries.concat(parts)) for log, parts in by_log.items()]
+        live = Entries.concat(accepted)
+        return sort_entries(live) if len(taken) > 1 else live
+
+    def _accept_into(self, log: PoppedLog, entries: Entries) -> Entries:
+        """What of consumed entries is handed out; their log keeps all that is held."""
+        batch = PositionBatch(entries)
+        held = self._held.contains(batch)
+        if not held.all():
+            entries = entries.take(held)
+            batch = PositionBatch(entries)
+        log.append(entries, self._held, batch.positions())
+        fresh = self._popped.add_new(batch, _NONE)
+        return entries if fresh.all() else entries.take(fresh)
 
     def _load(self, block: Block) -> Entries | None:
         """Read a block that is due; a corrupt one is put aside for the next persist."""
@@ -379,7 +387,7 @@ class DelayIndex:
         self._consumed.clear()
         if not self._held and self._slices:
             for each in self._slices.values():
-                each.finish(self._heap)
+                self._finish(each)
             self._settling.clear()
             self._context.wanting.add(self)
         for each in [each for each in self._settling if each.settle_at <= self._acknowledgements]:
@@ -387,9 +395,19 @@ class DelayIndex:
             if left:
                 each.settle_at = self._acknowledgements + left
             else:
-                each.finish(self._heap)
+                self._finish(each)
                 self._settling.discard(each)
-                self._context.wanting.add(self)
+        if self._worth_dropping():
+            self._context.wanting.add(self)
+
+    def _finish(self, each: Slice) -> None:
+        if not each.finished:
+            each.finish(self._heap)
+            self._finished_entries += each.entries()
+
+    def _worth_dropping(self) -> bool:
+        """Whether the finished slices are large enough to be dropped for their own sake."""
+        return self._finished_entries >= self._context.options.drop_entries
 
     # ---- persisting; the catalog decides when
 
@@ -550,6 +568,7 @@ class DelayIndex:
                 each.leave(self._heap)
                 self._settling.discard(each)
                 del self._slices[slice_id]
+        self._finished_entries = sum(each.entries() for each in self._slices.values() if each.finished)
 
     def _lose(self, lost: PositionSet) -> None:
         if lost:
@@ -563,14 +582,13 @@ class DelayIndex:
 
     def _finish_dead_slices(self) -> None:
         """Slices with no block that can hold a held ledger are finished, whenever they are due."""
-        ledgers = self._held.ledgers()
-        lowest = ledgers[0] if ledgers else None
+        lowest = self._held.first_ledger()
         for each in self._slices.values():
             if not each.finished and (
                 lowest is None
                 or all(block.descriptor.max_ledger_id < lowest for block in each.blocks.values())
             ):
-                each.finish(self._heap)
+                self._finish(each)
                 self._settling.discard(each)
 
     # ---- telling
@@ -627,7 +645,8 @@ class DelayIndex:
             self._cleared
             or self._quarantined
             or self._audit
-            or any(each.finished or each.runs() >= runs_max for each in self._slices.values())
+            or self._worth_dropping()
+            or any(each.runs() >= runs_max for each in self._slices.values())
         ):
             self._context.wanting.add(self)
 

@@ -188,11 +188,11 @@ class Journal:
         record = log.tail
         if record is not None and record.record_type is record_type and record.positions is not None:
             record.positions.update(positions)
-            self._grow(log, positions.memory_bytes())
+            self._grow(log, positions.portable_bytes())
         else:
             record = self._append(log, record_type, now_ms)
             record.positions = positions.snapshot()
-            self._grow(log, record.positions.memory_bytes())
+            self._grow(log, record.positions.portable_bytes())
         return self._issue()
 
     def numbers(self, log: JournalLog, record_type: RecordType, first: int, second: int, now_ms: int) -> int:

@@ -12,7 +12,8 @@ class IndexOptions:
     """Options of a Catalog. Raises ValueError if one is out of range.
 
     slice_width_ms: slice width of a new subscription, in milliseconds.
-    slice_width_auto: whether that is only the width to begin with, and each persist may choose another.
+    slice_width_auto: whether that is only the width to begin with, and each persist may choose another (the
+        daemon says so unless it is told a width).
     staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
         spills.
     carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
@@ -22,6 +23,8 @@ class IndexOptions:
     block_entries: most entries of one packed block, 1 … 65,536.
     seal_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is merged, 2 or more.
+    drop_entries: slices of which nothing is held are dropped when they have so many entries (sooner if there is
+        a persist anyway).
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
     pop_scan_entries: most entries one `pop_due` looks at, live or not; it bounds the pause, not the result.
     write_piece_bytes: blocks are written in pieces of about this size: a write holds the interpreter lock.
@@ -29,7 +32,7 @@ class IndexOptions:
     """
 
     slice_width_ms: int = 3_600_000
-    slice_width_auto: bool = True
+    slice_width_auto: bool = False
     staging_budget_bytes: int = 32 * MIB
     carry_ms: int = 10_000
     persist_age_ms: int = 300_000
@@ -37,6 +40,7 @@ class IndexOptions:
     block_entries: int = 65_536
     seal_entries: int = 32_768
     merge_runs: int = 8
+    drop_entries: int = 262_144
     prefetch_ms: int = 1_000
     pop_scan_entries: int = 262_144
     write_piece_bytes: int = MIB // 2
@@ -52,6 +56,7 @@ class IndexOptions:
             ("block_entries", 1, 65_536),
             ("seal_entries", 1, 1 << 20),
             ("merge_runs", 2, 1 << 10),
+            ("drop_entries", 1, 1 << 53),
             ("prefetch_ms", 0, 1 << 53),
             ("pop_scan_entries", 1, 1 << 53),
             ("write_piece_bytes", 1, 1 << 30),

@@ -25,7 +25,8 @@ from tidegate.index.keys import SliceId
 from tidegate.index.manifest import State, encode_keys, encode_slice
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet, serialize_bitmap
+from tidegate.index.popped import PoppedLog
+from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.store import Batch, Store
 from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, choose
@@ -140,6 +141,7 @@ class _MergedBlock:
     def __init__(self, job: PersistJob, stored: StoredBlock) -> None:
         self._job = job
         self._stored = stored
+        self.popped = PoppedLog()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         entries = self._job.read(self._stored)
@@ -148,7 +150,7 @@ class _MergedBlock:
         run = Run(entries, self)
         return [(run.key(), run)]
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
+    def consumed(self, run: Run, count: int) -> None:
         """A merge is not rewound."""
 
 
@@ -349,18 +351,16 @@ class PersistJob:
             ),
         ):
             new.update(old)
-            for ledger_id in sorted(dirty):
-                if ledger_id in old:
-                    self._commit.delete(
-                        keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, old[ledger_id])
-                    )
-                    del new[ledger_id]
-                bitmap = positions.bitmap(ledger_id)
-                if bitmap is not None:
-                    version = self.plan.state.version
-                    key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
-                    self._writer.put(key, seal(kind, serialize_bitmap(bitmap)))
-                    new[ledger_id] = version
+            for ledger_id in sorted(dirty & old.keys()):
+                self._commit.delete(
+                    keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, old[ledger_id])
+                )
+                del new[ledger_id]
+            version = self.plan.state.version
+            for ledger_id, data in positions.portable_of(dirty):
+                key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
+                self._writer.put(key, seal(kind, bytes(data)))
+                new[ledger_id] = version
 
     # ---- the commit
 

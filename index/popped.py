@@ -6,19 +6,32 @@ costs an amortised constant an entry.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tidegate.index.entry import Entries
 from tidegate.index.positions import PositionSet
 
 _PRUNE_MIN = 4_096
+_PART_MIN = 1_024
+"""Fewer entries than this are not worth a set of positions of their own."""
+_LOOSE_MAX = 64
+
+
+class _Part(NamedTuple):
+    """Entries and their positions, so that nothing has to be looked up entry by entry."""
+
+    entries: Entries
+    positions: PositionSet
 
 
 class PoppedLog:
     """Arrays of handed-out entries, `len` counts them with the dead ones."""
 
-    __slots__ = ("_count", "_parts", "_prune_at")
+    __slots__ = ("_count", "_loose", "_parts", "_prune_at")
 
     def __init__(self) -> None:
-        self._parts: list[Entries] = []
+        self._parts: list[_Part] = []
+        self._loose: list[Entries] = []
         self._count = 0
         self._prune_at = _PRUNE_MIN
 
@@ -27,30 +40,63 @@ class PoppedLog:
 
     def parts(self) -> list[Entries]:
         """All entries, in no order."""
-        return list(self._parts)
+        return [part.entries for part in self._parts] + self._loose
 
-    def append(self, entries: Entries, held: PositionSet) -> None:
-        """Keep `entries`; now and then those no longer in `held` are let go."""
-        if len(entries):
-            self._parts.append(entries)
-            self._count += len(entries)
-            if self._count >= self._prune_at:
-                self.prune(held)
+    def append(self, entries: Entries, held: PositionSet, positions: PositionSet | None = None) -> None:
+        """Keep `entries`; now and then those no longer in `held` are let go.
+
+        positions: those of `entries`, if they are known; not changed afterwards by anyone.
+        """
+        if not len(entries):
+            return
+        self._count += len(entries)
+        if positions is None or len(entries) < _PART_MIN:
+            self._loose.append(entries)
+            if len(self._loose) > _LOOSE_MAX:
+                self._gather()
+        else:
+            self._parts.append(_Part(entries, positions))
+        if self._count >= self._prune_at:
+            self.prune(held)
 
     def prune(self, held: PositionSet) -> int:
-        """Let go of entries not in `held`; how many are left. O(n log n) in the entries kept."""
-        if self._parts:
-            together = Entries.concat(self._parts)
-            # `take` copies, which lets go of the larger arrays that the parts are views of.
-            kept = together.take(held.contains(together))
-            self._parts = [kept] if len(kept) else []
-            self._count = len(kept)
-            self._prune_at = max(_PRUNE_MIN, 2 * self._count)
-        return self._count
+        """Let go of entries not in `held`, if they are many; how many there are in `held`."""
+        loose, self._loose = Entries.concat(self._loose), []
+        kept = loose.take(held.contains(loose))
+        live = len(kept)
+        parts, self._parts = self._parts, []
+        for part in parts:
+            count = part.positions.count_in(held)
+            live += count
+            if 2 * count > len(part.entries):
+                self._parts.append(part)
+            elif count:
+                # `take` copies, which lets go of the larger arrays that the entries are views of.
+                self._keep(part.entries.take(held.contains(part.entries)))
+        if len(kept):
+            self._loose.append(kept)
+        self._gather()
+        self._count = sum(map(len, self.parts()))
+        self._prune_at = max(_PRUNE_MIN, 2 * self._count)
+        return live
 
     def take(self) -> list[Entries]:
         """All entries; the log is empty afterwards."""
-        parts, self._parts = self._parts, []
+        parts = self.parts()
+        self._parts, self._loose = [], []
         self._count = 0
         self._prune_at = _PRUNE_MIN
         return parts
+
+    def _gather(self) -> None:
+        """Make one of what is loose."""
+        if self._loose:
+            together = Entries.concat(self._loose)
+            self._loose = []
+            self._keep(together)
+
+    def _keep(self, entries: Entries) -> None:
+        if len(entries) < _PART_MIN:
+            self._loose.append(entries)
+        else:
+            self._parts.append(_Part(entries, PositionSet.of_entries(entries)))

@@ -1,43 +1,85 @@
-"""Sets of positions: a roaring bitmap of entry ids for each ledger.
+"""Sets of positions: roaring bitmaps of ledger and entry id together.
+
+A ledger may have few of the positions at hand and a set thousands of ledgers, so that a bitmap for each
+ledger would cost an interpreted step for each of them. Here a set is one 64-bit bitmap (one for every 2^32
+ledger ids, of which a topic has one), and a batch of positions is one bitmap too.
 
 Invariants: no bitmap in a set is empty; a bitmap that a snapshot shares is never changed in place (copy on
-write, a ledger at a time), so a snapshot costs a pointer a ledger and another thread may read it meanwhile.
-`dirty` names the ledgers changed since `take_dirty`, for writing only those.
+write), so a snapshot costs a pointer and another thread may read it meanwhile. A tracked set knows which
+ledgers have changed since `take_dirty`, for writing only those.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
-from tidegate.index.entry import ENTRY_ID_MAX, BoolArray, Entries, Int64Array
+from tidegate.index import roaring
+from tidegate.index.entry import ENTRY_ID_MAX, BoolArray, Entries
 from tidegate.index.errors import CorruptRecordError
 
 Position = tuple[int, int]
 """(ledger_id, entry_id)."""
 
-_SMALL = 48
-"""Up to this many look-ups a loop over the bitmap is faster than building a second bitmap."""
+_BULK = 512
+"""From so many positions on, set algebra of whole bitmaps is faster than one position after another."""
 
-_SCATTERED_MAX = 4_096
+_EXTRACT_MAX = 16
+"""Up to so many ledgers are cut out of a bitmap one by one; for more the whole of it is walked once."""
 
+_CONTAINER_BYTES = 64
+_PORTABLE_CONTAINER_BYTES = 28
+"""What a container costs besides its content, where it is a ledger's only one."""
+
+_LEDGER_MASK = (1 << 32) - 1
+_KEY_MAX = (1 << 64) - 1
 _COUNT = struct.Struct("<I")
 _LEDGER = struct.Struct("<qI")
 
+Uint64Array = npt.NDArray[np.uint64]
+
+
+class _Part(NamedTuple):
+    """The positions of a batch that are on one page."""
+
+    page: int
+    where: slice | npt.NDArray[np.intp]
+    keys: Uint64Array
+    bitmap: BitMap64
+
+
+class PositionBatch:
+    """The positions of entries, made ready once for several look-ups. Cost: a sort, 40 to 70 ns an entry."""
+
+    __slots__ = ("count", "parts")
+
+    def __init__(self, entries: Entries) -> None:
+        self.count = len(entries)
+        self.parts = list(_parts(entries))
+
+    def positions(self) -> PositionSet:
+        """The positions as a set. Shares the bitmaps: neither is to be changed afterwards."""
+        made = PositionSet()
+        made._pages = {part.page: part.bitmap for part in self.parts}
+        return made
+
 
 class PositionSet:
-    """A set of (ledger_id, entry_id), `len` is its cardinality."""
+    """A set of (ledger_id, entry_id), `len` is its cardinality. Ledger ids are 0 or more."""
 
-    __slots__ = ("_bitmaps", "_shared", "dirty")
+    __slots__ = ("_changed", "_pages", "_shared", "dirty")
 
-    def __init__(self) -> None:
-        self._bitmaps: dict[int, BitMap] = {}
+    def __init__(self, *, tracked: bool = False) -> None:
+        self._pages: dict[int, BitMap64] = {}
         self._shared: set[int] = set()
+        self._changed: PositionSet | None = PositionSet() if tracked else None
         self.dirty: set[int] = set()
+        """Ledgers to be taken for changed besides those that are."""
 
     # ---- making one
 
@@ -45,122 +87,165 @@ class PositionSet:
     def of(cls, positions: Iterable[Position]) -> PositionSet:
         """A set of (ledger_id, entry_id) tuples."""
         made = cls()
-        for ledger_id, entry_id in positions:
-            made._own(ledger_id).add(entry_id)
+        made.add(Entries.of((0, ledger_id, entry_id) for ledger_id, entry_id in positions))
         return made
 
     @classmethod
     def of_entries(cls, entries: Entries) -> PositionSet:
         """The positions of `entries`."""
         made = cls()
-        made.add(entries)
+        made._pages = {part.page: part.bitmap for part in _parts(entries)}
         return made
 
     @classmethod
     def of_bitmaps(cls, bitmaps: dict[int, BitMap]) -> PositionSet:
-        """A set that takes over `bitmaps` (nobody else may use them); empty ones are left out."""
+        """A set from bitmaps of entry ids by ledger id; empty ones are left out."""
+        return cls.of_portable(
+            (ledger_id, roaring.serialize_bitmap(bitmaps[ledger_id]))
+            for ledger_id in sorted(bitmaps)
+            if bitmaps[ledger_id]
+        )
+
+    @classmethod
+    def of_portable(cls, parts: Iterable[tuple[int, bytes | memoryview]]) -> PositionSet:
+        """A set from (ledger_id, portable roaring bytes), ledger ids ascending. Raises CorruptRecordError."""
+        pages: dict[int, list[tuple[int, bytes | memoryview]]] = {}
+        for ledger_id, data in parts:
+            pages.setdefault(ledger_id >> 32, []).append((ledger_id & _LEDGER_MASK, data))
         made = cls()
-        made._bitmaps = {ledger_id: bitmap for ledger_id, bitmap in bitmaps.items() if bitmap}
+        made._pages = {page: roaring.join(found) for page, found in pages.items()}
         return made
 
     def snapshot(self) -> PositionSet:
         """An independent set with the same positions; bitmaps are shared until either side changes them."""
         made = PositionSet()
-        made._bitmaps = dict(self._bitmaps)
-        made._shared = set(made._bitmaps)
-        self._shared = set(made._bitmaps)
+        made._pages = dict(self._pages)
+        made._shared = set(made._pages)
+        self._shared = set(made._pages)
         return made
 
     def within(self, low: int, high: int) -> PositionSet:
         """The positions of the ledgers low … high."""
         made = self.snapshot()
-        for ledger_id in [known for known in made._bitmaps if not low <= known <= high]:
-            made._remove_ledger(ledger_id)
+        made.discard_up_to(low - 1, ENTRY_ID_MAX)
+        for page in [known for known in made._pages if known > high >> 32]:
+            made._remove_page(page)
+        page, first = (high + 1) >> 32, ((high + 1) & _LEDGER_MASK) << 32
+        if page in made._pages and made._pages[page].max() >= first:
+            bitmap = made._own(page)
+            bitmap.remove_range(first, _KEY_MAX)  # which is not part of that range
+            bitmap.discard(_KEY_MAX)
+            made._drop_if_empty(page)
         return made
 
     # ---- reading
 
     def __len__(self) -> int:
-        return sum(map(len, self._bitmaps.values()))
+        return sum(map(len, self._pages.values()))
 
     def __bool__(self) -> bool:
-        return bool(self._bitmaps)
+        return bool(self._pages)
 
     def __contains__(self, position: Position) -> bool:
-        bitmap = self._bitmaps.get(position[0])
-        return bitmap is not None and position[1] in bitmap
+        bitmap = self._pages.get(position[0] >> 32)
+        return bitmap is not None and (position[0] & _LEDGER_MASK) << 32 | position[1] in bitmap
 
     def __iter__(self) -> Iterator[Position]:
         """Yield (ledger_id, entry_id) ascending."""
-        for ledger_id in sorted(self._bitmaps):
-            for entry_id in self._bitmaps[ledger_id]:
-                yield ledger_id, entry_id
+        for page in sorted(self._pages):
+            for key in self._pages[page]:
+                yield page << 32 | key >> 32, key & _LEDGER_MASK
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PositionSet):
             return NotImplemented
-        return self._bitmaps == other._bitmaps
+        return self._pages == other._pages
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{ledger_id}: {len(bitmap)}" for ledger_id, bitmap in list(self.items())[:8])
-        return f"PositionSet({len(self)} in {len(self._bitmaps)} ledgers: {shown})"
+        ledgers = self.ledgers()
+        shown = ", ".join(f"{ledger_id}" for ledger_id in ledgers[:8])
+        return f"PositionSet({len(self)} in {len(ledgers)} ledgers: {shown})"
 
     def ledgers(self) -> list[int]:
         """The ledger ids, ascending."""
-        return sorted(self._bitmaps)
+        return [
+            page << 32 | high for page in sorted(self._pages) for high in roaring.highs(self._pages[page])
+        ]
+
+    def first_ledger(self) -> int | None:
+        """The smallest ledger id, None if the set is empty."""
+        if not self._pages:
+            return None
+        page = min(self._pages)
+        return page << 32 | int(self._pages[page].min()) >> 32
+
+    def portable(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield (ledger_id, portable roaring bytes of its entry ids), ledger ids ascending."""
+        for page in sorted(self._pages):
+            for high, data in roaring.split(self._pages[page]):
+                yield page << 32 | high, data
+
+    def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+        """As `portable`, of these ledgers only, without those that have no positions."""
+        if len(ledgers) > _EXTRACT_MAX:
+            yield from ((ledger_id, data) for ledger_id, data in self.portable() if ledger_id in ledgers)
+            return
+        for ledger_id in sorted(ledgers):
+            bitmap = self._pages.get(ledger_id >> 32)
+            data = None if bitmap is None else roaring.part(bitmap, ledger_id & _LEDGER_MASK)
+            if data is not None:
+                yield ledger_id, data
 
     def items(self) -> Iterator[tuple[int, BitMap]]:
-        """Yield (ledger_id, bitmap of entry ids), ledger ids ascending. Do not change the bitmaps."""
-        for ledger_id in sorted(self._bitmaps):
-            yield ledger_id, self._bitmaps[ledger_id]
+        """Yield (ledger_id, bitmap of entry ids), ledger ids ascending; copies."""
+        for ledger_id, data in self.portable():
+            yield ledger_id, roaring.deserialize_bitmap(bytes(data))
 
-    def bitmap(self, ledger_id: int) -> BitMap | None:
-        """The entry ids of one ledger, None if there are none. Do not change it."""
-        return self._bitmaps.get(ledger_id)
-
-    def contains(self, entries: Entries) -> BoolArray:
+    def contains(self, entries: Entries | PositionBatch) -> BoolArray:
         """For each entry whether its position is in the set; bool array of the same length."""
-        if _is_scattered(entries.ledger_id):
-            get = self._bitmaps.get
-            pairs = zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True)
-            return np.array([entry_id in get(ledger_id, ()) for ledger_id, entry_id in pairs], dtype=np.bool_)
-        mask = np.zeros(len(entries), dtype=np.bool_)
-        if self._bitmaps:
-            for ledger_id, where in _by_ledger(entries.ledger_id):
-                bitmap = self._bitmaps.get(ledger_id)
-                if bitmap is not None:
-                    mask[where] = _contains(bitmap, entries.entry_id[where])
+        batch = _batch(entries)
+        mask = np.zeros(batch.count, dtype=np.bool_)
+        for part in batch.parts:
+            mine = self._pages.get(part.page)
+            if mine is not None:
+                mask[part.where] = _contains(mine, part)
         return mask
 
     def isdisjoint(self, other: PositionSet) -> bool:
         """Whether no position is in both."""
-        small, large = sorted((self._bitmaps, other._bitmaps), key=len)
         return all(
-            ledger_id not in large or bitmap.isdisjoint(large[ledger_id])
-            for ledger_id, bitmap in small.items()
+            page not in other._pages or bitmap.isdisjoint(other._pages[page])
+            for page, bitmap in self._pages.items()
+        )
+
+    def count_in(self, other: PositionSet) -> int:
+        """How many positions are in `other` too."""
+        return sum(
+            bitmap.intersection_cardinality(other._pages[page])
+            for page, bitmap in self._pages.items()
+            if page in other._pages
         )
 
     def issubset(self, other: PositionSet) -> bool:
         """Whether every position is in `other` too."""
         return all(
-            ledger_id in other._bitmaps and bitmap.issubset(other._bitmaps[ledger_id])
-            for ledger_id, bitmap in self._bitmaps.items()
+            page in other._pages and bitmap.issubset(other._pages[page])
+            for page, bitmap in self._pages.items()
         )
 
     # ---- set algebra, returning new sets
 
     def intersection(self, other: PositionSet) -> PositionSet:
         """The positions in both."""
-        small, large = sorted((self._bitmaps, other._bitmaps), key=len)
-        return PositionSet.of_bitmaps(
-            {
-                ledger_id: bitmap & large[ledger_id]
-                for ledger_id, bitmap in small.items()
-                if ledger_id in large
-            }
-        )
+        made = PositionSet()
+        for page, bitmap in self._pages.items():
+            if page in other._pages:
+                common = bitmap & other._pages[page]
+                if common:
+                    made._pages[page] = common
+        return made
 
     def difference(self, other: PositionSet) -> PositionSet:
         """The positions that are not in `other`."""
@@ -172,124 +257,124 @@ class PositionSet:
 
     def add(self, entries: Entries) -> None:
         """Put the positions of `entries` in."""
-        if _is_scattered(entries.ledger_id):
-            self._add_new_singly(entries, PositionSet())
-            return
-        for ledger_id, where in _by_ledger(entries.ledger_id):
-            self._own(ledger_id).update(entries.entry_id[where].astype(np.uint32))
+        for part in _parts(entries):
+            self._put(part.page, part.bitmap)
 
-    def add_new(self, entries: Entries, known: PositionSet) -> BoolArray:
+    def add_new(self, entries: Entries | PositionBatch, known: PositionSet) -> BoolArray:
         """Put positions in that are neither here nor in `known`.
 
         Returns a bool array of the same length: which entries were put in (of a repeated position the first).
         """
-        if _is_scattered(entries.ledger_id):
-            return self._add_new_singly(entries, known)
-        mask = np.ones(len(entries), dtype=np.bool_)
-        for ledger_id, where in _by_ledger(entries.ledger_id):
-            entry_id = entries.entry_id[where].astype(np.uint32)
-            fresh = BitMap(entry_id)
-            if len(fresh) != len(entry_id):
-                first = np.zeros(len(entry_id), dtype=np.bool_)
-                first[np.unique(entry_id, return_index=True)[1]] = True
-                mask[where] &= first
-            for there in (self._bitmaps.get(ledger_id), known._bitmaps.get(ledger_id)):
-                if there is not None and not there.isdisjoint(fresh):
-                    mask[where] &= ~_contains(there, entries.entry_id[where])
-                    fresh -= there
+        batch = _batch(entries)
+        mask = np.ones(batch.count, dtype=np.bool_)
+        for part in batch.parts:
+            fresh = part.bitmap
+            if len(fresh) != len(part.keys):
+                first = np.zeros(len(part.keys), dtype=np.bool_)
+                first[np.unique(part.keys, return_index=True)[1]] = True
+                mask[part.where] &= first
+            for there in (self._pages.get(part.page), known._pages.get(part.page)):
+                if there is not None and not part.bitmap.isdisjoint(there):
+                    mask[part.where] &= ~_contains(there, part)
+                    fresh = fresh - there
             if fresh:
-                mine = self._own(ledger_id)
-                mine |= fresh
+                self._put(part.page, fresh)
         return mask
-
-    def _add_new_singly(self, entries: Entries, known: PositionSet) -> BoolArray:
-        """As `add_new`, one position after another."""
-        bitmaps, shared, theirs = self._bitmaps, self._shared, known._bitmaps
-        fresh = []
-        for ledger_id, entry_id in zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True):
-            mine = bitmaps.get(ledger_id)
-            is_fresh = (mine is None or entry_id not in mine) and entry_id not in theirs.get(ledger_id, ())
-            if is_fresh:
-                if mine is None or ledger_id in shared:
-                    mine = self._own(ledger_id)
-                else:
-                    self.dirty.add(ledger_id)
-                mine.add(entry_id)
-            fresh.append(is_fresh)
-        return np.array(fresh, dtype=np.bool_)
 
     def update(self, other: PositionSet) -> None:
         """Put all positions of `other` in."""
-        for ledger_id, bitmap in other._bitmaps.items():
-            mine = self._own(ledger_id)
-            mine |= bitmap
+        for page, bitmap in other._pages.items():
+            self._put(page, bitmap)
 
     def difference_update(self, other: PositionSet) -> None:
         """Take all positions of `other` out."""
-        bitmaps, shared = self._bitmaps, self._shared
-        small = bitmaps if len(bitmaps) < len(other._bitmaps) else other._bitmaps
-        # This runs for every acknowledgement, over as many ledgers as it has: no calls that can be spared.
-        for ledger_id in list(small):
-            mine, theirs = bitmaps.get(ledger_id), other._bitmaps.get(ledger_id)
-            if mine is None or theirs is None or mine.isdisjoint(theirs):
+        for page, theirs in other._pages.items():
+            mine = self._pages.get(page)
+            if mine is None or mine.isdisjoint(theirs):
                 continue
-            if ledger_id in shared:
-                shared.discard(ledger_id)
-                mine = bitmaps[ledger_id] = mine.copy()
-            mine -= theirs
-            self.dirty.add(ledger_id)
-            if not mine:
-                del bitmaps[ledger_id]
+            if self._changed is not None:
+                self._changed._put(page, theirs)
+            mine = self._own(page)
+            if len(theirs) >= _BULK:
+                mine -= theirs
+            else:
+                for key in theirs:
+                    mine.discard(key)
+            self._drop_if_empty(page)
 
     def discard_up_to(self, ledger_id: int, entry_id: int) -> None:
         """Take out every position up to and including (ledger_id, entry_id)."""
-        for below in [known for known in self._bitmaps if known < ledger_id]:
-            self._remove_ledger(below)
-        bitmap = self._bitmaps.get(ledger_id)
-        if bitmap is not None and bitmap.min() <= entry_id:
-            self._own(ledger_id).remove_range(0, min(entry_id, ENTRY_ID_MAX) + 1)
-            self._drop_if_empty(ledger_id)
+        page = ledger_id >> 32
+        for below in [known for known in self._pages if known < page]:
+            self._note_all(below)
+            self._remove_page(below)
+        bitmap = self._pages.get(page)
+        last = ((ledger_id & _LEDGER_MASK) << 32) + min(entry_id, ENTRY_ID_MAX)
+        if bitmap is not None and bitmap.min() <= last:
+            if self._changed is not None:
+                self.dirty.update(page << 32 | high for high in roaring.highs(bitmap, last))
+            bitmap = self._own(page)
+            bitmap.remove_range(0, last)  # `last` itself is not part of that range
+            bitmap.discard(last)
+            self._drop_if_empty(page)
 
     def clear(self) -> None:
         """Take everything out."""
-        self.dirty.update(self._bitmaps)
-        self._bitmaps = {}
+        for page in self._pages:
+            self._note_all(page)
+        self._pages = {}
         self._shared = set()
 
     def take_dirty(self) -> set[int]:
-        """The ledgers changed since the last call, and forget them."""
+        """The ledgers changed since the last call, and forget them. The set must be tracked."""
         taken, self.dirty = self.dirty, set()
+        if self._changed is not None:
+            taken.update(self._changed.ledgers())
+            self._changed = PositionSet()
         return taken
 
-    def _own(self, ledger_id: int) -> BitMap:
-        """The bitmap of a ledger, safe to change in place; it is marked dirty."""
-        self.dirty.add(ledger_id)
-        bitmap = self._bitmaps.get(ledger_id)
-        if bitmap is None:
-            bitmap = self._bitmaps[ledger_id] = BitMap()
-        elif ledger_id in self._shared:
-            bitmap = self._bitmaps[ledger_id] = bitmap.copy()
-        self._shared.discard(ledger_id)
+    def _put(self, page: int, bitmap: BitMap64) -> None:
+        """Put a bitmap's positions in; the bitmap is copied."""
+        if self._changed is not None:
+            self._changed._put(page, bitmap)
+        if page not in self._pages:
+            self._pages[page] = bitmap.copy()
+            return
+        mine = self._own(page)
+        if len(bitmap) >= _BULK:
+            mine |= bitmap
+        else:
+            mine.update(bitmap.to_array())
+
+    def _note_all(self, page: int) -> None:
+        if self._changed is not None:
+            self.dirty.update(page << 32 | high for high in roaring.highs(self._pages[page]))
+
+    def _own(self, page: int) -> BitMap64:
+        """The bitmap of a page that is there, safe to change in place."""
+        bitmap = self._pages[page]
+        if page in self._shared:
+            bitmap = self._pages[page] = bitmap.copy()
+            self._shared.discard(page)
         return bitmap
 
-    def _remove_ledger(self, ledger_id: int) -> None:
-        del self._bitmaps[ledger_id]
-        self._shared.discard(ledger_id)
-        self.dirty.add(ledger_id)
+    def _remove_page(self, page: int) -> None:
+        del self._pages[page]
+        self._shared.discard(page)
 
-    def _drop_if_empty(self, ledger_id: int) -> None:
-        if not self._bitmaps[ledger_id]:
-            self._remove_ledger(ledger_id)
+    def _drop_if_empty(self, page: int) -> None:
+        if not self._pages[page]:
+            self._remove_page(page)
 
     # ---- bytes
 
     def serialize(self) -> bytes:
         """`positions` of docs/protocol.md: ledgers ascending, portable roaring bitmaps."""
-        parts = [_COUNT.pack(len(self._bitmaps))]
-        for ledger_id, bitmap in self.items():
-            data = serialize_bitmap(bitmap)
+        parts: list[bytes | memoryview] = [b""]
+        for ledger_id, data in self.portable():
             parts.append(_LEDGER.pack(ledger_id, len(data)))
             parts.append(data)
+        parts[0] = _COUNT.pack(len(parts) // 2)
         return b"".join(parts)
 
     @classmethod
@@ -299,87 +384,70 @@ class PositionSet:
         try:
             (ledgers,) = _COUNT.unpack_from(view, 0)
             at = _COUNT.size
-            bitmaps: dict[int, BitMap] = {}
+            parts = []
             last = -1
             for _ in range(ledgers):
                 ledger_id, size_bytes = _LEDGER.unpack_from(view, at)
                 at += _LEDGER.size
                 if ledger_id <= last or at + size_bytes > len(view):
                     raise CorruptRecordError("positions: ledger ids must ascend and sizes must fit")
-                bitmaps[ledger_id] = deserialize_bitmap(bytes(view[at : at + size_bytes]))
+                parts.append((ledger_id, view[at : at + size_bytes]))
                 at += size_bytes
                 last = ledger_id
         except struct.error as error:
             raise CorruptRecordError(f"positions are cut short: {error}") from error
         if at != len(view):
             raise CorruptRecordError(f"positions: {len(view) - at} bytes too many")
-        if not all(bitmaps.values()):
-            raise CorruptRecordError("positions: an empty bitmap")
-        return cls.of_bitmaps(bitmaps)
+        return cls.of_portable(parts)
 
     def memory_bytes(self) -> int:
-        """An upper estimate of the memory of the bitmaps: 2 B an entry, 8 KiB a container of 65,536."""
-        return sum(
-            128 + min(2 * count, 8192 * ((count >> 16) + 1)) for count in map(len, self._bitmaps.values())
-        )
+        """An estimate of the memory of the bitmaps. O(containers)."""
+        return self._size_bytes(_CONTAINER_BYTES)
+
+    def portable_bytes(self) -> int:
+        """An estimate of the size of `serialize`. O(containers)."""
+        return self._size_bytes(_PORTABLE_CONTAINER_BYTES)
+
+    def _size_bytes(self, container_bytes: int) -> int:
+        total = 0
+        for bitmap in self._pages.values():
+            statistics = bitmap.get_statistics()
+            total += container_bytes * statistics["n_containers"] + sum(
+                statistics[f"n_bytes_{kind}_containers"] for kind in ("array", "run", "bitset")
+            )
+        return total
 
 
-def serialize_bitmap(bitmap: BitMap) -> bytes:
-    """Portable roaring bytes of one ledger's entry ids, with run containers where they are smaller."""
-    copy = bitmap.copy()
-    copy.run_optimize()
-    return bytes(copy.serialize())
+def _batch(entries: Entries | PositionBatch) -> PositionBatch:
+    return entries if isinstance(entries, PositionBatch) else PositionBatch(entries)
 
 
-def deserialize_bitmap(data: bytes) -> BitMap:
-    """Read what `serialize_bitmap` wrote; all of `data` must be used. Raises CorruptRecordError."""
-    try:
-        bitmap = BitMap.deserialize(data)
-    except (ValueError, IndexError) as error:
-        raise CorruptRecordError(f"not a portable roaring bitmap of {len(data)} bytes") from error
-    if len(bitmap.serialize()) != len(data):
-        raise CorruptRecordError(f"a roaring bitmap of {len(data)} bytes has bytes too many")
-    return bitmap
-
-
-def _is_scattered(ledger_id: Int64Array) -> bool:
-    """Whether the entries are few and of so many ledgers that grouping them costs more than it saves."""
-    return len(ledger_id) <= _SCATTERED_MAX and 4 * len(set(ledger_id.tolist())) > len(ledger_id)
-
-
-def _by_ledger(ledger_id: Int64Array) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice]]:
-    """Yield (ledger id, where it is): slices if the ledgers are ascending, else index arrays."""
-    if not len(ledger_id):
+def _parts(entries: Entries) -> Iterator[_Part]:
+    """Yield the positions of entries by page, in the entries' order."""
+    if not len(entries):
         return
-    low, high = int(ledger_id.min()), int(ledger_id.max())
-    if low == high:
-        yield low, slice(None)
+    pages = entries.ledger_id >> 32
+    first = int(pages[0])
+    if bool((pages == first).all()):
+        yield _part(first, slice(None), entries)
         return
-    steps = np.flatnonzero(ledger_id[1:] != ledger_id[:-1]) + 1
-    if bool((ledger_id[steps] > ledger_id[steps - 1]).all()):
-        starts = [0, *steps.tolist()]
-        for start, stop in zip(starts, [*starts[1:], len(ledger_id)], strict=True):
-            yield int(ledger_id[start]), slice(start, stop)
-        return
-    # A radix sort (16-bit keys) is many times faster than a comparison sort of 64-bit ones.
-    keys = (ledger_id - low).astype(np.uint16) if high - low < 1 << 16 else ledger_id
-    order = np.argsort(keys, kind="stable")
-    ordered = ledger_id[order]
-    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
-    for start, stop in zip(starts, [*starts[1:], len(ledger_id)], strict=True):
-        yield int(ordered[start]), order[start:stop]
+    for page in np.unique(pages).tolist():
+        where = np.flatnonzero(pages == page)
+        yield _part(page, where, entries.take(where))
 
 
-def _contains(bitmap: BitMap, entry_id: Int64Array) -> BoolArray:
-    """For each entry id whether it is in `bitmap`."""
-    if len(entry_id) <= _SMALL:
-        return np.fromiter((at in bitmap for at in entry_id.tolist()), dtype=np.bool_, count=len(entry_id))
-    asked = BitMap(entry_id.astype(np.uint32))
-    if asked.issubset(bitmap):
-        return np.ones(len(entry_id), dtype=np.bool_)
-    found = np.frombuffer((asked & bitmap).to_array(), dtype=np.uint32)
+def _part(page: int, where: slice | npt.NDArray[np.intp], entries: Entries) -> _Part:
+    keys = (entries.ledger_id << 32 | entries.entry_id).view(np.uint64)
+    return _Part(page, where, keys, BitMap64(np.sort(keys), optimize=False))
+
+
+def _contains(bitmap: BitMap64, part: _Part) -> BoolArray:
+    """For each key of `part` whether it is in `bitmap`."""
+    if part.bitmap.issubset(bitmap):
+        return np.ones(len(part.keys), dtype=np.bool_)
+    found = np.frombuffer((part.bitmap & bitmap).to_array(), dtype=np.uint64)
     if not len(found):
-        return np.zeros(len(entry_id), dtype=np.bool_)
-    at = np.searchsorted(found, entry_id)
-    same: BoolArray = found[np.minimum(at, len(found) - 1)] == entry_id
+        return np.zeros(len(part.keys), dtype=np.bool_)
+    at = np.searchsorted(found, part.keys)
+    same: BoolArray = found[np.minimum(at, len(found) - 1)] == part.keys
     return same

@@ -26,7 +26,8 @@ from tidegate.index.journal import RecordType, decode_entries, decode_numbers, d
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet, deserialize_bitmap
+from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import deserialize_bitmap
 from tidegate.index.store import Batch, Store
 from tidegate.index.upgrade import format_record, upgrade
 
@@ -87,8 +88,8 @@ class Recovered:
     identity: Identity
     state: State
     reader: JournalReader
-    held: PositionSet = field(default_factory=PositionSet)
-    acknowledged: PositionSet = field(default_factory=PositionSet)
+    held: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
+    acknowledged: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
     slices: dict[SliceId, list[BlockDescriptor]] = field(default_factory=dict)
@@ -252,6 +253,7 @@ def _read_bitmaps(store: Store, found: Recovered, kind: bytes, damage: Damage) -
             damaged.add(ledger_id)
             found.damaged = True
     positions.update(PositionSet.of_bitmaps(bitmaps))
+    positions.take_dirty()
     positions.dirty = damaged
 
 

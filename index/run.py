@@ -6,23 +6,30 @@ the owner.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Protocol
 
-import numpy as np
-
 from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.popped import PoppedLog
 
 
 class Owner(Protocol):
     """Whoever must be able to produce a run's entries again after a rewind."""
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
-        """`count` entries of the front of `run` were consumed; `live` are those that are still held."""
+    popped: PoppedLog
+    """Where what is still held of the consumed entries is kept."""
+
+    def consumed(self, run: Run, count: int) -> None:
+        """`count` entries of the front of `run` were consumed."""
         ...
 
 
 class Run:
-    """Sorted entries and how far they are consumed."""
+    """Sorted entries and how far they are consumed.
+
+    Looked up with `bisect`, not with NumPy: that gives the interpreter lock away each time, and a single
+    look-up would wait for the lock a thousand times as long as it takes.
+    """
 
     __slots__ = ("at", "entries", "owner")
 
@@ -40,7 +47,7 @@ class Run:
 
     def due_stop(self, now_ms: int) -> int:
         """Index after the last entry with deliver_at_ms <= now_ms."""
-        return int(np.searchsorted(self.entries.deliver_at_ms, now_ms, side="right"))
+        return bisect_right(self.entries.deliver_at_ms, now_ms, self.at)
 
     def stop(self, key: EntryKey, *, inclusive: bool) -> int:
         """Index after the last entry before `key`, with `inclusive` also equal to it; at least `at`."""
@@ -48,11 +55,7 @@ class Run:
         for column, value in zip(
             (self.entries.deliver_at_ms, self.entries.ledger_id, self.entries.entry_id), key, strict=True
         ):
-            part = column[low:high]
-            low, high = (
-                low + int(np.searchsorted(part, value, side="left")),
-                low + int(np.searchsorted(part, value, side="right")),
-            )
+            low, high = bisect_left(column, value, low, high), bisect_right(column, value, low, high)
             if low == high:
                 break
         return max(self.at, high if inclusive else low)

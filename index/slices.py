@@ -48,14 +48,14 @@ class Block:
 class BlockOwner:
     """Notes what was consumed of a loaded block."""
 
-    __slots__ = ("block",)
+    __slots__ = ("block", "popped")
 
     def __init__(self, block: Block) -> None:
         self.block = block
+        self.popped = block.of.popped
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:  # noqa: ARG002 a block has no counter
-        """Keep what is held in the slice's popped log; let go of a run that is used up."""
-        self.block.of.popped.append(live, self.block.of.held)
+    def consumed(self, run: Run, count: int) -> None:  # noqa: ARG002 a block has no counter
+        """Let go of a run that is used up."""
         if not len(run):
             self.block.run = None
             self.block.consumed = True

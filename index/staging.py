@@ -95,12 +95,11 @@ class Staging:
         self._runs.add(run)
         return run
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
-        """Keep what was handed out of `run` for a rewind."""
+    def consumed(self, run: Run, count: int) -> None:
+        """Count what was handed out of `run`; let go of a run that is used up."""
         self._waiting -= count
         if not len(run):
             self._runs.discard(run)
-        self.popped.append(live, self._held)
 
     def parts(self) -> list[Entries]:
         """Everything staged, in no order, as immutable arrays."""

@@ -20,6 +20,7 @@ from pyroaring import BitMap
 from tidegate.index.entry import ENTRY_ID_MAX, Entries
 from tidegate.index.errors import TidegateIndexError
 from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.messages import (
     Ack,
@@ -273,28 +274,29 @@ def split_positions(positions: PositionSet, cut_bytes: int = SET_CUT_BYTES) -> I
     A ledger whose own bitmap takes more than that (over 8 M entries) is cut at entry ids: the union of the
     parts is the set.
     """
-    part: dict[int, BitMap] = {}
+    part: list[tuple[int, bytes | memoryview]] = []
     size = 0
-    for ledger_id, bitmap in positions.items():
-        for piece in _split_bitmap(bitmap, cut_bytes):
-            piece_bytes = _LEDGER.size + len(piece.serialize())
-            if part and (size + piece_bytes > cut_bytes or ledger_id in part):
-                yield PositionSet.of_bitmaps(part)
-                part, size = {}, 0
-            part[ledger_id] = piece
+    for ledger_id, data in positions.portable():
+        for piece in _split_bitmap(data, cut_bytes):
+            piece_bytes = _LEDGER.size + len(piece)
+            if part and (size + piece_bytes > cut_bytes or ledger_id == part[-1][0]):
+                yield PositionSet.of_portable(part)
+                part, size = [], 0
+            part.append((ledger_id, piece))
             size += piece_bytes
     if part:
-        yield PositionSet.of_bitmaps(part)
+        yield PositionSet.of_portable(part)
 
 
-def _split_bitmap(bitmap: BitMap, cut_bytes: int) -> Iterator[BitMap]:
-    if len(bitmap.serialize()) <= cut_bytes:
-        yield bitmap
+def _split_bitmap(data: memoryview, cut_bytes: int) -> Iterator[bytes | memoryview]:
+    if len(data) <= cut_bytes:
+        yield data
         return
+    bitmap = deserialize_bitmap(bytes(data))
     # A container of 65,536 ids takes at most 8 KiB and 8 bytes of header; a cut of whole containers always
     # fits.
     ids = max(1, cut_bytes // (8192 + 8)) * 65_536
     for first in range(bitmap.min() // ids * ids, bitmap.max() + 1, ids):
         piece = bitmap & BitMap(range(first, first + ids))
         if piece:
-            yield piece
+            yield serialize_bitmap(piece)

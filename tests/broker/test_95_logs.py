@@ -13,9 +13,20 @@ pytestmark = pytest.mark.tidegate_only
 
 
 def test_the_broker_log_shows_no_error_of_the_shim(cluster: Cluster) -> None:
-    lines = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-    bad = [line for line in lines if " ERROR tidegate." in line or line.startswith("\tat tidegate.pulsar.")]
-    assert not bad, f"{len(bad)} lines, the first: {bad[:3]}"
+    text = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace")
+    bad = [record for record in re.split(r"\n(?=\d{4}-\d\d-\d\dT)", text) if _is_of_the_shim(record)]
+    assert not bad, f"{len(bad)} records, the first: {bad[0][:2000]}"
+    assert "incarnation could not be stored" not in text
+
+
+def _is_of_the_shim(record: str) -> bool:
+    """An error that the shim logs, or a stack trace that goes through it."""
+    head, *trace = record.split("\n")
+    if " ERROR tidegate." in head:
+        return True
+    # A cursor that writes its own record at the same instant refuses the property once; the shim tries again.
+    refused = "ManagedCursorImpl" in head and any("BadVersionException" in line for line in trace)
+    return not refused and any(line.startswith("\tat tidegate.pulsar.") for line in trace)
 
 
 def test_the_bookie_never_takes_its_own_registration_for_lost(cluster: Cluster) -> None:

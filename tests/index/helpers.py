@@ -23,7 +23,7 @@ NAME = SubscriptionName("persistent://public/default/orders", "late")
 OTHER = SubscriptionName("persistent://public/default/orders", "other")
 INCARNATION = b"\x03" * 16
 START_MS = 1_700_000_000_000
-OPTIONS = IndexOptions(slice_width_ms=1_000, slice_width_auto=False, carry_ms=0, block_entries=100)
+OPTIONS = IndexOptions(slice_width_ms=1_000, carry_ms=0, block_entries=100)
 
 
 class LaterExecutor(Executor):

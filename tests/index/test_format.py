@@ -33,7 +33,8 @@ from tidegate.index.manifest import (
     encode_slice,
 )
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet, deserialize_bitmap, serialize_bitmap
+from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.store import Batch
 from tidegate.index.upgrade import decode_state_1, format_record
 
@@ -47,9 +48,7 @@ DAY_MS = 86_400_000
 
 
 def bitmap_of_five() -> bytes:
-    bitmap = POSITIONS.bitmap(5)
-    assert bitmap is not None
-    return serialize_bitmap(bitmap)
+    return serialize_bitmap(dict(POSITIONS.items())[5])
 
 
 def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:

@@ -33,7 +33,7 @@ class Keeper:
         run = Run(self.entries, self)
         return [(run.key(), run)] if len(run) else []
 
-    def consumed(self, run: Run, count: int, live: Entries) -> None:
+    def consumed(self, run: Run, count: int) -> None:
         self.consumed_entries += count
 
 

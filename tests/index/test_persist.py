@@ -33,7 +33,8 @@ from tidegate.index.errors import StorageError
 from tidegate.index.format import seal
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
-from tidegate.index.positions import PositionSet, serialize_bitmap
+from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.store import MemoryStore
 
 
@@ -73,11 +74,13 @@ def test_short_delays_stay_staged_and_survive() -> None:
 
 def test_finished_slices_are_deleted_with_their_blocks() -> None:
     store = MemoryStore()
-    catalog, index = opened(store)
+    catalog, index = opened(store, IndexOptions(slice_width_ms=1_000, carry_ms=0, drop_entries=900))
     index.add(spread(2_000, 10_000))
     catalog.persist(NAME)
-    popped = drained(index, START_MS + 4_999)
-    index.acknowledge(positions_of(popped))
+    index.acknowledge(positions_of(drained(index, START_MS + 2_999)))
+    catalog.maintain(START_MS)
+    assert index.stats().slices_on_disk == 10, "too little to be worth a persist"
+    index.acknowledge(positions_of(drained(index, START_MS + 4_999)))
     catalog.maintain(START_MS)
     assert index.stats().slices_on_disk == 5
     assert len({key[:25] for key, _ in stored(store, keys.BLOCK)}) == 5

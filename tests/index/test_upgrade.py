@@ -28,7 +28,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.store import Batch, MemoryStore
 from tidegate.index.upgrade import decode_state_1, format_record
 
-AUTOMATIC = IndexOptions(slice_width_ms=1_000, carry_ms=0, block_entries=100)
+AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0, block_entries=100)
 
 
 def downgraded(store: MemoryStore) -> MemoryStore:

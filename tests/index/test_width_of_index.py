@@ -24,7 +24,7 @@ from tidegate.index.errors import StorageError
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
 
-AUTOMATIC = IndexOptions(slice_width_ms=1_000, carry_ms=0)
+AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0)
 DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
 

@@ -1,0 +1,104 @@
+"""Entries that are made from their number alone, and the check that they come out right.
+
+The ``n``-th entry has the ``n``-th position and a deliver_at that is a hash of ``n``, so that nothing has to
+be kept in memory to know, when an entry comes out, whether it is what went in. Pure but for the tally.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegate.index.entry import Entries
+
+ENTRIES_PER_LEDGER = 50_000
+START_MS = 1_800_000_000_000
+
+
+def hashed(number: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Evenly spread 64-bit values, one for each number (the finaliser of SplitMix64)."""
+    value = number.astype(np.uint64)
+    value *= np.uint64(0x9E3779B97F4A7C15)
+    value ^= value >> np.uint64(30)
+    value *= np.uint64(0xBF58476D1CE4E5B9)
+    value ^= value >> np.uint64(27)
+    value *= np.uint64(0x94D049BB133111EB)
+    value ^= value >> np.uint64(31)
+    return value
+
+
+@dataclass(frozen=True)
+class Source:
+    """Entries 0 … due evenly over ``span_ms`` from ``first_ms`` on, plus ``step_ns`` an entry.
+
+    With ``span_ms`` 1 and a step all have the same delay and arrive ``step_ns`` after one another.
+    """
+
+    span_ms: int
+    first_ms: int = START_MS
+    step_ns: int = 0
+
+    def deliver_at_ms(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When each of these entries is due."""
+        due = np.full(len(number), self.first_ms, np.int64)
+        if self.span_ms > 1:
+            spread = (hashed(number) >> np.uint64(11)).astype(np.float64) * (self.span_ms / (1 << 53))
+            due += spread.astype(np.int64)
+        if self.step_ns:
+            due += number * self.step_ns // 1_000_000
+        return due
+
+    def entries(self, start: int, count: int) -> Entries:
+        """The entries from number ``start`` on."""
+        number = np.arange(start, start + count, dtype=np.int64)
+        return Entries(
+            self.deliver_at_ms(number), 1 + number // ENTRIES_PER_LEDGER, number % ENTRIES_PER_LEDGER
+        )
+
+
+@dataclass
+class Tally:
+    """What has come out of an index, held against the source: what is missing, wrong, early, out of order.
+
+    ``wrong`` counts entries whose deliver_at is not the source's for their position, and is one more if the
+    positions do not add up to those of the source (a repeated one instead of another).
+    """
+
+    source: Source
+    popped: int = 0
+    early: int = 0
+    out_of_order: int = 0
+    wrong: int = 0
+    _sum: int = 0
+    _last: tuple[int, int, int] = (-1, -1, -1)
+
+    def take(self, entries: Entries, now_ms: int, *, follows: bool = True) -> None:
+        """Look at what one pop has handed out at ``now_ms``.
+
+        ``follows``: nothing was added since the pop before, so that the order goes on.
+        """
+        if not len(entries):
+            return
+        due, ledger, entry = entries.deliver_at_ms, entries.ledger_id, entries.entry_id
+        number = (ledger - 1) * ENTRIES_PER_LEDGER + entry
+        first = (int(due[0]), int(ledger[0]), int(entry[0]))
+        step = np.diff(due)
+        self.out_of_order += int(((step < 0) | ((step == 0) & (np.diff(number) <= 0))).sum())
+        self.out_of_order += int(follows and first <= self._last)
+        self._last = (int(due[-1]), int(ledger[-1]), int(entry[-1]))
+        self.early += int((due > now_ms).sum())
+        self.wrong += int((due != self.source.deliver_at_ms(number)).sum())
+        self.popped += len(entries)
+        self._sum += int(number.sum())
+
+    def check(self, count: int) -> dict[str, float]:
+        """The verdict after everything should have come out: ``count`` entries from number 0 on."""
+        repeated = self.popped == count and self._sum != count * (count - 1) // 2
+        return {
+            "missing": count - self.popped,
+            "wrong": self.wrong + int(repeated),
+            "early": self.early,
+            "out_of_order": self.out_of_order,
+        }
