@@ -16,7 +16,7 @@ import logging
 
 from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
-from tidegate.index.entry import ENTRY_BYTES, Entries, sort_entries
+from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.keys import SliceId
@@ -28,6 +28,7 @@ from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import Position, PositionBatch, PositionSet
 from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.slices import Block, BlockOwner, Slice
+from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
 from tidegate.index.stats import IndexStats, SliceStats
 from tidegate.index.verify import check_index
@@ -59,6 +60,8 @@ class DelayIndex:
         self._width_was_set = False
         self._persisted_ns: int | None = None
         self._heap = RunHeap()
+        self._removals = 0
+        """Changes that may have taken staged entries out of `held`."""
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
         self._slices: dict[SliceId, Slice] = {}
@@ -294,6 +297,7 @@ class DelayIndex:
         return entries
 
     def _apply_acknowledge(self, positions: PositionSet) -> None:
+        self._removals += 1
         self._held.difference_update(positions)
         self._popped.difference_update(positions)
         above = positions.snapshot()
@@ -306,6 +310,7 @@ class DelayIndex:
         if (ledger_id, entry_id) < self._mark:
             self._acknowledged.clear()
         self._mark = (ledger_id, entry_id)
+        self._removals += 1
         before = len(self._held)
         for positions in (self._held, self._acknowledged, self._popped):
             positions.discard_up_to(ledger_id, entry_id)
@@ -318,6 +323,7 @@ class DelayIndex:
         self._width_was_set = True
 
     def _apply_clear(self) -> None:
+        self._removals += 1
         for positions in (self._held, self._acknowledged, self._popped):
             positions.clear()
         self._staging.leave_heap()
@@ -443,6 +449,7 @@ class DelayIndex:
             persisted_before=self.log.persisted_sequence,
             now_ms=now_ms,
             staged=self._frozen.parts(),
+            all_held=self._frozen.removals == self._removals,
             held=self._held.snapshot(),
             acknowledged=self._acknowledged.snapshot(),
             dirty_held=self._held.take_dirty(),
@@ -575,6 +582,7 @@ class DelayIndex:
             gone = lost.intersection(self._held)
             for part in self._staging.parts():
                 gone.difference_update(PositionSet.of_entries(part))
+            self._removals += 1
             self._held.difference_update(gone)
             self._popped.difference_update(gone)
             self._unheld.update(gone)
@@ -651,4 +659,6 @@ class DelayIndex:
             self._context.wanting.add(self)
 
     def _new_staging(self) -> Staging:
-        return Staging(self._heap, self._held, self._context.options.seal_entries)
+        staging = Staging(self._heap, self._held, self._context.options.seal_entries)
+        staging.removals = self._removals
+        return staging

@@ -161,45 +161,6 @@ class Entries:
         return self
 
 
-def sort_entries(entries: Entries, *, unique: bool = False) -> Entries:
-    """Sort by (deliver_at_ms, ledger_id, entry_id); with `unique` equal entries are kept once.
-
-    The three columns are packed into one unsigned 64-bit key where their ranges fit, because np.sort of such
-    keys is several times faster than any argsort (no gather follows: the columns are unpacked from the keys).
-    """
-    if len(entries) < 2:
-        return entries
-    columns = (entries.deliver_at_ms, entries.ledger_id, entries.entry_id)
-    lows = [int(column.min()) for column in columns]
-    bits = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
-    if sum(bits) > 64:
-        order = np.lexsort((entries.entry_id, entries.ledger_id, entries.deliver_at_ms))
-        ordered = entries.take(order)
-        return _without_repeats(ordered) if unique else ordered
-    shift_ledger, shift_deliver_at = bits[2], bits[1] + bits[2]
-    # Two's complement differences are right modulo 2^64, whatever the signs are.
-    keys = (entries.deliver_at_ms - lows[0]).view(np.uint64)
-    if shift_deliver_at < 64:
-        keys = keys << np.uint64(shift_deliver_at)
-    if bits[1]:
-        keys |= (entries.ledger_id - lows[1]).view(np.uint64) << np.uint64(shift_ledger)
-    if bits[2]:
-        keys |= (entries.entry_id - lows[2]).view(np.uint64)
-    keys.sort()
-    if unique:
-        fresh = keys[1:] != keys[:-1]
-        if not fresh.all():
-            keys = keys[np.concatenate(([True], fresh))]
-    deliver_at = keys >> np.uint64(shift_deliver_at) if shift_deliver_at < 64 else np.zeros_like(keys)
-    ledger = np.zeros_like(keys)
-    if bits[1]:
-        ledger = (keys >> np.uint64(shift_ledger)) & np.uint64((1 << bits[1]) - 1)
-    entry = keys & np.uint64((1 << bits[2]) - 1)
-    return Entries(
-        deliver_at.view(np.int64) + lows[0], ledger.view(np.int64) + lows[1], entry.view(np.int64) + lows[2]
-    )
-
-
 def _without_repeats(entries: Entries) -> Entries:
     """Sorted entries with equal ones kept once."""
     d, ledger, e = entries.deliver_at_ms, entries.ledger_id, entries.entry_id

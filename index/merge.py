@@ -16,9 +16,10 @@ from typing import Protocol
 
 from heapdict import heapdict
 
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import TidegateIndexError
 from tidegate.index.run import Run
+from tidegate.index.sort import sort_entries
 
 _WINDOW_MIN = 64
 _WINDOW_GROWTH = 8

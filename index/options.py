@@ -23,8 +23,8 @@ class IndexOptions:
     block_entries: most entries of one packed block, 1 … 65,536.
     seal_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is merged, 2 or more.
-    drop_entries: slices of which nothing is held are dropped when they have so many entries (sooner if there is
-        a persist anyway).
+    drop_entries: slices of which nothing is held are dropped when they have so many entries, or with any
+        other persist.
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
     pop_scan_entries: most entries one `pop_due` looks at, live or not; it bounds the pause, not the result.
     write_piece_bytes: blocks are written in pieces of about this size: a write holds the interpreter lock.

@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tidegate.index import keys
 from tidegate.index.block import BlockDescriptor, describe, encode_block, load_block
-from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey, sort_entries
+from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import pack_entries, seal
 from tidegate.index.keys import SliceId
@@ -28,10 +26,12 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
+from tidegate.index.sort import SortedEntries, sort_entries
 from tidegate.index.store import Batch, Store
-from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, choose
+from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, by_second, choose
 
 _FOREVER_MS = (1 << 63) - 1
+_LOOK_UP_ENTRIES = 262_144
 
 StoredBlock = tuple[SliceId, BlockDescriptor]
 
@@ -51,6 +51,7 @@ class PersistPlan:
 
     state: what the commit will say of the subscription, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
+    all_held: nothing of what is staged has been acknowledged or forgotten since.
     held, acknowledged: snapshots.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
@@ -68,6 +69,7 @@ class PersistPlan:
     persisted_before: int
     now_ms: int
     staged: list[Entries]
+    all_held: bool
     held: PositionSet
     acknowledged: PositionSet
     dirty_held: set[int]
@@ -104,6 +106,31 @@ class PersistResult:
     written_ahead: list[bytes] = field(default_factory=list)
     retired: list[bytes] = field(default_factory=list)
     width: WidthDecision | None = None
+
+
+class _SlicePart:
+    """The staged entries of one slice; unpacked when they are needed."""
+
+    __slots__ = ("_staged", "ranges")
+
+    def __init__(self, staged: SortedEntries) -> None:
+        self._staged = staged
+        self.ranges: list[tuple[int, int]] = []
+
+    def entries(self) -> Entries:
+        """All of them."""
+        return Entries.concat(self._staged.entries(start, stop) for start, stop in self.ranges)
+
+    def pieces(self, size: int) -> Iterable[Entries]:
+        """All of them, at most `size` at a time."""
+        if len(self.ranges) > 1:
+            together = self.entries()
+            yield from (
+                together.part(at, min(len(together), at + size)) for at in range(0, len(together), size)
+            )
+            return
+        for start, stop in self.ranges:
+            yield from (self._staged.entries(at, min(stop, at + size)) for at in range(start, stop, size))
 
 
 class _AheadWriter:
@@ -170,15 +197,13 @@ class PersistJob:
 
     def run(self) -> None:
         """Do the whole persist."""
-        staged = Entries.concat(self.plan.staged)
-        live = self._held.contains(staged)
-        staged = sort_entries(staged if live.all() else staged.take(live), unique=True)
+        staged = SortedEntries.of(self._live(), unique=True)
         self._find_lost(staged)
-        carried, spilled = self._split(staged)
-        self.result.carried = carried
+        near = self._near(staged)
+        self.result.carried = staged.entries(*near)
         self._delete_cleared()
-        self._choose_width(spilled)
-        parts = dict(_by_slice(spilled, self._state.slice_width_ms))
+        self._choose_width(staged, near)
+        parts = _by_slice(staged, near, self._state.slice_width_ms)
         changed = {
             slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
         }
@@ -199,40 +224,58 @@ class PersistJob:
             self.result.corrupt.append(stored)
             return None
 
-    def _choose_width(self, spilled: Entries) -> None:
+    def _choose_width(self, staged: SortedEntries, near: tuple[int, int]) -> None:
         """An automatic slice width follows what is spilled; it counts from this very persist on."""
-        if not self._state.slice_width_auto or not len(spilled):
+        if not self._state.slice_width_auto or near == (0, len(staged)):
             return
+        rested = self.plan.width_memory.rested()
+        if rested is not None:
+            self.result.width = WidthDecision(self._state.slice_width_ms, rested)
+            return
+        size = _LOOK_UP_ENTRIES
+        seconds, counts = by_second(
+            staged.deliver_at_ms(at, min(stop, at + size))
+            for start, stop in ((0, near[0]), (near[1], len(staged)))
+            for at in range(start, stop, size)
+        )
+        slices = [
+            (slice_id, sum(block.entries for block in plan.blocks))
+            for slice_id, plan in self.plan.slices.items()
+            if not plan.finished
+        ]
         evidence = WidthEvidence(
-            self._state.slice_width_ms,
-            self.plan.now_ms,
-            spilled.deliver_at_ms,
-            [
-                (slice_id, sum(block.entries for block in plan.blocks))
-                for slice_id, plan in self.plan.slices.items()
-                if not plan.finished
-            ],
-            self.plan.since_ms,
+            self._state.slice_width_ms, self.plan.now_ms, seconds, counts, slices, self.plan.since_ms
         )
         self.result.width = choose(evidence, self.plan.width_memory, self._options)
         self._state = self._state._replace(slice_width_ms=self.result.width.width_ms)
 
     # ---- entries into blocks
 
-    def _split(self, staged: Entries) -> tuple[Entries, Entries]:
-        """(carried over, spilled): entries due within carry_ms of now stay staged, if they are few enough."""
-        at = staged.deliver_at_ms
-        low = int(np.searchsorted(at, self.plan.now_ms - self._options.carry_ms, side="left"))
-        high = int(np.searchsorted(at, self.plan.now_ms + self._options.carry_ms, side="right"))
-        if high - low > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
-            return Entries.empty(), staged
-        if high == low:
-            return Entries.empty(), staged
-        near = np.zeros(len(staged), dtype=np.bool_)
-        near[low:high] = True
-        return staged.take(near), staged.take(~near)
+    def _live(self) -> list[Entries]:
+        """What is staged and held."""
+        if self.plan.all_held:
+            return self.plan.staged
+        # Looked up a good number at a time: fewer cost more each, and all at once costs memory.
+        live = []
+        group: list[Entries] = []
+        for part in [*self.plan.staged, None]:
+            if part is not None:
+                group.append(part)
+            if group and (part is None or sum(map(len, group)) >= _LOOK_UP_ENTRIES):
+                together = Entries.concat(group)
+                live.append(together.take(self._held.contains(together)))
+                group = []
+        return live
 
-    def _rewrite(self, slice_id: SliceId, part: Entries | None) -> None:
+    def _near(self, staged: SortedEntries) -> tuple[int, int]:
+        """(start, stop) of what stays staged: due within carry_ms of now, if that is little enough."""
+        start = staged.index_of(self.plan.now_ms - self._options.carry_ms)
+        stop = staged.index_of(self.plan.now_ms + self._options.carry_ms + 1)
+        if stop - start > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
+            return start, start
+        return start, stop
+
+    def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
         """Give a slice its new blocks: finished ones out, runs merged, new entries in."""
         plan = self.plan.slices.get(slice_id, SlicePlan([]))
         gone = {block.block_id for at, block in self.plan.quarantined if at == slice_id}
@@ -262,18 +305,15 @@ class PersistJob:
             self._commit.delete(key)
 
     def _encode(
-        self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
+        self, slice_id: SliceId, merged: list[BlockDescriptor], part: _SlicePart | None
     ) -> list[BlockDescriptor]:
         """Write one run of blocks from stored blocks and new entries, in one pass over both."""
         if not merged:
             if part is None:
                 return []
-            size = self._options.block_entries
-            pieces: Iterable[Entries] = (
-                part.part(at, min(len(part), at + size)) for at in range(0, len(part), size)
-            )
+            pieces = part.pieces(self._options.block_entries)
         else:
-            pieces = self._merge(slice_id, merged, part)
+            pieces = self._merge(slice_id, merged, None if part is None else part.entries())
         run_id = self.result.next_block_id
         added = []
         for entries in pieces:
@@ -305,7 +345,7 @@ class PersistJob:
 
     # ---- positions
 
-    def _find_lost(self, staged: Entries) -> None:
+    def _find_lost(self, staged: SortedEntries) -> None:
         """Held positions that neither staging nor a readable block has, if a block was found corrupt."""
         corrupt = list(self.plan.quarantined)
         if not corrupt and not self.plan.audit:
@@ -318,7 +358,7 @@ class PersistJob:
             if (slice_id, block) not in corrupt
         ]
         lost = self._held.snapshot()
-        lost.difference_update(PositionSet.of_entries(staged))
+        lost.difference_update(PositionSet.of_entries(staged.entries()))
         if not self.plan.audit:
             low = min(block.min_ledger_id for _, block in corrupt)
             high = max(block.max_ledger_id for _, block in corrupt)
@@ -447,10 +487,14 @@ def choose_runs(blocks: Iterable[BlockDescriptor], runs_max: int) -> frozenset[i
     return frozenset(ascending)
 
 
-def _by_slice(entries: Entries, width_ms: int) -> Iterable[tuple[SliceId, Entries]]:
-    """Split sorted entries by slice."""
-    if len(entries):
-        numbers = np.floor_divide(entries.deliver_at_ms, width_ms)
-        starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]
-        for start, stop in zip(starts, [*starts[1:], len(entries)], strict=True):
-            yield SliceId(width_ms, int(numbers[start])), entries.part(start, stop)
+def _by_slice(staged: SortedEntries, near: tuple[int, int], width_ms: int) -> dict[SliceId, _SlicePart]:
+    """Split everything but `near` by slice."""
+    parts: dict[SliceId, _SlicePart] = {}
+    for start, end in ((0, near[0]), (near[1], len(staged))):
+        at = start
+        while at < end:
+            slice_id = SliceId(width_ms, staged.first_ms(at) // width_ms)
+            stop = min(end, staged.index_of(slice_id.start_ms + width_ms))
+            parts.setdefault(slice_id, _SlicePart(staged)).ranges.append((at, stop))
+            at = stop
+    return parts

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
+from tidegate.index.sort import sort_entries
 
 
 class Chunk:
@@ -57,6 +58,8 @@ class Staging:
         self._chunks: set[Chunk] = set()
         self._runs: set[Run] = set()
         self.popped = PoppedLog()
+        self.removals = 0
+        """The index's count of removals when the oldest entry here was added."""
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -123,6 +126,7 @@ class Staging:
 
     def absorb(self, other: Staging) -> None:
         """Take over everything of `other`, which is not used afterwards."""
+        self.removals = min(self.removals, other.removals)
         parts = other.waiting()
         other.leave_heap()
         for part in parts:

@@ -15,7 +15,7 @@ ask for the same direction.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ WIDTHS_MS: tuple[int, ...] = (
     *(count * _DAY_MS for count in (1, 2, 10, 30)),
 )
 """Widths that `choose` knows, in milliseconds. Each is a multiple of the one before: a slice is a sum of
-narrower ones, so that all widths are counted in little more than one pass over the entries."""
+narrower ones, so that all widths are counted in little more than one pass."""
 
 BLOCK_COST_ENTRIES = 1_000
 """Entries that cost as much as one block, to write and to read again (docs/decisions/slice-width.md)."""
@@ -48,6 +48,7 @@ SWITCH_RATIO = 2.0
 ENTRIES_MIN = 100
 """A spill of fewer entries that are still to come says nothing."""
 
+_REST = 3
 _REPRESENTATIVE = 4
 """A spill of less than a fourth of the usual size says nothing of the usual fill of a block."""
 
@@ -58,11 +59,17 @@ class WidthMemory(NamedTuple):
     usual_entries: size of a spill, weighted so that large ones count for more.
     direction: -1 or 1 if the last look wished for a narrower or wider one, 0 if it was content.
     settled: whether the present width has been chosen, so that one look alone does not change it.
+    rest: so many spills are not looked at, because the last look was content.
     """
 
     usual_entries: int = 0
     direction: int = 0
     settled: bool = False
+    rest: int = 0
+
+    def rested(self) -> WidthMemory | None:
+        """The memory after a spill that is not looked at; None if it is time for a look."""
+        return self._replace(rest=self.rest - 1) if self.rest else None
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,16 @@ class WidthEvidence:
 
     width_ms: the present width.
     now_ms: time of the persist; what was due before it is of no interest.
-    deliver_at_ms: when the entries that it moves into slices are due, ascending.
+    seconds, counts: in which seconds since the epoch the entries that it spills are due, ascending,
+        and how many in each (see `by_second`).
     slices: the slices that are stored and not finished, with the entries of each.
     since_ms: milliseconds since the last persist of this subscription, None if there was none.
     """
 
     width_ms: int
     now_ms: int
-    deliver_at_ms: Int64Array
+    seconds: Int64Array
+    counts: Int64Array
     slices: Sequence[tuple[SliceId, int]]
     since_ms: int | None
 
@@ -112,20 +121,35 @@ class WidthDecision(NamedTuple):
     look: WidthLook | None = None
 
 
+def by_second(pieces: Iterable[Int64Array]) -> tuple[Int64Array, Int64Array]:
+    """(seconds since the epoch, how many are due in each) of ascending times in ms, given in pieces.
+
+    Seconds are enough to choose among widths of seconds, and pieces keep the memory that it takes small.
+    """
+    seconds, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for deliver_at_ms in pieces:
+        found = deliver_at_ms // _SECOND_MS
+        first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(found[1:] != found[:-1]) + 1])
+        seconds.append(found[first])
+        counts.append(np.diff(first, append=len(found)))
+    together = np.concatenate(seconds), np.concatenate(counts)
+    return _grouped(*together, 1) if len(together[0]) else together
+
+
 def slice_entries_max(options: IndexOptions) -> int:
     """Most entries that a slice should have: as many as the staging budget holds, at least a block's."""
     return max(options.staging_budget_bytes // ENTRY_BYTES, options.block_entries)
 
 
 def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) -> WidthDecision:
-    """The width that costs least, if it is worth a change. O(entries + slices)."""
-    due_ms = evidence.deliver_at_ms
-    ahead_ms = due_ms[int(np.searchsorted(due_ms, evidence.now_ms, side="right")) :]
-    spilled = len(ahead_ms)
+    """The width that costs least, if it is worth a change. O(seconds + slices)."""
+    begin = int(np.searchsorted(evidence.seconds, evidence.now_ms // _SECOND_MS, side="left"))
+    ahead = _Ahead(evidence.seconds[begin:], evidence.counts[begin:])
+    spilled = int(ahead.counts.sum())
     usual = _usual(memory.usual_entries, spilled)
     if spilled < ENTRIES_MIN or spilled * _REPRESENTATIVE < memory.usual_entries:
         return WidthDecision(evidence.width_ms, memory._replace(usual_entries=usual))
-    costs = _costs(evidence, ahead_ms, slice_entries_max(options))
+    costs = _costs(evidence, ahead, slice_entries_max(options))
     present = costs[evidence.width_ms]
     # Of widths that cost the same, the one that is nearest to the present one.
     best_ms = min(
@@ -140,7 +164,7 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
     chosen = costs[chosen_ms]
     return WidthDecision(
         chosen_ms,
-        WidthMemory(usual, 0 if change else direction, settled=True),
+        WidthMemory(usual, 0 if change else direction, settled=True, rest=0 if direction else _REST),
         WidthLook(round(chosen.fill), round(chosen.fullest), slice_entries_max(options), best_ms),
     )
 
@@ -158,47 +182,56 @@ class _Cost(NamedTuple):
     fullest: float
 
 
-def _costs(evidence: WidthEvidence, ahead_ms: Int64Array, entries_max: int) -> dict[int, _Cost]:
+class _Ahead(NamedTuple):
+    """What is spilled and not overdue, by the second."""
+
+    seconds: Int64Array
+    counts: Int64Array
+
+
+def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int, _Cost]:
     """The cost of each of `WIDTHS_MS` and of the present width."""
     stored = _Stored.of(evidence)
-    rate = _entries_per_ms(evidence, ahead_ms, stored)
-    costs = {}
-    numbers, counts = _grouped(ahead_ms, np.ones(1, dtype=np.int64), evidence.width_ms)
-    found = {evidence.width_ms: (numbers, counts)}
-    before_ms = 1
-    numbers, counts = ahead_ms, np.ones(1, dtype=np.int64)
+    rate = _entries_per_ms(evidence, ahead, stored)
+    spilled = int(ahead.counts.sum())
+
+    def cost(width_ms: int, numbers: Int64Array, counts: Int64Array) -> _Cost:
+        fill = spilled / len(numbers)
+        fullest = max(stored.fullest(width_ms, numbers, counts), rate * width_ms)
+        return _Cost(BLOCK_COST_ENTRIES / fill + fullest / entries_max, fill, fullest)
+
+    # A width that is no multiple of a second counts as the nearest one that is.
+    present = max(round(evidence.width_ms / _SECOND_MS), 1)
+    costs = {evidence.width_ms: cost(evidence.width_ms, *_grouped(*ahead, present))}
+    numbers, counts, before_ms = *ahead, _SECOND_MS
     for width_ms in WIDTHS_MS:
         numbers, counts = _grouped(numbers, counts, width_ms // before_ms)
-        found[width_ms] = (numbers, counts)
+        costs[width_ms] = cost(width_ms, numbers, counts)
         before_ms = width_ms
-    for width_ms, (numbers, counts) in found.items():
-        fill = len(ahead_ms) / len(numbers)
-        fullest = max(stored.fullest(width_ms, numbers, counts), rate * width_ms)
-        total = BLOCK_COST_ENTRIES / fill + fullest / entries_max
-        costs[width_ms] = _Cost(total, fill, fullest)
     return costs
 
 
 def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Array, Int64Array]:
-    """Ascending slice numbers and their counts (one of length 1 stands for all), `by` of them made one."""
+    """Ascending numbers of slices and the entries of each, after `by` of them have become one."""
     wide = numbers // by
     first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(wide[1:] != wide[:-1]) + 1])
-    if len(counts) == len(wide):
-        return wide[first], np.add.reduceat(counts, first)
-    return wide[first], np.diff(first, append=len(wide)) * counts[0]
+    return wide[first], np.add.reduceat(counts, first)
 
 
-def _entries_per_ms(evidence: WidthEvidence, ahead_ms: Int64Array, stored: _Stored) -> float:
+def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> float:
     """How many entries come in a millisecond, in the long run.
 
     What is held divided by the mean delay (Little's law) is right for a steady flow and modest for a bulk
     load; the rate since the last persist is right when the delays have become shorter than those of what is
     stored. Either alone can be far too high, so the lower counts.
     """
-    mean_delay_ms = max(float(np.mean(ahead_ms)) - evidence.now_ms, 1.0)
-    rate = (float(stored.entries.sum()) + len(ahead_ms)) / mean_delay_ms
+    spilled = float(ahead.counts.sum())
+    delays_s = ahead.seconds - evidence.now_ms // _SECOND_MS
+    # An entry is due in the middle of its second, taken together.
+    mean_delay_ms = _SECOND_MS * (float(np.average(delays_s, weights=ahead.counts)) + 0.5)
+    rate = (float(stored.entries.sum()) + spilled) / mean_delay_ms
     if evidence.since_ms is not None:
-        rate = min(rate, len(ahead_ms) / max(evidence.since_ms, 1))
+        rate = min(rate, spilled / max(evidence.since_ms, 1))
     return rate
 
 

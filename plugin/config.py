@@ -95,7 +95,7 @@ class Settings(BaseSettings):
         description="memory of entries that are not in a slice yet",
     )
     staging_bytes_max: int = Field(
-        default=256 * 1024 * 1024,
+        default=64 * 1024 * 1024,
         ge=65_536,
         description="past it no more frames are read until it has shrunk",
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.index.golden import DIRECTORY, Golden, golden
 from tidegate.index import keys
 from tidegate.index.block import decode_block, describe, encode_block
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import FORMAT_VERSION, pack_entries, seal, unpack_entries, unseal
 from tidegate.index.journal import (
@@ -35,6 +35,7 @@ from tidegate.index.manifest import (
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
+from tidegate.index.sort import sort_entries
 from tidegate.index.store import Batch
 from tidegate.index.upgrade import decode_state_1, format_record
 

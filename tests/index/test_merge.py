@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.index.entry import Entries, EntryKey, sort_entries
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.run import Run
+from tidegate.index.sort import sort_entries
 
 FOREVER_MS = 1 << 62
 keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))

@@ -28,13 +28,14 @@ from tidegate.index import keys
 from tidegate.index.block import BlockDescriptor
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries, sort_entries
+from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import seal
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import serialize_bitmap
+from tidegate.index.sort import sort_entries
 from tidegate.index.store import MemoryStore
 
 

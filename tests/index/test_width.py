@@ -23,6 +23,7 @@ from tidegate.index.width import (
     WidthEvidence,
     WidthLook,
     WidthMemory,
+    by_second,
     choose,
     slice_entries_max,
 )
@@ -66,7 +67,7 @@ def evidence(
     if backlog:
         seen = min(backlog, 200_000)
         stored = slices(drawn(draw, seen), width_ms, backlog // seen)
-    return WidthEvidence(width_ms, START_MS, drawn(draw, entries), stored, since_ms)
+    return WidthEvidence(width_ms, START_MS, *by_second([drawn(draw, entries)]), stored, since_ms)
 
 
 def chosen(found: WidthEvidence, memory: WidthMemory = WidthMemory()) -> int:  # noqa: B008 immutable
@@ -140,7 +141,9 @@ def test_delays_that_have_become_short_are_not_taken_for_a_flood() -> None:
     """A week's backlog says nothing of how many entries come now."""
     week = slices(drawn(over(7 * DAY_MS), 200_000), HOUR_MS, 50)
     due_ms = drawn(over(MINUTE_MS), 30_000)
-    slow = choose(WidthEvidence(HOUR_MS, START_MS, due_ms, week, 300_000), WidthMemory(), OPTIONS)
+    slow = choose(
+        WidthEvidence(HOUR_MS, START_MS, *by_second([due_ms]), week, 300_000), WidthMemory(), OPTIONS
+    )
     assert looked(slow).fullest_entries < 2 * SPILL
     assert slow.width_ms >= 30 * SECOND_MS
 
@@ -161,7 +164,8 @@ def test_a_heavy_tail_does_not_scatter_blocks_over_a_year() -> None:
 
 
 def test_what_is_overdue_or_little_says_nothing() -> None:
-    overdue = WidthEvidence(7, START_MS, drawn(over(DAY_MS), 10_000) - 2 * DAY_MS, [], None)
+    past = by_second([drawn(over(DAY_MS), 10_000) - 2 * DAY_MS])
+    overdue = WidthEvidence(7, START_MS, *past, [], None)
     little = evidence(over(7 * DAY_MS), ENTRIES_MIN - 1, width_ms=7)
     for found in (overdue, little):
         decision = choose(found, WidthMemory(), OPTIONS)
@@ -213,7 +217,7 @@ def test_a_choice_is_kept_when_nothing_changes(
     found = evidence(over(span_ms + 1), entries, width_ms, backlog, since_ms)
     memory, widths = WidthMemory(), [width_ms]
     for _ in range(6):
-        now = WidthEvidence(widths[-1], found.now_ms, found.deliver_at_ms, found.slices, since_ms)
+        now = WidthEvidence(widths[-1], found.now_ms, found.seconds, found.counts, found.slices, since_ms)
         decision = choose(now, memory, options)
         memory = decision.memory
         widths.append(decision.width_ms)
@@ -224,6 +228,32 @@ def test_a_choice_is_kept_when_nothing_changes(
     assert SWITCH_RATIO > 1
 
 
+def test_three_spills_after_a_content_look_are_not_looked_at() -> None:
+    content = choose(evidence(over(7 * DAY_MS), SPILL), WidthMemory(), OPTIONS).memory
+    rests = 0
+    memory: WidthMemory | None = content
+    while memory is not None and (memory := memory.rested()) is not None:
+        rests += 1
+    assert rests == 3
+    wide = evidence(over(7 * DAY_MS), SPILL, width_ms=30 * DAY_MS, backlog=50_000_000)
+    assert choose(wide, SETTLED, OPTIONS).memory.rested() is None, "a wish is followed up at once"
+    assert WidthMemory().rested() is None
+
+
 def test_the_same_evidence_gives_the_same_decision() -> None:
     found = evidence(over(DAY_MS), 10_000, backlog=100_000, since_ms=1_000)
     assert choose(found, WidthMemory(), OPTIONS) == choose(found, WidthMemory(), OPTIONS)
+
+
+@given(
+    times=st.lists(st.integers(-(1 << 40), 1 << 42), max_size=200),
+    cuts=st.lists(st.integers(0, 200), max_size=4),
+)
+def test_seconds_are_counted_in_whatever_pieces_they_come(times: list[int], cuts: list[int]) -> None:
+    due_ms = np.sort(np.array(times, dtype=np.int64))
+    edges = [0, *sorted(min(cut, len(due_ms)) for cut in cuts), len(due_ms)]
+    pieces = [due_ms[start:stop] for start, stop in itertools.pairwise(edges) if stop > start]
+    seconds, counts = by_second(pieces)
+    expected, expected_counts = np.unique(due_ms // 1_000, return_counts=True)
+    assert seconds.tolist() == expected.tolist()
+    assert counts.tolist() == expected_counts.tolist()
