@@ -44,6 +44,13 @@ class Block:
         self.run = Run(entries, BlockOwner(self))
         return [(self.run.key(), self.run)]
 
+    def unload(self, heap: RunHeap) -> None:
+        """Take the block out of the heap and its entries out of memory."""
+        heap.discard(self)
+        if self.run is not None:
+            heap.discard(self.run)
+            self.run = None
+
 
 class BlockOwner:
     """Notes what was consumed of a loaded block."""
@@ -101,10 +108,7 @@ class Slice:
     def exchange(self, removed: Iterable[int], added: Iterable[BlockDescriptor], heap: RunHeap) -> None:
         """Replace blocks, also while active; entries handed out before are filtered when popped again."""
         for block_id in removed:
-            block = self.blocks.pop(block_id)
-            heap.discard(block)
-            if block.run is not None:
-                heap.discard(block.run)
+            self.blocks.pop(block_id).unload(heap)
         fresh = [Block(self, descriptor) for descriptor in added]
         for block in fresh:
             self.blocks[block.descriptor.block_id] = block
@@ -128,9 +132,7 @@ class Slice:
         """Take the slice and everything of it out of the heap."""
         heap.discard(self)
         for block in self.blocks.values():
-            heap.discard(block)
-            if block.run is not None:
-                heap.discard(block.run)
+            block.unload(heap)
 
     def rewind(self, heap: RunHeap) -> None:
         """Make everything poppable again."""
@@ -138,7 +140,6 @@ class Slice:
             self.leave(heap)
             for block in self.blocks.values():
                 block.consumed = False
-                block.run = None
             self.popped.take()
             self.active = False
             self.enter(heap)

@@ -120,9 +120,16 @@ class Staging:
             self.add(part)
 
     def leave_heap(self) -> None:
-        """Take every item out of the heap; the staging is not used afterwards."""
+        """Take every item out of the heap and let go of the entries; the staging is not used afterwards.
+
+        Chunks and runs know their staging. Were they not cleared, their entries would stay in memory until
+        the garbage collector walks all objects, which it does the less often the fewer are made.
+        """
         for item in self.items():
             self._heap.discard(item)
+        self._chunks.clear()
+        self._runs.clear()
+        self._open_chunk = None
 
     def absorb(self, other: Staging) -> None:
         """Take over everything of `other`, which is not used afterwards."""

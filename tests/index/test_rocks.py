@@ -26,7 +26,7 @@ from tests.index.helpers import (
     positions_of,
     spread,
 )
-from tidegate.index import keys
+from tidegate.index import keys, rocks
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     AlreadyOpenError,
@@ -206,7 +206,7 @@ def damaged_table(path: Path, entries: int = 40_000) -> Entries:
     index.add(added := spread(entries, 8_000))
     catalog.persist(NAME)
     catalog.close()
-    (table,) = path.glob("*.sst")
+    table = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
     flip_byte(table)
     return added
 
@@ -262,7 +262,7 @@ def test_records_damaged_below_the_checksums_of_rocksdb_are_not_opened(tmp_path:
         index.mark_delete(at, 10)
         catalog.commit()
     store.close()
-    (table,) = tmp_path.glob("*.sst")
+    table = max(tmp_path.glob("*.sst"), key=lambda each: each.stat().st_size)
     flip_byte(table)
     store = RocksStore.open(tmp_path)
     with pytest.raises(DamagedDirectoryError, match="move the directory away") as caught:
@@ -282,9 +282,9 @@ def test_a_compaction_that_meets_damage_says_what_to_do(tmp_path: Path) -> None:
     batch.put(keys.block_key(1, SliceId(1_000, 0), 1), b"below everything in the table")
     batch.put(b"\xfe", b"above everything in the table")
     store.write(batch, sync=True)
-    store._db.flush()
+    store._families.main.flush()
     with contextlib.suppress(Exception):
-        store._db.compact_range(None, None)
+        store._families.main.compact_range(None, None)
     with pytest.raises(DamagedDirectoryError, match="move the directory away"):
         store.write(batch, sync=True)
     with pytest.raises(DamagedDirectoryError):
@@ -347,3 +347,26 @@ def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
         durable = len(everything)
         assert len(drained(index, limit=10_000)) == len(held)
         catalog.close()
+
+
+def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -> None:
+    """As directories were before the journal had a column family of its own."""
+    store = RocksStore.open(tmp_path)
+    catalog, index = opened(store)
+    index.add(spread(500, 8_000))
+    catalog.commit()
+    records = dict(store.scan(*keys.kind_range(keys.JOURNAL)))
+    assert records
+    store.close()
+    old = rocks._open(tmp_path)
+    for key, value in records.items():
+        old.main.put(key, value)
+        old.journal.delete(key)
+    old.close()
+    store = RocksStore.open(tmp_path)
+    assert dict(store.scan(*keys.kind_range(keys.JOURNAL))) == records
+    assert dict(store.scan(b"", b"\xff")).items() >= records.items()
+    catalog, index = opened(store)
+    assert len(index.held()) == 500
+    index.check()
+    catalog.close()

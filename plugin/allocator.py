@@ -1,0 +1,27 @@
+"""How the process gives memory back.
+
+glibc raises the size above which it maps memory of its own as soon as a large array has been freed once;
+from then on arrays of megabytes come from the heap, and a heap with holes does not shrink. Fixed limits keep
+the memory of a daemon that spills for days where it was after the first minute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
+_MMAP_BYTES = 1 << 20
+_TRIM_BYTES = 4 << 20
+_ARENAS = 2
+
+
+def give_back_memory() -> bool:
+    """Set the limits for this process; False where the C library is not glibc and knows none."""
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    settings = ((_M_MMAP_THRESHOLD, _MMAP_BYTES), (_M_TRIM_THRESHOLD, _TRIM_BYTES), (_M_ARENA_MAX, _ARENAS))
+    return all([mallopt(name, value) == 1 for name, value in settings])
