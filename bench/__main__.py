@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import driver, plot, registry, report, results
+from bench import baseline, driver, plot, registry, report, results
 from bench.errors import BenchError
 from bench.machine import ROOT
 from tidegate.plugin.local_broker import LocalBrokerError
@@ -67,7 +67,7 @@ def run_all(
             failed.append(name)
             continue
         results.save(result, out / f"{name}.json")
-        plot.draw(result, out / name)
+        plot.draw(baseline.load_beside(out / f"{name}.json"), out / name)
     if failed:
         raise BenchError(f"these benches failed, see above: {', '.join(failed)}")
 
@@ -95,17 +95,18 @@ def plot_results(
 ) -> None:
     """Draw SVG and PNG plots beside each result."""
     for path in files or sorted(results.RESULTS.glob("*.json")):
-        for drawn in plot.draw(results.load(path), path.with_suffix("")):
+        for drawn in plot.draw(baseline.load_beside(path), path.with_suffix("")):
             console.print(f"drawn: {drawn} and .png")
 
 
 @app.command("report")
 def write_report() -> None:
     """Write the tables of bench/results into docs/benchmarks.md and docs/tuning.md."""
-    paths = sorted(results.RESULTS.glob("*.json"))
+    paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
     order = list(registry.BENCHES)
     loaded = sorted(
-        ((results.load(path), path) for path in paths), key=lambda pair: (order.index(pair[0].bench), pair[1])
+        ((baseline.load_beside(path), path) for path in paths),
+        key=lambda pair: (order.index(pair[0].bench), pair[1]),
     )
     plots: dict[str, list[str]] = {}
     for result, path in loaded:

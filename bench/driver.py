@@ -16,6 +16,7 @@ from rich.console import Console
 
 from bench import machine
 from bench.errors import BenchError
+from bench.peers.trackers import OURS
 from bench.results import Metric, Result, Series
 from bench.stand import pulsar_home
 from bench.stats import Better
@@ -96,6 +97,7 @@ class Bench:
     run: Callable[[Plan, Recorder], None]
     uses_pulsar: bool = True
     page: str = "benchmarks.md"
+    ours: str = OURS
 
 
 def run(
@@ -134,6 +136,7 @@ def run(
         machine=where,
         versions=machine.versions(pulsar_home() if bench.uses_pulsar else None),
         parameters=recorder.parameters,
+        ours=bench.ours,
         peers=list(peers),
         metrics=recorder.metrics,
         series=recorder.series,

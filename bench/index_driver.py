@@ -33,6 +33,7 @@ from tidegate.plugin.daemon import index_options, open_store
 from tidegate.plugin.upkeep import REST, REST_MAX_S
 
 UNCOMMITTED_MAX = 200_000  # entries; so many a broker's shim may keep until they are durable
+QUIET_S = 0.3
 INCARNATION = bytes(16)
 
 
@@ -68,6 +69,7 @@ class IndexDriver:
         self._commit_at_s = 0.0
         self._look_at_s = 0.0
         self._rest_s = 0.0
+        self._busy_at_s = 0.0
         self._over_budget = False
         self._held_back = False
 
@@ -89,21 +91,24 @@ class IndexDriver:
 
     def add(self, index: DelayIndex, entries: Entries) -> None:
         """Add a batch; durable only after a later turn."""
-        with self.pauses.timed("add"):
-            index.add(entries)
+        began_ns = time.perf_counter_ns()
+        index.add(entries)
+        self.pauses.note("add", time.perf_counter_ns() - began_ns)
         self._appended(len(entries))
 
     def pop(self, index: DelayIndex, limit: int) -> Entries:
         """Take what is due now."""
-        with self.pauses.timed("pop"):
-            return index.pop_due(self.clock.now_ms(), limit)
+        began_ns = time.perf_counter_ns()
+        entries = index.pop_due(self.clock.now_ms(), limit)
+        self.pauses.note("pop", time.perf_counter_ns() - began_ns)
+        return entries
 
-    def acknowledge(self, index: DelayIndex, entries: Entries) -> None:
-        """Acknowledge entries; durable only after a later turn."""
-        positions = PositionSet.of_entries(entries)
-        with self.pauses.timed("acknowledge"):
-            index.acknowledge(positions)
-        self._appended(len(entries))
+    def acknowledge(self, index: DelayIndex, positions: PositionSet) -> None:
+        """Acknowledge positions, as a frame has brought them; durable only after a later turn."""
+        began_ns = time.perf_counter_ns()
+        index.acknowledge(positions)
+        self.pauses.note("acknowledge", time.perf_counter_ns() - began_ns)
+        self._appended(len(positions))
 
     def _appended(self, entries: int) -> None:
         if not self._uncommitted:
@@ -142,15 +147,13 @@ class IndexDriver:
         while time.perf_counter() < at_s:
             self._wait(at_s)
 
-    def settle(self, quiet_s: float = 0.5) -> None:
-        """Wait until no persist has been wanted for ``quiet_s``."""
-        persists, since_s = -1, time.perf_counter()
-        while time.perf_counter() - since_s < quiet_s:
-            self.turn()
+    def settle(self) -> None:
+        """Wait until upkeep has had no persist to begin for longer than it ever rests."""
+        self.commit_all()
+        self._busy_at_s = time.perf_counter()
+        while time.perf_counter() - self._busy_at_s < REST_MAX_S + QUIET_S:
+            self._wait()
             self.commit_all()
-            if self.catalog.persisting is not None or self.catalog.stats().persists != persists:
-                persists, since_s = self.catalog.stats().persists, time.perf_counter()
-            time.sleep(0.005)
 
     def _wait(self, until_s: float = math.inf) -> None:
         """Let the executors work until one of them is done, upkeep is due or it is that late."""
@@ -190,6 +193,8 @@ class IndexDriver:
             self.catalog.maintain(self.clock.now_ms())
         with self.pauses.timed("budget"):
             staged_bytes = sum(index.staged_entries for index in self.catalog) * ENTRY_BYTES
+        if self.catalog.persisting is not None:
+            self._busy_at_s = time.perf_counter()
         self.staged_bytes_max = max(self.staged_bytes_max, staged_bytes)
         self._over_budget = staged_bytes > self.settings.staging_bytes
         if staged_bytes > self.settings.staging_bytes_max:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import gc
 import json
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import psutil
 
+from bench.meters import Pauses, PeakMemory, resident_mib
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
@@ -36,41 +35,6 @@ NAME = SubscriptionName("persistent://public/default/bench", "bench")
 INCARNATION = bytes(16)
 
 
-class Pauses:
-    """Times calls of the answering thread: the sum and the longest."""
-
-    def __init__(self) -> None:
-        self.longest_ms = 0.0
-        self._began_ns = 0
-
-    def __enter__(self) -> None:
-        self._began_ns = time.perf_counter_ns()
-
-    def __exit__(self, *_: object) -> None:
-        self.longest_ms = max(self.longest_ms, (time.perf_counter_ns() - self._began_ns) / 1e6)
-
-
-class PeakMemory:
-    """The highest resident set of this process, sampled by a thread every 20 ms, in MiB."""
-
-    def __init__(self) -> None:
-        self.peak_mib = 0.0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> float:
-        """End the sampling; returns the peak."""
-        self._end.set()
-        self._thread.join()
-        return self.peak_mib
-
-    def _sample(self) -> None:
-        process = psutil.Process()
-        while not self._end.wait(0.02):
-            self.peak_mib = max(self.peak_mib, process.memory_info().rss / 2**20)
-
-
 def batch(number: int, generator: np.random.Generator) -> Entries:
     """The ``number``-th batch: the next positions, due evenly over ``SPAN_MS`` from ``START_MS`` on."""
     sequence = np.arange(number * BATCH, (number + 1) * BATCH, dtype=np.int64)
@@ -83,7 +47,7 @@ def fill(folder: Path, count: int) -> dict[str, float]:
     generator = np.random.default_rng(1)
     batches = [batch(number, generator) for number in range(count // BATCH)]
     gc.collect()
-    base_mib = psutil.Process().memory_info().rss / 2**20
+    base_mib = resident_mib()
     memory, pauses = PeakMemory(), Pauses()
     clock = ManualClock(START_MS - DAY_MS)
     executor = ThreadPoolExecutor(1)
@@ -91,21 +55,21 @@ def fill(folder: Path, count: int) -> dict[str, float]:
     index = catalog.subscription(NAME, INCARNATION)
     began_s = time.perf_counter()
     for entries in batches:
-        with pauses:
+        with pauses.timed("add"):
             token = index.add(entries)
-        with pauses:
+        with pauses.timed("commit"):
             durable = catalog.commit()
         if durable < token:
             raise RuntimeError(f"commit made {durable} durable, the batch is {token}")
-        with pauses:
+        with pauses.timed("maintain"):
             catalog.maintain(clock.now_ms())
     took_s = time.perf_counter() - began_s
     settle(catalog, clock)
     stats, one = catalog.stats(), index.stats()
     return {
         "adds_per_s": count / took_s,
-        "pause_ms": pauses.longest_ms,
-        "memory_mib": memory.stop(),
+        "pause_ms": pauses.longest_ms(),
+        "memory_mib": memory.peak_mib,
         "input_mib": base_mib,
         "held": stats.held,
         "packed": sum(part.entries for part in one.slices),
@@ -147,30 +111,30 @@ def drain(folder: Path, count: int) -> dict[str, float]:
     began_s = time.perf_counter()
     while popped < count:
         before_s = time.perf_counter()
-        with pauses:
+        with pauses.timed("pop"):
             entries = index.pop_due(clock.now_ms(), BATCH)
         pop_s += time.perf_counter() - before_s
         if len(entries):
             ordered = ordered and int(entries.deliver_at_ms[0]) >= last_ms
             last_ms = int(entries.deliver_at_ms[-1])
             popped += len(entries)
-            with pauses:
+            with pauses.timed("acknowledge"):
                 index.acknowledge(PositionSet.of_entries(entries))
-            with pauses:
+            with pauses.timed("commit"):
                 catalog.commit()
         if len(entries) < BATCH:
             if clock.now_ms() > START_MS + 2 * SPAN_MS:
                 break
             clock.advance(step_ms)
-        with pauses:
+        with pauses.timed("maintain"):
             catalog.maintain(clock.now_ms())
     took_s = time.perf_counter() - began_s
     return {
         "first_pop_s": first_pop_s,
         "pops_per_s": popped / pop_s,
         "pop_ack_per_s": popped / took_s,
-        "pause_ms": pauses.longest_ms,
-        "memory_mib": memory.stop(),
+        "pause_ms": pauses.longest_ms(),
+        "memory_mib": memory.peak_mib,
         "missing": count - popped,
         "out_of_order": 0 if ordered else 1,
     }

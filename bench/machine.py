@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -16,6 +17,7 @@ from bench.results import Machine
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("tidegate", "pulsar-client", "numpy", "pcodec", "pyroaring", "rocksdict", "heapdict")
+EXTRA_PACKAGES = ("numba", "polars", "pyarrow")  # of the optional dependencies ``bench``
 
 
 def machine() -> Machine:
@@ -34,6 +36,9 @@ def versions(pulsar_home: Path | None) -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         found[package] = metadata.version(package)
+    for package in EXTRA_PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
     if pulsar_home is not None:
         jars = sorted((pulsar_home / "lib").glob("org.apache.pulsar-pulsar-broker-[0-9]*.jar"))
         found["pulsar"] = jars[0].stem.removeprefix("org.apache.pulsar-pulsar-broker-") if jars else "unknown"

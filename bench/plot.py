@@ -1,7 +1,8 @@
 """Plots of results, as SVG and PNG beside the JSON they are drawn from.
 
 Bars of each metric (median, with the whole spread as a line), or lines where the peers are points on an axis;
-and, where a result has curves, the quantile functions of lateness.
+and, where a result has curves, the quantile functions of lateness. Profiles, bounds and results of many
+targets have plots of their own.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench import profile_plot, single_plots
 from bench.plot_lines import lines
 from bench.results import Metric, Result, Series
 from bench.stats import Spread
 
-COLOURS = {"tidegate": "#0b7285", "in-memory": "#868e96", "bucket": "#e8590c", "bucket, sealed": "#f59f00"}
+COLOURS = {
+    "tidegate": "#0b7285",
+    "in-memory": "#868e96",
+    "bucket": "#e8590c",
+    "bucket, sealed": "#f59f00",
+    "before": "#868e96",
+}
 FALLBACK = ("#5f3dc4", "#2b8a3e", "#a61e4d", "#1864ab", "#495057")
 COLUMNS = 3
 
@@ -26,6 +34,12 @@ COLUMNS = 3
 def draw(result: Result, stem: Path) -> list[Path]:
     """Draw every plot of a result; ``stem`` is the JSON's path without its suffix. Returns the SVG files."""
     mpl.rcParams["svg.hashsalt"] = result.bench
+    if profile_plot.is_profile(result):
+        return [_save(profile_plot.figure(result, {peer: colour(peer) for peer in result.peers}), stem)]
+    if single_plots.has_bounds(result):
+        return [_save(single_plots.bounds_figure(result), stem)]
+    if single_plots.has_many_targets(result):
+        return [_save(single_plots.targets_figure(result), stem)]
     drawn = [_save(lines(result, shown(result), colour) if result.axis else _bars(result), stem)]
     if result.series:
         drawn.append(_save(_curves(result), stem.with_name(f"{stem.name}-quantiles")))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bench.benches import acks, add, failover, index, lateness, scale, tuning
+from bench.benches import acks, add, bounds, failover, index, lateness, libraries, profile, scale, tuning
 from bench.driver import Bench
 from bench.errors import BenchError
 
 BENCHES: dict[str, Bench] = {
-    module.BENCH.name: module.BENCH for module in (add, lateness, failover, acks, index, scale, tuning)
+    module.BENCH.name: module.BENCH
+    for module in (add, lateness, failover, acks, index, scale, profile, bounds, libraries, tuning)
 }
 
 

@@ -33,12 +33,18 @@ def hashed(number: NDArray[np.int64]) -> NDArray[np.uint64]:
 class Source:
     """Entries 0 … due evenly over ``span_ms`` from ``first_ms`` on, plus ``step_ns`` an entry.
 
-    With ``span_ms`` 1 and a step all have the same delay and arrive ``step_ns`` after one another.
+    With a step they arrive one after another, ``delay_ms`` or more before they are due; with ``span_ms`` 1
+    all have that delay.
     """
 
     span_ms: int
     first_ms: int = START_MS
     step_ns: int = 0
+    delay_ms: int = 0
+
+    def arrival_ms(self, number: int) -> int:
+        """When an entry arrives, if the source has steps: before it is due or when it is."""
+        return self.first_ms - self.delay_ms + number * self.step_ns // 1_000_000
 
     def deliver_at_ms(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
         """When each of these entries is due."""
@@ -52,7 +58,10 @@ class Source:
 
     def entries(self, start: int, count: int) -> Entries:
         """The entries from number ``start`` on."""
-        number = np.arange(start, start + count, dtype=np.int64)
+        return self.numbered(np.arange(start, start + count, dtype=np.int64))
+
+    def numbered(self, number: NDArray[np.int64]) -> Entries:
+        """The entries of these numbers."""
         return Entries(
             self.deliver_at_ms(number), 1 + number // ENTRIES_PER_LEDGER, number % ENTRIES_PER_LEDGER
         )
@@ -67,11 +76,12 @@ class Tally:
     """
 
     source: Source
+    first: int = 0
     popped: int = 0
     early: int = 0
     out_of_order: int = 0
     wrong: int = 0
-    _sum: int = 0
+    number_sum: int = 0
     _last: tuple[int, int, int] = (-1, -1, -1)
 
     def take(self, entries: Entries, now_ms: int, *, follows: bool = True) -> None:
@@ -91,13 +101,13 @@ class Tally:
         self.early += int((due > now_ms).sum())
         self.wrong += int((due != self.source.deliver_at_ms(number)).sum())
         self.popped += len(entries)
-        self._sum += int(number.sum())
+        self.number_sum += int(number.sum())
 
-    def check(self, count: int) -> dict[str, float]:
-        """The verdict after everything should have come out: ``count`` entries from number 0 on."""
-        repeated = self.popped == count and self._sum != count * (count - 1) // 2
+    def check(self, count: int, held: int = 0) -> dict[str, float]:
+        """The verdict: of ``count`` entries from ``first`` on those that have not come out are still held."""
+        repeated = self.popped == count and self.number_sum != count * (2 * self.first + count - 1) // 2
         return {
-            "missing": count - self.popped,
+            "missing": count - self.popped - held,
             "wrong": self.wrong + int(repeated),
             "early": self.early,
             "out_of_order": self.out_of_order,

@@ -1,210 +1,242 @@
 """One scenario of ``scale`` in a process of its own: ``python -m bench.scale_worker NAME DIR COUNT``.
 
 It prints its figures as one line of JSON and waits to be killed, so that what comes next finds the files as
-kill -9 leaves them.
+kill -9 leaves them. ``reopen-NAME`` goes on with what the scenario NAME has left.
 """
 
 from __future__ import annotations
 
 import time
 
-_STARTED_S = time.time()  # before the imports, which take longer than the rest of this module
+_STARTED_S = time.time()  # before the imports, which take longer than opening the index
 
-import gc  # noqa: E402
 import sys  # noqa: E402
 from collections import Counter  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
 
+import numpy as np  # noqa: E402
 import psutil  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
 
 from bench.index_driver import IndexDriver  # noqa: E402
-from bench.meters import MIB, Pauses, PeakMemory, disk_bytes  # noqa: E402
+from bench.meters import Pauses, PeakMemory, disk_bytes  # noqa: E402
 from bench.scale_input import START_MS, Source, Tally  # noqa: E402
+from bench.scale_steps import (  # noqa: E402
+    BATCH,
+    Figures,
+    Stopwatch,
+    drain,
+    fill,
+    pauses,
+    sizes,
+    take_due,
+)
 from bench.worker_process import tell_and_wait  # noqa: E402
 from tidegate.index import keys  # noqa: E402
 from tidegate.index.clock import ManualClock  # noqa: E402
 from tidegate.index.delay_index import DelayIndex  # noqa: E402
+from tidegate.index.entry import Entries  # noqa: E402
 from tidegate.index.keys import SliceId  # noqa: E402
 from tidegate.index.store import Store  # noqa: E402
 from tidegate.plugin.engine import DUE_RECORDS_MAX  # noqa: E402
 
 _IMPORTED_S = time.time()
 
-BATCH = 10_000
-MARK = 10_000_000  # memory is noted each time that so many have been added
-DAY_MS = 86_400_000
-MINUTE_MS = 60_000
-HOUR_MS = 3_600_000
+SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+NS_PER_S = 1_000_000_000
+QUIET_MS = 5 * MINUTE_MS + SECOND_MS  # the daemon persists what has been in the journal for five minutes
 SUBSCRIPTIONS, RATE = 1_000, 5  # entries a second of each
 SPEED = 40  # simulated seconds a second
-WEEK = Source(7 * DAY_MS)
 
-Figures = dict[str, Any]
-
-
-def fill(driver: IndexDriver, index: DelayIndex, source: Source, count: int) -> Figures:
-    """Add ``count`` entries in batches, the clock going with real time; returns when all are durable."""
-    memory = PeakMemory()
-    marks, made_s = [], 0.0
-    began_cpu_s, began_s = time.process_time(), time.perf_counter()
-    began_ms = driver.clock.now_ms()
-    for start in range(0, count, BATCH):
-        before_s = time.perf_counter()
-        entries = source.entries(start, min(BATCH, count - start))
-        made_s += time.perf_counter() - before_s
-        driver.clock.set_ms(began_ms + int((before_s - began_s) * 1e3))
-        driver.add(index, entries)
-        driver.turn()
-        driver.wait_for_room()
-        if (start + BATCH) % MARK == 0:
-            marks.append(round(memory.peak_mib, 1))
-            memory.reset()
-    driver.commit_all()
-    took_s = time.perf_counter() - began_s
-    cpu_s = time.process_time() - began_cpu_s
-    marks.append(round(memory.peak_mib, 1))
-    pauses = driver.pauses
-    return {
-        "adds_per_s": count / took_s,
-        "adds_per_s_less_input": count / (took_s - made_s),
-        "cpu_ns": (cpu_s - made_s) * 1e9 / count,
-        "waited_s": driver.waited_s,
-        "pause_ms": pauses.longest_ms(),
-        "pause_p999_ms": pauses.quantile_ms(0.999),
-        "pauses_ms": pauses.by_kind_ms(),
-        "staged_mib_max": driver.staged_bytes_max / MIB,
-        "memory_mib": max(marks),
-        "memory_marks_mib": marks,
-    }
+SOURCES = {
+    "uniform": Source(7 * DAY_MS),
+    "ten-years": Source(3_652 * DAY_MS),
+    "burst-slice": Source(HOUR_MS),
+    "burst-instant": Source(1),
+    "fixed": Source(1, step_ns=NS_PER_S // 50_000, delay_ms=30 * MINUTE_MS),
+    "mixed": Source(2 * MINUTE_MS, step_ns=NS_PER_S // 50_000),
+}
 
 
-def sizes(index: DelayIndex, folder: Path, count: int) -> Figures:
-    """Bytes an entry: of all files, and what they are made of."""
-    one = index.stats()
-    packed = sum(part.entries for part in one.slices)
-    block_bytes = one.disk_bytes - one.journal_bytes
-    all_bytes, log_bytes = disk_bytes(folder), disk_bytes(folder, ".log")
-    return {
-        "packed": packed,
-        "block_bytes_an_entry": block_bytes / packed if packed else 0.0,
-        "disk_bytes_an_entry": all_bytes / count,
-        "disk_blocks": block_bytes / count,
-        "disk_log": log_bytes / count,
-        "disk_rest": (all_bytes - log_bytes - block_bytes) / count,
-    }
-
-
-def uniform(folder: Path, count: int) -> Figures:
-    """Adds over 7 days; what is on disk at once, and after five quiet minutes."""
+def filled(name: str, folder: Path, count: int) -> Figures:
+    """Add all; what is on disk at once, and after five quiet minutes. Left for ``reopen``."""
+    source = SOURCES[name]
     clock = ManualClock(START_MS - DAY_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
-        figures = fill(driver, index, WEEK, count)
+        figures = fill(driver, index, source, count)
         driver.settle()
-        figures |= {f"first_{name}": value for name, value in sizes(index, folder, count).items()}
-        clock.advance(5 * MINUTE_MS + 1_000)
+        figures |= {f"first_{figure}": value for figure, value in sizes(driver, index, folder, count).items()}
+        clock.advance(QUIET_MS)
         driver.settle()
-        figures |= sizes(index, folder, count)
+        figures |= sizes(driver, index, folder, count)
+        figures["slices"] = index.stats().slices_on_disk
         tell_and_wait(figures)
     return figures
 
 
-def reopen(folder: Path, count: int) -> Figures:
-    """After kill -9: open, pop the first due entry, then all the rest, acknowledged, in steps of a minute."""
+def reopened(name: str, folder: Path, count: int) -> Figures:
+    """After kill -9: open, pop the first due entry, then all the rest, acknowledged."""
     process_s = psutil.Process().create_time()
+    source = SOURCES[name]
     opened_s = time.perf_counter()
     clock = ManualClock(START_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
-        tally = Tally(WEEK)
-        driver.clock.set_ms(max(START_MS, index.next_due_ms() or 0) + 1_000)
-        first = driver.pop(index, DUE_RECORDS_MAX)
-        while not len(first):
+        clock.set_ms(max(START_MS, index.next_due_ms() or 0) + SECOND_MS)
+        stopwatch, tally = Stopwatch(), Tally(source)
+        while not take_due(driver, index, tally, stopwatch) and index.next_due_ms() is not None:
+            clock.advance(1)
             driver.turn()
-            first = driver.pop(index, DUE_RECORDS_MAX)
-        first_pop_s = time.perf_counter() - opened_s
-        from_start_s = time.time() - process_s
-        tally.take(first, clock.now_ms())
-        driver.acknowledge(index, first)
+        figures = {
+            "first_pop_s": time.perf_counter() - opened_s,
+            "first_pop_from_start_s": time.time() - process_s,
+            "import_s": _IMPORTED_S - _STARTED_S,
+        }
         memory = PeakMemory()
-        figures = drain(driver, index, tally, count, step_ms=max(1, WEEK.span_ms * DUE_RECORDS_MAX // count))
-        tell_and_wait(
-            figures
-            | {
-                "first_pop_s": first_pop_s,
-                "first_pop_from_start_s": from_start_s,
-                "import_s": _IMPORTED_S - _STARTED_S,
-                "memory_mib": memory.peak_mib,
-            }
-        )
-    return figures
-
-
-def drain(driver: IndexDriver, index: DelayIndex, tally: Tally, count: int, step_ms: int) -> Figures:
-    """Pop and acknowledge everything, the clock going in steps whenever nothing more is due."""
-    end_ms = tally.source.first_ms + 2 * tally.source.span_ms + count * tally.source.step_ns // 1_000_000
-    checked_s, popped = 0.0, tally.popped
-    pop_s = driver.pauses.total_s("pop")
-    began_s = time.perf_counter()
-    while tally.popped < count and driver.clock.now_ms() <= end_ms:
-        entries = driver.pop(index, DUE_RECORDS_MAX)
-        if len(entries):
-            before_s = time.perf_counter()
-            tally.take(entries, driver.clock.now_ms())
-            checked_s += time.perf_counter() - before_s
-            driver.acknowledge(index, entries)
-        elif (index.next_due_ms() or end_ms) > driver.clock.now_ms():
-            driver.clock.advance(step_ms)
-        driver.turn()
-        driver.wait_for_room()
-    driver.commit_all()
-    took_s = time.perf_counter() - began_s
-    pauses = driver.pauses
-    return {
-        "pops_per_s": (tally.popped - popped) / (pauses.total_s("pop") - pop_s),
-        "pop_ack_per_s": (tally.popped - popped) / (took_s - checked_s),
-        "pause_ms": pauses.longest_ms(),
-        "pause_p999_ms": pauses.quantile_ms(0.999),
-        "pauses_ms": pauses.by_kind_ms(),
-        **tally.check(count),
-    }
-
-
-def burst(folder: Path, count: int, source: Source) -> Figures:
-    """All due in one slice: filled, settled, popped long after the last was due, as after a long downtime."""
-    clock = ManualClock(START_MS - DAY_MS)
-    with IndexDriver.opened(folder, clock) as driver:
-        index = driver.subscription()
-        figures = {f"add_{name}": value for name, value in fill(driver, index, source, count).items()}
-        driver.settle()
-        memory, tally = PeakMemory(), Tally(source)
-        clock.set_ms(source.first_ms + source.span_ms)
-        driver.pauses = Pauses()
-        figures |= drain(driver, index, tally, count, step_ms=source.span_ms)
+        step_ms = source.span_ms * DUE_RECORDS_MAX // count + 1
+        figures |= drain(driver, index, tally, count, step_ms)
         tell_and_wait(figures | {"memory_mib": memory.peak_mib})
     return figures
 
 
-def burst_slice(folder: Path, count: int) -> Figures:
-    """Random within one slice of an hour."""
-    return burst(folder, count, Source(HOUR_MS, HOUR_MS * (START_MS // HOUR_MS + 1)))
+def burst(name: str, folder: Path, count: int) -> Figures:
+    """Filled, settled, popped when all are due: in the end of the slice, as after a long downtime."""
+    source = SOURCES[name]
+    clock = ManualClock(START_MS - DAY_MS)
+    with IndexDriver.opened(folder, clock) as driver:
+        index = driver.subscription()
+        figures = {f"add_{figure}": value for figure, value in fill(driver, index, source, count).items()}
+        driver.settle()
+        memory, driver.pauses = PeakMemory(), Pauses()
+        clock.set_ms(source.first_ms + source.span_ms)
+        figures |= drain(driver, index, Tally(source), count, source.span_ms)
+        tell_and_wait(figures | {"memory_mib": memory.peak_mib})
+    return figures
 
 
-def burst_instant(folder: Path, count: int) -> Figures:
-    """All at one millisecond."""
-    return burst(folder, count, Source(1))
+def fixed(name: str, folder: Path, count: int) -> Figures:
+    """One delay level: filled as the entries arrive, settled, measured on disk, popped."""
+    source = SOURCES[name]
+    clock = ManualClock(source.arrival_ms(0))
+    with IndexDriver.opened(folder, clock) as driver:
+        index = driver.subscription()
+        figures = fill(driver, index, source, count)
+        clock.advance(QUIET_MS)
+        driver.settle()
+        figures |= sizes(driver, index, folder, count)
+        drained = drain(driver, index, Tally(source), count, SECOND_MS)
+        tell_and_wait(figures | {figure: drained[figure] for figure in drained if figure not in figures})
+    return figures
 
 
-def many(folder: Path, count: int) -> Figures:
-    """1,000 subscriptions, five entries a second each, ``SPEED`` times faster than the clock on the wall."""
-    return trickle(folder, count, SUBSCRIPTIONS)
+def mixed(name: str, folder: Path, count: int) -> Figures:
+    """Adds, pops and acknowledgements together, while spilling: a batch arrives, what is due goes."""
+    source = SOURCES[name]
+    clock = ManualClock(source.arrival_ms(0))
+    with IndexDriver.opened(folder, clock) as driver:
+        index, tally = driver.subscription(), Tally(source)
+        memory, stopwatch = PeakMemory(), Stopwatch()
+        for start in range(0, count, BATCH):
+            with stopwatch.stopped():
+                entries = source.entries(start, min(BATCH, count - start))
+            clock.set_ms(source.arrival_ms(start + len(entries) - 1))
+            driver.add(index, entries)
+            driver.turn()
+            while (index.next_due_ms() or clock.now_ms() + 1) <= clock.now_ms():
+                take_due(driver, index, tally, stopwatch)
+                driver.turn()
+            driver.wait_for_room()
+        driver.commit_all()
+        stopwatch.end()
+        figures: Figures = {
+            "through_per_s": count / stopwatch.net_s,
+            "popped_while_adding": tally.popped / count,
+            "persists": driver.catalog.stats().persists,
+            "staged_of_budget": driver.staged_bytes_max / driver.settings.staging_bytes,
+            **pauses(driver),
+        }
+        drained = drain(driver, index, tally, count, SECOND_MS)
+        figures |= {figure: drained[figure] for figure in drained if figure not in figures}
+        tell_and_wait(figures | {"memory_mib": memory.peak_mib})
+    return figures
 
 
-def single(folder: Path, count: int) -> Figures:
-    """The same entries on the same clock for one subscription, in batches of a simulated second."""
-    return trickle(folder, count, 1)
+def trickle(name: str, folder: Path, count: int) -> Figures:
+    """Many subscriptions with ``RATE`` entries a second each, ``SPEED`` times as fast as time.
+
+    ``many``: batches of ``RATE``, in turns; ``one-small``: as many such batches for one subscription;
+    ``one``: all that arrive in a second as one batch for one subscription. All are due over 24 h.
+    """
+    among = subscriptions_of(count)
+    a_second = among * RATE
+    subscriptions, size = {"many": (among, RATE), "one-small": (1, RATE), "one": (1, a_second)}[name]
+    source = Source(DAY_MS)
+    clock = ManualClock(START_MS - DAY_MS)
+    seconds, each = count // a_second, count // subscriptions
+    with IndexDriver.opened(folder, clock) as driver:
+        indexes = [driver.subscription(number) for number in range(subscriptions)]
+        driver.commit_all()
+        memory, stopwatch = PeakMemory(), Stopwatch()
+        for second in range(seconds):
+            with stopwatch.stopped():
+                first = np.arange(subscriptions, dtype=np.int64) * each + second * a_second // subscriptions
+                batches = arriving(source, first, a_second // subscriptions, size)
+            for number, batch in enumerate(batches):
+                driver.add(indexes[number % subscriptions], batch)
+                driver.turn()
+                driver.wait_for_room()
+            clock.set_ms(START_MS - DAY_MS + (second + 1) * SECOND_MS)
+            driver.pause_until(stopwatch.began_s + (second + 1) / SPEED)
+        driver.commit_all()
+        took_s = stopwatch.wall_s
+        clock.advance(QUIET_MS)
+        driver.settle()
+        stopwatch.end()
+        blocks, stats = blocks_by_slice(driver.store), driver.catalog.stats()
+        packed = sum(part.entries for index in indexes for part in index.stats().slices)
+        figures: Figures = {
+            "entries_per_s": count / took_s,
+            "cpu_ns": stopwatch.cpu_s * 1e9 / count,
+            "staged_of_budget": driver.staged_bytes_max / driver.settings.staging_bytes,
+            "blocks_a_slice_max": max(blocks.values(), default=0),
+            "blocks_a_slice_mean": blocks.total() / max(1, len(blocks)),
+            "entries_a_block": packed / max(1, blocks.total()),
+            "disk_bytes_an_entry": disk_bytes(folder) / count,
+            "memory_mib": memory.peak_mib,
+            "persists": stats.persists,
+            **pauses(driver),
+        }
+        tell_and_wait(figures | emptied(driver, indexes, source, each))
+    return figures
+
+
+def subscriptions_of(count: int) -> int:
+    """How many subscriptions share so many entries; fewer in a quick run, so that each gets its share."""
+    return SUBSCRIPTIONS if count >= 1_000_000 else SUBSCRIPTIONS // 10
+
+
+def arriving(source: Source, first: NDArray[np.int64], count: int, size: int) -> list[Entries]:
+    """Batches of ``size``: ``count`` entries from each of the numbers ``first`` on."""
+    made = source.numbered((first[:, None] + np.arange(count, dtype=np.int64)).ravel())
+    return [made.take(np.arange(at, at + size)) for at in range(0, len(made), size)]
+
+
+def emptied(driver: IndexDriver, indexes: list[DelayIndex], source: Source, each: int) -> Figures:
+    """Everything popped from every subscription, the clock past the last; the verdicts together."""
+    driver.clock.set_ms(source.first_ms + source.span_ms)
+    driver.pauses, verdict, popped = Pauses(), Counter[str](), 0
+    for number, index in enumerate(indexes):
+        tally = Tally(source, first=number * each)
+        while index.next_due_ms() is not None:
+            entries = driver.pop(index, DUE_RECORDS_MAX)
+            tally.take(entries, driver.clock.now_ms())
+            if not len(entries):
+                driver.turn()
+        popped += tally.popped
+        verdict.update(tally.check(each))
+    return {"pops_per_s": popped / driver.pauses.total_s("pop"), **verdict}
 
 
 def blocks_by_slice(store: Store) -> Counter[tuple[int, SliceId]]:
@@ -215,69 +247,26 @@ def blocks_by_slice(store: Store) -> Counter[tuple[int, SliceId]]:
     )
 
 
-def trickle(folder: Path, count: int, subscriptions: int) -> Figures:
-    """``count`` entries over 24 h arrive evenly, ``SUBSCRIPTIONS * RATE`` a simulated second."""
-    clock = ManualClock(START_MS - DAY_MS)
-    source = Source(DAY_MS)
-    size = SUBSCRIPTIONS * RATE // subscriptions
-    with IndexDriver.opened(folder, clock) as driver:
-        indexes = [driver.subscription(number) for number in range(subscriptions)]
-        driver.commit_all()
-        memory = PeakMemory()
-        made_s = 0.0
-        began_s, began_cpu_s, began_ms = time.perf_counter(), time.process_time(), clock.now_ms()
-        for start in range(0, count, SUBSCRIPTIONS * RATE):
-            second = start // (SUBSCRIPTIONS * RATE)
-            for number, index in enumerate(indexes):
-                before_s = time.perf_counter()
-                entries = source.entries(number * count // subscriptions + second * size, size)
-                made_s += time.perf_counter() - before_s
-                driver.add(index, entries)
-                driver.turn()
-                driver.wait_for_room()
-            clock.set_ms(began_ms + (second + 1) * 1_000)
-            driver.pause_until(began_s + (second + 1) / SPEED)
-        driver.commit_all()
-        took_s = time.perf_counter() - began_s
-        driver.settle()
-        cpu_s = time.process_time() - began_cpu_s - made_s
-        slices = blocks_by_slice(driver.store)
-        stats = driver.catalog.stats()
-        packed = sum(part.entries for index in indexes for part in index.stats().slices)
-        tell_and_wait(
-            {
-                "entries_per_s": count / took_s,
-                "cpu_ns": cpu_s * 1e9 / count,
-                "staged_of_budget": driver.staged_bytes_max / driver.settings.staging_bytes,
-                "blocks_a_slice_max": max(slices.values(), default=0),
-                "blocks_a_slice_mean": slices.total() / max(1, len(slices)),
-                "entries_a_block": packed / max(1, stats.blocks),
-                "disk_bytes_an_entry": disk_bytes(folder) / count,
-                "memory_mib": memory.peak_mib,
-                "persists": stats.persists,
-                "pause_ms": driver.pauses.longest_ms(),
-                "pause_p999_ms": driver.pauses.quantile_ms(0.999),
-                "pauses_ms": driver.pauses.by_kind_ms(),
-                "missing": count - stats.held,
-            }
-        )
-    return {}
-
-
-SCENARIOS: dict[str, Callable[[Path, int], Figures]] = {
-    "uniform": uniform,
-    "reopen": reopen,
-    "many": many,
-    "single": single,
-    "burst-slice": burst_slice,
-    "burst-instant": burst_instant,
+SCENARIOS: dict[str, Callable[[str, Path, int], Figures]] = {
+    "uniform": filled,
+    "ten-years": filled,
+    "burst-slice": burst,
+    "burst-instant": burst,
+    "fixed": fixed,
+    "mixed": mixed,
+    "many": trickle,
+    "one-small": trickle,
+    "one": trickle,
 }
 
 
 def main(argv: list[str]) -> None:
     """Run one scenario."""
-    gc.collect()
-    SCENARIOS[argv[0]](Path(argv[1]), int(argv[2]))
+    name, folder, count = argv[0], Path(argv[1]), int(argv[2])
+    if name.startswith("reopen-"):
+        reopened(name.removeprefix("reopen-"), folder, count)
+    else:
+        SCENARIOS[name](name, folder, count)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,17 @@ same directory, prints its figures as JSON and waits to be killed:
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import psutil
 from pydantic import BaseModel
 
-from bench.index_worker import INCARNATION, NAME, PeakMemory
+from bench.index_worker import INCARNATION, NAME
+from bench.meters import Pauses, PeakMemory, resident_mib
+from bench.worker_process import tell_and_wait
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
@@ -40,7 +40,7 @@ LOOKS = 40
 """So many slice boundaries are looked at, if there are so many."""
 READ_AHEAD_CALLS = 16
 HELD_BACK_AT = 2
-"""Staging budgets, where the daemon has eight: a small backlog must come in many spills."""
+"""Staging budgets past which no more is taken: a small backlog must come in many spills."""
 
 
 class Setting(BaseModel):
@@ -61,20 +61,6 @@ class Setting(BaseModel):
             slice_width_auto=self.width_ms is None,
             **fixed,
         )
-
-
-class Longest:
-    """Times calls, in ms."""
-
-    def __init__(self) -> None:
-        self.ms = 0.0
-        self._began_ns = 0
-
-    def __enter__(self) -> None:
-        self._began_ns = time.perf_counter_ns()
-
-    def __exit__(self, *_: object) -> None:
-        self.ms = max(self.ms, (time.perf_counter_ns() - self._began_ns) / 1e6)
 
 
 def opened(folder: Path, setting: Setting, now_ms: int) -> tuple[Catalog, DelayIndex, ManualClock]:
@@ -99,7 +85,7 @@ def fill(folder: Path, setting: Setting) -> dict[str, float]:
     """Add everything; returns the figures."""
     made = batches(setting)
     gc.collect()
-    before_mib = psutil.Process().memory_info().rss / 2**20
+    before_mib = resident_mib()
     memory = PeakMemory()
     catalog, index, clock = opened(folder, setting, START_MS - DAY_MS)
     began_s = time.perf_counter()
@@ -116,7 +102,7 @@ def fill(folder: Path, setting: Setting) -> dict[str, float]:
     packed = sum(one.entries for one in stats.slices)
     return {
         "seconds": took_s,
-        "memory_mib": memory.stop() - before_mib,
+        "memory_mib": memory.peak_mib - before_mib,
         "bytes_an_entry": (stats.disk_bytes - stats.journal_bytes) / packed,
         "blocks": stats.blocks,
         "slices": len(stats.slices),
@@ -135,43 +121,41 @@ def pop(folder: Path, setting: Setting) -> dict[str, float]:
     stop_ms = min(last.start_ms + last.width_ms // 2, START_MS + setting.span_ms)
     starts = sorted({one.start_ms for one in slices if one.start_ms < stop_ms})
     looks = starts if len(starts) <= LOOKS else starts[:: len(starts) // LOOKS]
-    boundary, catching_up = Longest(), Longest()
+    pauses = Pauses()
     popped = 0
     for start_ms in looks:
-        popped += _pop_until(catalog, index, clock, max(start_ms - 1, START_MS), catching_up)
-        popped += _look(catalog, index, clock, boundary)
-    popped += _pop_until(catalog, index, clock, stop_ms, catching_up)
+        popped += _pop_until(catalog, index, clock, max(start_ms - 1, START_MS), pauses)
+        popped += _look(catalog, index, clock, pauses)
+    popped += _pop_until(catalog, index, clock, stop_ms, pauses)
     return {
-        "boundary_ms": boundary.ms,
-        "catching_up_ms": catching_up.ms,
-        "memory_mib": memory.stop(),
+        "boundary_ms": pauses.longest_ms("boundary"),
+        "catching_up_ms": pauses.longest_ms("catching up"),
+        "memory_mib": memory.peak_mib,
         "popped": popped,
         "stop_ms": stop_ms,
     }
 
 
-def _look(catalog: Catalog, index: DelayIndex, clock: ManualClock, longest: Longest) -> int:
+def _look(catalog: Catalog, index: DelayIndex, clock: ManualClock, pauses: Pauses) -> int:
     """The first entry of the next slice becomes due."""
     due_ms = index.next_due_ms()
     if due_ms is None:
         return 0
     for _ in range(READ_AHEAD_CALLS):
-        with longest:
+        with pauses.timed("boundary"):
             catalog.maintain(clock.now_ms())
     clock.set_ms(max(due_ms, clock.now_ms()))
-    with longest:
+    with pauses.timed("boundary"):
         entries = index.pop_due(clock.now_ms(), POP)
     return _acknowledge(catalog, index, entries)
 
 
-def _pop_until(
-    catalog: Catalog, index: DelayIndex, clock: ManualClock, until_ms: int, longest: Longest
-) -> int:
+def _pop_until(catalog: Catalog, index: DelayIndex, clock: ManualClock, until_ms: int, pauses: Pauses) -> int:
     """Everything due until then, as after a time without consumers."""
     clock.set_ms(max(until_ms, clock.now_ms()))
     popped = 0
     while (due_ms := index.next_due_ms()) is not None and due_ms <= clock.now_ms():
-        with longest:
+        with pauses.timed("catching up"):
             entries = index.pop_due(clock.now_ms(), POP)
         popped += _acknowledge(catalog, index, entries)
         catalog.maintain(clock.now_ms())
@@ -190,12 +174,10 @@ def reopen(folder: Path, setting: Setting, stop_ms: int) -> dict[str, float]:
     began_s = time.perf_counter()
     _, index, clock = opened(folder, setting, stop_ms)
     opened_s = time.perf_counter() - began_s
-    longest = Longest()
     entries = Entries.empty()
     while not len(entries):
         clock.set_ms(max(clock.now_ms(), index.next_due_ms() or 0))
-        with longest:
-            entries = index.pop_due(clock.now_ms(), POP)
+        entries = index.pop_due(clock.now_ms(), POP)
     return {
         "opened_s": opened_s,
         "first_pop_s": time.perf_counter() - began_s,
@@ -213,8 +195,7 @@ def main(argv: list[str]) -> None:
         figures = pop(folder, setting)
     else:
         figures = reopen(folder, setting, int(argv[3]))
-    print(json.dumps(figures), flush=True)
-    sys.stdin.read()
+    tell_and_wait(figures)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)
 _LOOK_INTERVAL_MS = 100
+_TIDY_JOURNAL_BYTES = 1 << 20
 
 
 class Catalog:
@@ -50,6 +51,8 @@ class Catalog:
         self._next_subscription_id = 1
         self._persisting: DelayIndex | None = None
         self._future: Future[None] | None = None
+        self._untidy = False
+        self._tidying: Future[None] | None = None
         self._retry_at_ms: int | None = None
         self._look_at_ms: int | None = None
         self._staged_entries = 0
@@ -197,6 +200,8 @@ class Catalog:
             # Without its identity in the store, what is persisted would be nobody's after a crash.
             if index is not None and index.log.identity_token <= self._journal.durable_token:
                 self._start_persist(index, now_ms)
+            elif index is None:
+                self._tidy()
         first = self.next_due()
         if first is not None and first[0] <= now_ms + self._options.prefetch_ms:
             first[1].prefetch(now_ms)
@@ -262,6 +267,24 @@ class Catalog:
             or now_ms >= self._look_at_ms
         )
 
+    def _tidy(self) -> None:
+        """Let the store tidy up after the last persist of many, when it has nothing else to do."""
+        if not self._untidy or self._journal.size_bytes > _TIDY_JOURNAL_BYTES:
+            return
+        if self._executor is None:
+            self._untidy = False
+            self._run_tidy()
+        elif self._tidying is None or self._tidying.done():
+            self._untidy = False
+            self._tidying = self._executor.submit(self._run_tidy)
+
+    def _run_tidy(self) -> None:
+        try:
+            self._store.tidy()
+        except (StorageError, ClosedError) as error:
+            # Nothing depends on it, and writes will meet whatever it has met.
+            _LOG.warning("tidying up the store is left for later: %s", error)
+
     def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
         job = index.begin_persist(now_ms)
         self._persisting = index
@@ -297,6 +320,7 @@ class Catalog:
         if error is None:
             index.finish_persist()
             self._persists += 1
+            self._untidy = True
             self._retry_at_ms = None
             self._failing = None
             return None
@@ -314,6 +338,8 @@ class Catalog:
         if self._future is not None:
             self._future.exception()
             self._finish_persist()
+        if self._tidying is not None:
+            self._tidying.exception()
 
     def _delete_stored(self, index: DelayIndex) -> None:
         subscription_id = index.log.subscription_id

@@ -52,6 +52,7 @@ _AFTER_JOURNAL = bytes([JOURNAL[0] + 1])
 _BLOCK_CACHE_BYTES = 8 * MIB
 _WAL_BYTES_PER_SYNC = MIB // 2
 _WAL_BYTES_MAX = 64 * MIB
+_TIDY_BYTES = 4 * MIB
 _LOG_FILES_MAX = 4
 _LOG_FILE_BYTES = 4 * MIB
 _OPEN_FILES_MAX = 512
@@ -67,6 +68,7 @@ class RocksStore:
         self._path = path
         self._families = families
         self._failed = False
+        self._written_bytes = 0
         self._closed = False
         self._lock = threading.Lock()
         self._unsynced = WriteOptions()
@@ -114,6 +116,7 @@ class RocksStore:
             if sync:
                 # Not a synced write: that holds the interpreter lock while the disk works, this does not.
                 families.main.flush_wal(True)
+            self._written_bytes += batch.size_bytes
         except Exception as error:
             self._failed = not self._closed
             raise self._translate(error) from error
@@ -149,6 +152,22 @@ class RocksStore:
             rows.status()
         except GeneratorExit:
             raise
+        except Exception as error:
+            raise self._translate(error) from error
+
+    def tidy(self) -> None:
+        """Write what is in memory into tables, so that the log can go and opening has nothing to repeat.
+
+        To be called when the journal is short: its dead records never reach a table then.
+        """
+        if self._written_bytes < _TIDY_BYTES or self._failed:
+            return
+        self._written_bytes = 0
+        families = self._families
+        try:
+            families.main.flush()
+            families.journal.flush()
+            families.journal.compact_range(None, None)
         except Exception as error:
             raise self._translate(error) from error
 

@@ -76,6 +76,13 @@ class Store(Protocol):
         """
         ...
 
+    def tidy(self) -> None:
+        """Give back what is not needed any more, if that is much and the store knows how. May take long.
+
+        May run in any thread beside everything else.
+        """
+        ...
+
     def disk_bytes(self) -> int:
         """Bytes on the medium, an estimate."""
         ...
@@ -128,6 +135,9 @@ class MemoryStore:
             keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
         for key in keys:
             yield key, self._values[key]
+
+    def tidy(self) -> None:
+        """Nothing: what is deleted takes no room."""
 
     def disk_bytes(self) -> int:
         """Bytes of all keys and values."""

@@ -8,49 +8,16 @@ part.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from bench.driver import Bench, Plan, Recorder
-from bench.errors import BenchError
-from bench.machine import ROOT
+from bench.meters import disk_bytes
 from bench.peers.trackers import OURS
+from bench.worker_process import measured, worker
 
+WORKER = "bench.index_worker"
 ENTRIES, ENTRIES_QUICK = 10_000_000, 500_000
-
-
-def start(phase: str, folder: Path, count: int) -> tuple[subprocess.Popen[str], dict[str, float]]:
-    """Start a worker and wait for its figures."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.index_worker", phase, str(folder / "data"), str(count)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise BenchError(f"the {phase} worker failed with code {process.wait()}; see its message above")
-    figures: dict[str, float] = json.loads(line)
-    return process, figures
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    """Kill -9 and wait."""
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
-
-
-def disk_bytes(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
@@ -68,11 +35,9 @@ def run(plan: Plan, recorder: Recorder) -> None:
     for number, _ in plan.rounds():
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
             folder = Path(name)
-            process, filled = start("fill", folder, count)
-            size_bytes = disk_bytes(folder)
-            end(process)
-            process, drained = start("drain", folder, count)
-            end(process)
+            with worker(WORKER, "fill", str(folder / "data"), str(count)) as filled:
+                size_bytes = disk_bytes(folder)
+            drained = measured(WORKER, "drain", str(folder / "data"), str(count))
         add("adds, durable", "M/s", filled["adds_per_s"] / 1e6, "higher")
         add("pops", "M/s", drained["pops_per_s"] / 1e6, "higher")
         add("pops, acknowledged and durable", "M/s", drained["pop_ack_per_s"] / 1e6, "higher")

@@ -7,11 +7,13 @@ the daemon's defaults, and holds what comes out against what went in. No peer ta
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.driver import Bench, Plan, Recorder
 from bench.peers.trackers import OURS
+from bench.scale_worker import RATE, subscriptions_of
 from bench.stats import Better
 from bench.worker_process import measured
 
@@ -31,6 +33,11 @@ class Line(NamedTuple):
     headline: bool = True
 
 
+def limited(lines: tuple[Line, ...], figure: str, target: float) -> tuple[Line, ...]:
+    """The lines with a target for one of them."""
+    return tuple(line._replace(target=target) if line.figure == figure else line for line in lines)
+
+
 VERDICT = (
     Line("missing", "missing", "entries", target=0),
     Line("wrong", "wrong time or repeated", "entries", target=0),
@@ -41,26 +48,36 @@ PAUSES = (
     Line("pause_ms", "longest pause", "ms", target=50.0),
     Line("pause_p999_ms", "p99.9 of the pauses", "ms"),
 )
+DISK = (
+    Line("disk_bytes_an_entry", "all files", "B an entry"),
+    Line("disk_tables", "… RocksDB's tables", "B an entry"),
+    Line("disk_log", "… RocksDB's log", "B an entry"),
+    Line("disk_other", "… other files", "B an entry"),
+    Line("alive_blocks", "alive in them: packed blocks", "B an entry"),
+    Line("alive_bitmaps", "alive in them: bitmaps", "B an entry"),
+    Line("alive_journal", "alive in them: journal", "B an entry"),
+    Line("first_disk_bytes_an_entry", "all files, before five quiet minutes", "B an entry", headline=False),
+    Line("block_bytes_an_entry", "packed blocks, of the entries in them", "B an entry"),
+)
 FILL = (
-    Line("adds_per_s", "adds, durable", "M/s", "higher", 3.0, 1e-6),
+    Line("adds_per_s", "adds, durable", "M/s", "higher", None, 1e-6),
     Line("adds_per_s_less_input", "adds, less the making of the input", "M/s", "higher", None, 1e-6, False),
     Line("cpu_ns", "processor time", "ns an entry"),
-    Line("disk_bytes_an_entry", "all files", "B an entry", target=4.2),
-    Line("disk_blocks", "… packed blocks", "B an entry"),
-    Line("disk_log", "… RocksDB's log", "B an entry"),
-    Line("disk_rest", "… the rest (bitmaps, journal, not compacted yet)", "B an entry"),
-    Line("first_disk_bytes_an_entry", "all files, before five quiet minutes", "B an entry", headline=False),
     Line("memory_mib", "peak memory", "MiB", target=512.0),
     Line("memory_first_mib", "peak memory up to the first 10 M", "MiB"),
     Line("memory_last_mib", "peak memory in the last 10 M", "MiB"),
+    Line("staged_of_budget", "most staged, of the budget", "times", headline=False),
     *PAUSES,
+)
+POPS = (
+    Line("pops_per_s", "pops", "M/s", "higher", None, 1e-6),
+    Line("pop_ack_per_s", "pops, acknowledged and durable", "M/s", "higher", None, 1e-6),
 )
 REOPEN = (
     Line("first_pop_s", "first due entry, from opening", "s", target=0.5),
     Line("first_pop_from_start_s", "first due entry, from the start of the process", "s"),
     Line("import_s", "… of which imports", "s"),
-    Line("pops_per_s", "pops", "M/s", "higher", None, 1e-6),
-    Line("pop_ack_per_s", "pops, acknowledged and durable", "M/s", "higher", None, 1e-6),
+    *POPS,
     Line("memory_mib", "peak memory", "MiB", target=512.0),
     *PAUSES,
     *VERDICT,
@@ -71,19 +88,40 @@ BURST = (
     Line("memory_mib", "peak memory, popping", "MiB", target=512.0),
     Line("add_memory_mib", "peak memory, adding", "MiB", target=512.0),
     *PAUSES,
+    Line("add_pause_ms", "longest pause, adding", "ms", target=50.0),
     *VERDICT,
 )
 MANY = (
     Line("cpu_ns", "processor time", "ns an entry"),
-    Line("times_single", "processor time, of one subscription's", "times", target=3.0),
+    Line("times_one_small", "… of one subscription's, same batches", "times", target=3.0),
+    Line("times_one", "… of one subscription's, a batch a second", "times"),
     Line("staged_of_budget", "most staged, of the budget", "times", target=1.25),
     Line("blocks_a_slice_mean", "blocks a slice, mean", "blocks"),
-    Line("blocks_a_slice_max", "blocks a slice, most", "blocks"),
+    Line("blocks_a_slice_max", "blocks a slice, most", "blocks", target=8),
     Line("entries_a_block", "entries a block, mean", "entries", "higher"),
     Line("disk_bytes_an_entry", "all files", "B an entry"),
     Line("memory_mib", "peak memory", "MiB", target=512.0),
+    Line("entries_per_s", "arrived, of at most 0.2", "M/s", "higher", None, 1e-6, False),
+    Line("persists", "persists", "count", headline=False),
+    Line("pops_per_s", "pops", "M/s", "higher", None, 1e-6),
     *PAUSES,
-    Line("missing", "missing", "entries", target=0),
+    *VERDICT,
+)
+FIXED = (
+    Line("adds_per_s", "adds, durable", "M/s", "higher", 3.0, 1e-6),
+    *limited(DISK, "block_bytes_an_entry", 0.1),
+    *POPS,
+    *PAUSES,
+    *VERDICT,
+)
+MIXED = (
+    Line("through_per_s", "added, popped and acknowledged", "M/s", "higher", None, 1e-6),
+    Line("popped_while_adding", "popped while adding", "of all", "higher"),
+    Line("persists", "persists", "count", "higher"),
+    Line("staged_of_budget", "most staged, of the budget", "times"),
+    Line("memory_mib", "peak memory", "MiB", target=512.0),
+    *PAUSES,
+    *VERDICT,
 )
 
 
@@ -96,14 +134,23 @@ class Run:
 
     def worker(self, name: str, folder: Path, count: int) -> dict[str, Any]:
         """The figures of a scenario's worker."""
+        began_s = time.perf_counter()
         figures = measured(WORKER, name, str(folder / "data"), str(count))
-        self.plan.say(f"{name}, {count:,} entries: done")
+        self.plan.say(f"{name}, {count:,} entries: {time.perf_counter() - began_s:,.0f} s")
         return figures
 
     def alone(self, name: str, count: int) -> dict[str, Any]:
         """The same in a folder of its own."""
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             return self.worker(name, Path(folder), count)
+
+    def reopened(self, name: str, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The figures of filling and, after kill -9, of what comes then."""
+        with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+            return (
+                self.worker(name, Path(folder), count),
+                self.worker(f"reopen-{name}", Path(folder), count),
+            )
 
     def record(self, scenario: str, lines: tuple[Line, ...], figures: dict[str, Any]) -> None:
         """Keep those of the figures that are there."""
@@ -123,14 +170,24 @@ class Run:
             metric.add(OURS, round(longest_ms, 3))
 
     def uniform(self, count: int) -> None:
-        """Fill, kill -9, reopen, drain."""
-        with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-            filled = self.worker("uniform", Path(folder), count)
-            drained = self.worker("reopen", Path(folder), count)
+        """Over 7 days: filled, killed, reopened, drained."""
+        filled, drained = self.reopened("uniform", count)
         marks = filled["memory_marks_mib"]
         filled |= {"memory_first_mib": marks[0], "memory_last_mib": marks[-1]}
-        self.record(f"{count:,} entries over 7 days", FILL, filled)
-        self.record(f"{count:,} entries: kill -9, reopened, popped", REOPEN, drained)
+        title = f"{count:,} entries over 7 days"
+        lines = limited(limited((*FILL, *DISK), "disk_bytes_an_entry", 4.2), "adds_per_s", 3.0)
+        self.record(title, lines, filled)
+        for number, mark_mib in enumerate(marks, start=1):
+            metric = self.recorder.metric(title, f"peak memory, part {number}", "MiB", headline=False)
+            metric.add(OURS, mark_mib)
+        self.record(f"{title}: kill -9, reopened, popped", REOPEN, drained)
+
+    def ten_years(self, count: int) -> None:
+        """The same over ten years."""
+        filled, drained = self.reopened("ten-years", count)
+        title = f"{count:,} entries over ten years"
+        self.record(title, (*FILL, *DISK, Line("slices", "slices", "count")), filled)
+        self.record(f"{title}: kill -9, reopened, popped", REOPEN, drained)
 
     def bursts(self, count: int) -> None:
         """Everything due in one slice, or at one instant."""
@@ -138,22 +195,38 @@ class Run:
             self.record(f"{count:,} entries {scenario}", BURST, self.alone(name, count))
 
     def many(self, count: int) -> None:
-        """1,000 subscriptions beside one."""
-        many, single = self.alone("many", count), self.alone("single", count)
-        many["times_single"] = many["cpu_ns"] / single["cpu_ns"]
-        self.record(f"1,000 subscriptions, {count:,} entries", MANY, many)
-        self.record(f"one subscription, {count:,} entries at the same rate", MANY, single)
+        """Many subscriptions beside one."""
+        among = subscriptions_of(count)
+        many, small, one = (self.alone(name, count) for name in ("many", "one-small", "one"))
+        many["times_one_small"] = many["cpu_ns"] / small["cpu_ns"]
+        many["times_one"] = many["cpu_ns"] / one["cpu_ns"]
+        self.record(f"{among:,} subscriptions, {RATE} entries/s each, {count:,} in all", MANY, many)
+        self.record("one subscription, the same small batches", MANY, small)
+        self.record("one subscription, a batch a second", MANY, one)
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
     """All scenarios, in each round."""
     small = QUICK if plan.quick else 1
-    recorder.parameters |= {"uniform": 100_000_000 // small, "burst": 10_000_000 // small}
+    counts = {
+        "uniform": 100_000_000 // small,
+        "many": 3_000_000 // small,
+        "burst": 10_000_000 // small,
+        "fixed": 10_000_000 // small,
+        "mixed": 10_000_000 // min(small, 3),  # fewer would not spill
+        "ten years": 1_000_000 // small,
+    }
+    recorder.parameters |= counts
     for _ in plan.rounds():
         one = Run(plan, recorder)
-        one.uniform(100_000_000 // small)
-        one.many(6_000_000 // small)
-        one.bursts(10_000_000 // small)
+        one.uniform(counts["uniform"])
+        one.many(counts["many"])
+        one.bursts(counts["burst"])
+        fixed = one.alone("fixed", counts["fixed"])
+        one.record(f"{counts['fixed']:,} entries, all delayed by 30 min", FIXED, fixed)
+        mixed = one.alone("mixed", counts["mixed"])
+        one.record(f"{counts['mixed']:,} entries popped while others are added", MIXED, mixed)
+        one.ten_years(counts["ten years"])
 
 
 BENCH = Bench(

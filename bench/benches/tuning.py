@@ -7,19 +7,14 @@ Each width is filled, killed -9, popped up to the middle of a slice, killed -9 a
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from bench.benches.index import end
 from bench.driver import Bench, Plan, Recorder
-from bench.errors import BenchError
-from bench.machine import ROOT
 from bench.tuning_worker import Setting
+from bench.worker_process import measured
 from tidegate.index.entry import ENTRY_BYTES
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -29,6 +24,7 @@ BUDGETS = 16
 ENTRIES, ENTRIES_QUICK = 2_000_000, 200_000
 BATCHES = 200
 AUTO = "auto"
+WORKER = "bench.tuning_worker"
 TOO_NARROW_FOR_QUICK = "1 min"
 WIDTHS_MS = {
     "1 min": MINUTE_MS,
@@ -41,41 +37,13 @@ WIDTHS_MS = {
 }
 
 
-def phase(name: str, folder: Path, setting: Setting, *more: str) -> dict[str, float]:
-    """Run one phase in a process and kill it -9 when it has told its figures."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "bench.tuning_worker",
-            name,
-            str(folder / "data"),
-            setting.model_dump_json(),
-            *more,
-        ],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise BenchError(f"the {name} worker failed with code {process.wait()}; see its message above")
-        figures: dict[str, float] = json.loads(line)
-        return figures
-    finally:
-        end(process)
-
-
 def measure(setting: Setting, peer: str, recorder: Recorder) -> dict[str, float]:
     """One width: every phase on a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
-        folder = Path(name)
-        filled = phase("fill", folder, setting)
-        popped = phase("pop", folder, setting)
-        again = phase("reopen", folder, setting, str(int(popped["stop_ms"])))
+        arguments = (str(Path(name) / "data"), setting.model_dump_json())
+        filled = measured(WORKER, "fill", *arguments)
+        popped = measured(WORKER, "pop", *arguments)
+        again = measured(WORKER, "reopen", *arguments, str(popped["stop_ms"]))
     scenario = f"{setting.entries:,} entries over 7 days"
     for title, unit, value in (
         ("time to add, until all is in slices", "s", filled["seconds"]),

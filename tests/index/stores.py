@@ -40,6 +40,9 @@ class CrashStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._live.scan(start, end)
 
+    def tidy(self) -> None:
+        self._live.tidy()
+
     def disk_bytes(self) -> int:
         return self._live.disk_bytes()
 
@@ -85,6 +88,9 @@ class FailingStore:
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.memory.scan(start, end)
+
+    def tidy(self) -> None:
+        self.memory.tidy()
 
     def disk_bytes(self) -> int:
         return self.memory.disk_bytes()

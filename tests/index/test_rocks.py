@@ -40,6 +40,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format import FORMAT_VERSION, seal
 from tidegate.index.keys import SliceId
+from tidegate.index.options import IndexOptions
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
 
@@ -368,5 +369,24 @@ def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -
     assert dict(store.scan(b"", b"\xff")).items() >= records.items()
     catalog, index = opened(store)
     assert len(index.held()) == 500
+    index.check()
+    catalog.close()
+
+
+def test_tidying_up_leaves_no_log_and_no_journal_to_repeat(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    catalog, index = opened(store, IndexOptions(slice_width_ms=3_600_000, carry_ms=0))
+    added = spread(1_000_000, 86_400_000)
+    for at in range(0, len(added), 10_000):
+        index.add(added.part(at, at + 10_000))
+        catalog.commit()
+    catalog.persist(NAME)
+    size_bytes = store.disk_bytes()
+    catalog.maintain(START_MS)
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) < 1 << 16
+    assert store.disk_bytes() < size_bytes // 2
+    store.close()
+    catalog, index = opened(RocksStore.open(tmp_path))
+    assert len(index.held()) == len(added)
     index.check()
     catalog.close()

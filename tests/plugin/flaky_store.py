@@ -50,6 +50,9 @@ class FlakyStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.memory.scan(start, end)
 
+    def tidy(self) -> None:
+        self.memory.tidy()
+
     def disk_bytes(self) -> int:
         return self.memory.disk_bytes()
 
