@@ -16,8 +16,8 @@ from pcodec import ChunkConfig, standalone
 from tidegate.index.entry import Entries, Int64Array
 from tidegate.index.errors import CorruptRecordError
 
-FORMAT_VERSION = 1
-"""Version of the whole data directory; a newer one is refused."""
+FORMAT_VERSION = 2
+"""Version of the whole data directory; an older one is upgraded when opened, a newer one is refused."""
 
 VALUE_VERSION = 1
 """Version byte of every stored value."""

@@ -65,6 +65,7 @@ def index_options(settings: Settings) -> IndexOptions:
     """What the settings say about the index."""
     return IndexOptions(
         slice_width_ms=settings.slice_width_ms,
+        slice_width_auto=settings.slice_width_is_auto,
         staging_budget_bytes=settings.staging_bytes,
         prefetch_ms=settings.prefetch_ms,
         retry_ms=settings.storage_retry_ms,
