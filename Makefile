@@ -15,7 +15,8 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-quick test-shim shim-compat lint format setup pulsar shim wheel lock clean
+.PHONY: help demo test test-quick test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
+	wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -42,6 +43,19 @@ shim-compat: build/.tools ## the shim, compiled and tested against newer Pulsars
 		$(MAVEN) -q -f $$copy/pom.xml -Ppulsar-$$version -Dframes.dir=$(CURDIR)/tests/testdata/frames test; \
 		echo "shim: compiled and tested against Pulsar $$version"; \
 	done
+
+bench-peers: $(VENV)/.installed ## Redis, PostgreSQL and their clients, for the bench `peers`
+	@bench/install_servers
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]' || \
+		{ echo "tidegate: pip could not install the clients: check the network, then run make bench-peers again" >&2; exit 1; }
+
+# The others take minutes even with --quick.
+bench-quick: setup ## the benches, small, in under 5 minutes: to see that they work, not for figures
+	@echo "add, index, peers, and Tidegate's part of lateness; left out: the rest of lateness, failover, acks"
+	@status=0; for bench in add index peers "lateness --only tidegate"; do \
+		echo "== python -m bench run $$bench --quick"; \
+		$(BIN)/python -m bench run $$bench --quick || status=1; \
+	done; exit $$status
 
 lint: $(VENV)/.installed ## ruff, strict mypy, import-linter
 	@$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -41,9 +42,13 @@ def run(
     only: Annotated[
         list[str] | None, typer.Option(help="these peers alone (may be given several times)")
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
+    ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
-    result = _run(name, quick=quick, runs=runs, only=only or [])
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace)
     if json is not None:
         results.save(result, json)
         console.print(f"written: {json}")
@@ -72,7 +77,9 @@ def run_all(
         raise BenchError(f"these benches failed, see above: {', '.join(failed)}")
 
 
-def _run(name: str, *, quick: bool, runs: int | None, only: list[str]) -> results.Result:
+def _run(
+    name: str, *, quick: bool, runs: int | None, only: list[str], trace: Path | None = None
+) -> results.Result:
     result = driver.run(
         registry.find(name),
         quick=quick,
@@ -80,9 +87,12 @@ def _run(name: str, *, quick: bool, runs: int | None, only: list[str]) -> result
         only=only,
         console=console,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        trace=trace,
     )
     for table in report.tables(result):
         console.print(table)
+    for note in result.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
     console.print(report.describe(result), highlight=False)
     return result
 
@@ -122,6 +132,8 @@ def write_report() -> None:
 
 def main() -> None:
     """Run the command; a user's mistake or a missing part is one line and exit code 1."""
+    # Servers and folders of a bench are left behind by nothing but a kill -9 of the bench itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
     except (BenchError, LocalBrokerError) as error:

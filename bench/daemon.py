@@ -67,6 +67,13 @@ class Daemon:
         with httpx.Client(base_url=f"http://{LOOPBACK}:{self._port}", timeout=5.0, trust_env=False) as client:
             until(f"the daemon to be ready (log: {self.log_path})", ready, timeout_s)
 
+    @property
+    def pid(self) -> int:
+        """The process id; raises BenchError when it does not run."""
+        if self._process is None:
+            raise BenchError("the daemon does not run")
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill -9 and wait for the process to be gone."""
         self._end(signal.SIGKILL)

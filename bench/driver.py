@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 
@@ -30,6 +31,7 @@ class Plan:
     runs: int
     peers: tuple[str, ...]
     console: Console
+    trace: Path | None = None
 
     def rounds(self) -> Iterator[tuple[int, list[str]]]:
         """(round number from 0, the peers in this round's order)."""
@@ -52,6 +54,7 @@ class Recorder:
     parameters: dict[str, str | int | float] = field(default_factory=dict)
     axis: str = ""
     positions: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def metric(
         self,
@@ -98,6 +101,7 @@ class Bench:
     uses_pulsar: bool = True
     page: str = "benchmarks.md"
     ours: str = OURS
+    takes_trace: bool = False
 
 
 def run(
@@ -108,8 +112,11 @@ def run(
     only: Sequence[str],
     console: Console,
     command: str,
+    trace: Path | None = None,
 ) -> Result:
     """Run a bench; raises BenchError when something is missing or fails."""
+    if trace is not None and not bench.takes_trace:
+        raise BenchError(f"{bench.name} has no use for a trace: leave out --trace")
     unknown = set(only) - set(bench.peers)
     if unknown:
         raise BenchError(
@@ -117,7 +124,7 @@ def run(
         )
     peers = tuple(peer for peer in bench.peers if not only or peer in only)
     rounds = runs if runs is not None else bench.runs_quick if quick else bench.runs
-    plan = Plan(quick, rounds, peers, console)
+    plan = Plan(quick, rounds, peers, console, trace)
     recorder = Recorder()
     where = machine.machine()
     started_at = datetime.now(UTC).replace(microsecond=0).isoformat()
@@ -134,7 +141,7 @@ def run(
         duration_s=round(time.monotonic() - began_s, 1),
         revision=revision,
         machine=where,
-        versions=machine.versions(pulsar_home() if bench.uses_pulsar else None),
+        versions=machine.versions(pulsar_home() if bench.uses_pulsar else None) | recorder.versions,
         parameters=recorder.parameters,
         ours=bench.ours,
         peers=list(peers),

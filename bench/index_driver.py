@@ -28,6 +28,7 @@ from tidegate.index.journal import Commit
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Store
+from tidegate.plugin.allocator import give_back_memory
 from tidegate.plugin.config import Settings
 from tidegate.plugin.daemon import index_options, open_store
 from tidegate.plugin.upkeep import REST, REST_MAX_S
@@ -77,6 +78,7 @@ class IndexDriver:
     @contextmanager
     def opened(cls, folder: Path, clock: ManualClock) -> Iterator[IndexDriver]:
         """Open the index in ``folder`` with the daemon's defaults; nothing is persisted at the end."""
+        give_back_memory()
         settings = Settings(data=folder)
         with ThreadPoolExecutor(1) as persists, ThreadPoolExecutor(1) as commits:
             store = open_store(settings)

@@ -42,7 +42,7 @@ def versions(pulsar_home: Path | None) -> dict[str, str]:
     if pulsar_home is not None:
         jars = sorted((pulsar_home / "lib").glob("org.apache.pulsar-pulsar-broker-[0-9]*.jar"))
         found["pulsar"] = jars[0].stem.removeprefix("org.apache.pulsar-pulsar-broker-") if jars else "unknown"
-        found["java"] = _java_version()
+        found["java"] = java_version()
     return found
 
 
@@ -66,7 +66,8 @@ def _cpu_model() -> str:
     return found.group(1).strip() if found else platform.machine()
 
 
-def _java_version() -> str:
+def java_version() -> str:
+    """What ``java -version`` says, or ``unknown``."""
     found = re.search(r'version "([^"]+)"', _output(["java", "-version"]))
     return found.group(1) if found else "unknown"
 

@@ -14,21 +14,28 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from bench import profile_plot, single_plots
 from bench.plot_lines import lines
 from bench.results import Metric, Result, Series
 from bench.stats import Spread
 
-COLOURS = {
-    "tidegate": "#0b7285",
-    "in-memory": "#868e96",
-    "bucket": "#e8590c",
-    "bucket, sealed": "#f59f00",
+COLOURS = {"tidegate": "#0b7285", "in-memory": "#868e96", "bucket": "#e8590c", "bucket, sealed": "#f59f00"}
+COLOURS |= {
     "before": "#868e96",
+    "redis": "#c92a2a",
+    "postgresql": "#364fc7",
+    "rocksdb": "#2b8a3e",
+    "qmq": "#862e9c",
+    "wheel-file": "#5c940d",
+    "levels": "#e67700",
+    "heapq": "#495057",
+    "heapdict": "#adb5bd",
 }
 FALLBACK = ("#5f3dc4", "#2b8a3e", "#a61e4d", "#1864ab", "#495057")
 COLUMNS = 3
+MANY_PEERS = 5
 
 
 def draw(result: Result, stem: Path) -> list[Path]:
@@ -68,9 +75,11 @@ def logarithmic(medians: Sequence[float]) -> bool:
 
 def _bars(result: Result) -> Figure:
     metrics = shown(result)
-    columns = max(1, min(COLUMNS, len(metrics)))
+    many = len(result.peers) > MANY_PEERS
+    columns = max(1, min(COLUMNS + many, len(metrics)))
     rows = max(1, math.ceil(len(metrics) / columns))
-    figure = Figure(figsize=(4.2 * columns, 2.1 * rows + 0.4), layout="constrained")
+    height = max(2.1, 0.6 + 0.19 * len(result.peers))
+    figure = Figure(figsize=(4.2 * columns, height * rows + 0.4), layout="constrained")
     figure.suptitle(f"{result.bench}: {result.machine.cpu}, {result.machine.cores} cores", fontsize=9)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for panel, metric in zip(panels, metrics, strict=False):
@@ -89,6 +98,7 @@ def _panel(axes: Axes, result: Result, metric: Metric) -> None:
         axes.plot([spread.minimum, spread.maximum], [place, place], color="black", linewidth=1.2)
     if logarithmic(medians):
         axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     if metric.target:
         axes.axvline(metric.target, color="#c92a2a", linestyle="--", linewidth=1)
     axes.set_title(f"{metric.scenario}\n{metric.title} ({metric.unit})", fontsize=8)

@@ -2,8 +2,9 @@
 
 The schedule is an int64 array of shape (n, 3): sequence number, when to send and deliver_at, both in ms
 since the epoch; a time to send in the past means at once. Delayed messages are never batched by Pulsar's
-clients, so each is an entry. Ends when the broker has confirmed every message; prints ``sent <n>``, or
-fails when one was refused.
+clients, so each is an entry. Ends when the broker has confirmed every message; prints ``sent <n>
+<began> <confirmed>``, the wall clock in ns before the first send and at the last confirmation, or fails when
+one was refused.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ def main(argv: list[str]) -> int:
     client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=5000)
     confirmed = [0, 0]
+    confirmed_at_ns = [0]
     finished = threading.Event()
 
     def on_confirmed(result: pulsar.Result, _: pulsar.MessageId) -> None:
         confirmed[result != pulsar.Result.Ok] += 1
         if sum(confirmed) == len(schedule):
+            confirmed_at_ns[0] = time.time_ns()
             finished.set()
 
+    began_at_ns = time.time_ns()
     for sequence, send_at_ms, deliver_at_ms in schedule:
         wait_s = send_at_ms / 1e3 - time.time()
         if wait_s > 0:
@@ -43,7 +47,7 @@ def main(argv: list[str]) -> int:
     if schedule:
         finished.wait(CONFIRM_TIMEOUT_S)
     client.close()
-    print(f"sent {confirmed[0]}", flush=True)
+    print(f"sent {confirmed[0]} {began_at_ns} {confirmed_at_ns[0]}", flush=True)
     return 0 if confirmed[0] == len(schedule) else 1
 
 

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from bench.benches import acks, add, bounds, failover, index, lateness, libraries, profile, scale, tuning
+from bench.benches import (
+    acks,
+    add,
+    bounds,
+    failover,
+    index,
+    lateness,
+    libraries,
+    peers,
+    profile,
+    scale,
+    throughput,
+    tuning,
+)
 from bench.driver import Bench
 from bench.errors import BenchError
 
 BENCHES: dict[str, Bench] = {
     module.BENCH.name: module.BENCH
-    for module in (add, lateness, failover, acks, index, scale, profile, bounds, libraries, tuning)
+    for module in (
+        add,
+        lateness,
+        throughput,
+        failover,
+        acks,
+        index,
+        scale,
+        peers,
+        profile,
+        bounds,
+        libraries,
+        tuning,
+    )
 }
 
 

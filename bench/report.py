@@ -1,6 +1,7 @@
 """Tables of results: ratios first, then minimum, median and maximum of the rounds. Pure functions but one.
 
-``rows`` decides what a table says; the Markdown of the docs and the terminal's table show the same rows.
+``grid`` decides what a table says; the Markdown of the docs and the terminal's table show the same cells. A
+result of few peers has a line a figure and a column a peer; one of many has it the other way round.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from bench.stats import Spread, format_ratio, format_value, meets, ratio, worst
 
 BEGIN = "<!-- results: begin, written by `python -m bench report` -->"
 END = "<!-- results: end -->"
+PEERS_BESIDE = 5
+"""Most peers that have a column each."""
+FIGURES_BESIDE = 6
+"""Most figures that have a column each on a terminal, where there are more peers than that."""
 
 
 def header(result: Result) -> list[str]:
@@ -41,6 +46,38 @@ def row(result: Result, metric: Metric) -> list[str]:
     ]
     cells = [_spread(spreads.get(peer)) for peer in result.peers]
     return [f"{metric.title} ({metric.unit})", *ratios, *cells, _verdict(metric, ours)]
+
+
+def is_wide(result: Result) -> bool:
+    """Whether there are more peers than a table has room for beside each other."""
+    return len(result.peers) > PEERS_BESIDE
+
+
+def line(result: Result, peer: str, metrics: Sequence[Metric]) -> list[str]:
+    """One peer's cells, a figure each: how many times better ours is · the peer's own spread."""
+    cells = [peer]
+    for metric in metrics:
+        samples = metric.samples.get(peer)
+        if not samples:
+            cells.append("–")
+            continue
+        spread = Spread.of(samples)
+        if peer == result.ours:
+            cells.append(" · ".join(filter(None, (_spread(spread), _verdict(metric, spread)))))
+            continue
+        ours = metric.samples.get(result.ours)
+        times = ratio(Spread.of(ours).median, spread.median, metric.better) if ours else None
+        cells.append(_spread(spread) if times is None else f"{format_ratio(times)} · {_spread(spread)}")
+    return cells
+
+
+def grid(result: Result, scenario: str, metrics: Sequence[Metric]) -> list[list[str]]:
+    """A scenario's table: the titles, then the lines, with as many cells each."""
+    if is_wide(result):
+        titles = [scenario, *(f"{metric.title} ({metric.unit})" for metric in metrics)]
+        present = [peer for peer in result.peers if any(metric.samples.get(peer) for metric in metrics)]
+        return [titles, *(line(result, peer, metrics) for peer in present)]
+    return [[scenario, *header(result)[1:]], *(row(result, metric) for metric in metrics)]
 
 
 def _spread(spread: Spread | None) -> str:
@@ -90,9 +127,10 @@ def markdown(result: Result, plots: Sequence[str] = ()) -> str:
     """A section of the docs for one result; ``plots`` are paths relative to the page."""
     lines = [f"### {result.bench}", "", f"{result.summary[0].upper()}{result.summary[1:]}.", ""]
     for scenario, metrics in scenarios(result, headline_only=True):
-        titles = [scenario, *header(result)[1:]]
-        lines += [f"| {' | '.join(titles)} |", f"|---{'|--:' * (len(titles) - 2)}|---|"]
-        lines += [f"| {' | '.join(row(result, metric))} |" for metric in metrics]
+        titles, *rows = grid(result, scenario, metrics)
+        last = "--:" if is_wide(result) else "---"
+        lines += [f"| {' | '.join(titles)} |", f"|---{'|--:' * (len(titles) - 2)}|{last}|"]
+        lines += [f"| {' | '.join(cells)} |" for cells in rows]
         lines.append("")
     lines += [f"- {note}" for note in result.notes]
     lines += [""] if result.notes else []
@@ -102,15 +140,18 @@ def markdown(result: Result, plots: Sequence[str] = ()) -> str:
 
 
 def tables(result: Result) -> list[Table]:
-    """Tables for a terminal, one a scenario, with every metric."""
+    """Tables for a terminal with every metric: one a scenario, or several if there are many peers."""
     made = []
     for scenario, metrics in scenarios(result, headline_only=False):
-        table = Table(title=f"{result.bench}: {scenario}", title_justify="left")
-        for number, title in enumerate(header(result)):
-            table.add_column(title, justify="left" if number == 0 else "right", overflow="fold")
-        for metric in metrics:
-            table.add_row(*(cell.replace("**", "") for cell in row(result, metric)))
-        made.append(table)
+        step = FIGURES_BESIDE if is_wide(result) else len(metrics)
+        for start in range(0, len(metrics), step):
+            (_, *titles), *rows = grid(result, scenario, metrics[start : start + step])
+            table = Table(title=f"{result.bench}: {scenario}", title_justify="left")
+            for number, title in enumerate(["", *titles]):
+                table.add_column(title, justify="left" if number == 0 else "right", overflow="fold")
+            for cells in rows:
+                table.add_row(*(cell.replace("**", "") for cell in cells))
+            made.append(table)
     return made
 
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -53,6 +54,20 @@ def shim_jar() -> Path:
     if not jars:
         raise BenchError("the shim's jar is not built: run `make shim` (or `make demo`) first")
     return jars[-1]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a producer did, and the wall clock in ns at its first send and at the last confirmation."""
+
+    count: int
+    began_at_ns: int
+    confirmed_at_ns: int
+
+    @property
+    def per_s(self) -> float:
+        """Messages a second; the broker had confirmed them all at the end."""
+        return self.count / max(1, self.confirmed_at_ns - self.began_at_ns) * 1e9
 
 
 class Consumer:
@@ -138,7 +153,7 @@ class Stand:
         )
         self.admin = Admin(self.broker.admin_url, telemetry_port)
         self._consumers: list[Consumer] = []
-        self._producers: list[subprocess.Popen[bytes]] = []
+        self._producers: list[subprocess.Popen[str]] = []
         self._logs = 0
 
     def __enter__(self) -> Self:
@@ -165,7 +180,7 @@ class Stand:
         self._consumers.append(consumer)
         return consumer
 
-    def start_sending(self, topic: str, schedule: NDArray[np.int64]) -> subprocess.Popen[bytes]:
+    def start_sending(self, topic: str, schedule: NDArray[np.int64]) -> subprocess.Popen[str]:
         """Start a producer process with a schedule (bench.producer); ``finish_sending`` waits for it."""
         self._logs += 1
         path = self.folder / f"schedule-{self._logs}.npy"
@@ -174,20 +189,25 @@ class Stand:
             process = subprocess.Popen(
                 [sys.executable, "-m", "bench.producer", self.broker.service_url, topic, str(path)],
                 cwd=ROOT,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=log,
+                text=True,
             )
         self._producers.append(process)
         return process
 
-    def finish_sending(self, process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    def finish_sending(self, process: subprocess.Popen[str], timeout_s: float) -> Sent:
         """Wait until the broker has confirmed every message of the producer."""
-        if process.wait(timeout_s) != 0:
+        output, _ = process.communicate(timeout=timeout_s)
+        words = output.split()
+        if process.returncode != 0 or len(words) != 4:
             raise BenchError(f"a producer failed: {self.last_words()}")
+        count, began_at_ns, confirmed_at_ns = map(int, words[1:])
+        return Sent(count, began_at_ns, confirmed_at_ns)
 
-    def send(self, topic: str, schedule: NDArray[np.int64], timeout_s: float = 600.0) -> None:
+    def send(self, topic: str, schedule: NDArray[np.int64], timeout_s: float = 600.0) -> Sent:
         """Send a schedule and wait until every message is confirmed."""
-        self.finish_sending(self.start_sending(topic, schedule), timeout_s)
+        return self.finish_sending(self.start_sending(topic, schedule), timeout_s)
 
     def wait_delayed(self, topic: str, wanted: int, timeout_s: float) -> None:
         """Return once the tracker holds at least that many messages."""
@@ -213,6 +233,8 @@ class Stand:
                 if producer.poll() is None:
                     producer.kill()
                     producer.wait(10.0)
+                if producer.stdout is not None:
+                    producer.stdout.close()
             for consumer in self._consumers:
                 consumer.stop(kill=True)
 

@@ -411,6 +411,9 @@ class DelayIndex:
             each.finish(self._heap)
             self._finished_entries += each.entries()
 
+    def _count_finished(self) -> None:
+        self._finished_entries = sum(each.entries() for each in self._slices.values() if each.finished)
+
     def _worth_dropping(self) -> bool:
         """Whether the finished slices are large enough to be dropped for their own sake."""
         return self._finished_entries >= self._context.options.drop_entries
@@ -436,6 +439,7 @@ class DelayIndex:
             blocks = [block.descriptor for block in each.blocks.values()]
             merge = frozenset[int]() if each.finished else choose_runs(blocks, runs_max)
             slices[each.id] = SlicePlan(blocks, merge, each.finished)
+        self._finished_entries = 0  # this persist drops them
         plan = PersistPlan(
             subscription_id=self.log.subscription_id,
             state=State(
@@ -539,6 +543,7 @@ class DelayIndex:
         self._orphans.extend(job.result.written_ahead)
         self._uncertain.update(job.result.exchanged)
         self._next_block_id = max(self._next_block_id, job.result.next_block_id)
+        self._count_finished()
         self._held.dirty |= job.plan.dirty_held
         self._acknowledged.dirty |= job.plan.dirty_acknowledged
         if self._frozen is not None:
@@ -575,7 +580,7 @@ class DelayIndex:
                 each.leave(self._heap)
                 self._settling.discard(each)
                 del self._slices[slice_id]
-        self._finished_entries = sum(each.entries() for each in self._slices.values() if each.finished)
+        self._count_finished()
 
     def _lose(self, lost: PositionSet) -> None:
         if lost:

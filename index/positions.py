@@ -412,8 +412,11 @@ class PositionSet:
         total = 0
         for bitmap in self._pages.values():
             statistics = bitmap.get_statistics()
-            total += container_bytes * statistics["n_containers"] + sum(
-                statistics[f"n_bytes_{kind}_containers"] for kind in ("array", "run", "bitset")
+            total += (
+                container_bytes * statistics["n_containers"]
+                + statistics["n_bytes_array_containers"]
+                + statistics["n_bytes_run_containers"]
+                + statistics["n_bytes_bitset_containers"]
             )
         return total
 

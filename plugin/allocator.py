@@ -23,5 +23,11 @@ def give_back_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    settings = ((_M_MMAP_THRESHOLD, _MMAP_BYTES), (_M_TRIM_THRESHOLD, _TRIM_BYTES), (_M_ARENA_MAX, _ARENAS))
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    done = True
+    for name, value in (
+        (_M_MMAP_THRESHOLD, _MMAP_BYTES),
+        (_M_TRIM_THRESHOLD, _TRIM_BYTES),
+        (_M_ARENA_MAX, _ARENAS),
+    ):
+        done = mallopt(name, value) == 1 and done
+    return done

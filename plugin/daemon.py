@@ -27,6 +27,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Store
 from tidegate.plugin import report
+from tidegate.plugin.allocator import give_back_memory
 from tidegate.plugin.config import HttpAddress, Settings, read_token
 from tidegate.plugin.engine import DaemonEngine
 from tidegate.plugin.errors import StartError, StopError
@@ -124,6 +125,7 @@ async def serve(settings: Settings, log: Logger) -> None:
 
     A second one ends the process at once. Raises ``UserError`` if it cannot start.
     """
+    give_back_memory()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

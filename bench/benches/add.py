@@ -6,53 +6,30 @@ Ours runs with its real daemon: its own threads send what was added over the soc
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench import jvm
 from bench.daemon import Daemon
 from bench.driver import Bench, Plan, Recorder
 from bench.errors import BenchError
-from bench.machine import ROOT
 from bench.peers.trackers import BUCKET, IN_MEMORY, OURS
-from bench.stand import PULSAR_VERSION, pulsar_home, shim_jar
+from bench.stand import shim_jar
 
 MESSAGES, MESSAGES_QUICK = 1_000_000, 500_000
 WARM_UPS = 3
 TARGET_NS = 60.0
-SOURCES = ROOT / "bench" / "java"
 JVM_OPTIONS = ("-Xms1g", "-Xmx2g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseZGC")
 """Roomy, with the collector that Pulsar's own start script chooses."""
 TIMEOUT_S = 900.0
 WORKLOADS = {"uniform": "due evenly over 24 h", "fixed": "one fixed delay"}
 
 
-def compile_harness(classes: Path, class_path: str) -> None:
-    """Compile bench/java; raises BenchError with the compiler's words."""
-    sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
-    command = ["javac", "-nowarn", "-XDignore.symbol.file", "-d", str(classes), "-cp", class_path, *sources]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    except OSError as error:
-        raise BenchError("no javac found: install a JDK 17 or newer") from error
-    if done.returncode:
-        raise BenchError(f"bench/java does not compile:\n{done.stderr}")
-
-
-def run_harness(classes: Path, class_path: str, arguments: Sequence[str]) -> list[list[str]]:
+def run_harness(jars: Sequence[Path], arguments: Sequence[str]) -> list[list[str]]:
     """Run AddBench; returns the words of its ``round`` lines."""
-    version = f"-Dbench.pulsarVersion={PULSAR_VERSION}"
-    command = [
-        "java",
-        *JVM_OPTIONS,
-        version,
-        "-cp",
-        f"{classes}{os.pathsep}{class_path}",
-        "AddBench",
-        *arguments,
-    ]
+    command = jvm.command("AddBench", arguments, options=JVM_OPTIONS, jars=jars)
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("round ")]
     if done.returncode or not lines:
@@ -80,17 +57,14 @@ def run(plan: Plan, recorder: Recorder) -> None:
     """Compile, start the daemon, run every round in one JVM."""
     messages = MESSAGES_QUICK if plan.quick else MESSAGES
     recorder.parameters |= {"messages": messages, "warm_up_rounds": WARM_UPS, "entries_per_ledger": 50_000}
-    class_path = str(pulsar_home() / "lib" / "*")
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         daemon = Daemon(Path(folder) / "daemon")
-        classes = Path(folder) / "classes"
-        compile_harness(classes, class_path)
+        jars = [shim_jar()] if OURS in plan.peers else []
         if OURS in plan.peers:
-            class_path = f"{shim_jar()}{os.pathsep}{class_path}"
             daemon.start()
         try:
             counts = [str(messages), str(WARM_UPS), str(plan.runs)]
-            lines = run_harness(classes, class_path, [str(daemon.socket_path), *counts, ",".join(plan.peers)])
+            lines = run_harness(jars, [str(daemon.socket_path), *counts, ",".join(plan.peers)])
         finally:
             daemon.kill()
     record(recorder, lines)

@@ -29,13 +29,21 @@ final class Stubs {
     private Stubs() {
     }
 
+    /** A dispatcher that nothing wakes, whose cursor has no properties. */
     static PersistentDispatcherMultipleConsumers dispatcher(String subscription) throws ReflectiveOperationException {
+        return dispatcher(subscription, null, null);
+    }
+
+    /** A dispatcher that runs {@code wake} when it is to read; its cursor keeps its properties, unless null. */
+    static PersistentDispatcherMultipleConsumers dispatcher(String subscription, CursorFile properties, Runnable wake)
+            throws ReflectiveOperationException {
         Dispatcher dispatcher = allocate(Dispatcher.class);
         dispatcher.stubTopic = allocate(Topic.class);
         dispatcher.stubTopic.stubBroker = allocate(Broker.class);
         dispatcher.stubSubscription = allocate(Subscription.class);
         dispatcher.stubSubscription.stubName = subscription;
-        dispatcher.stubCursor = cursor(subscription);
+        dispatcher.stubCursor = cursor(subscription, properties);
+        dispatcher.stubWake = wake;
         return dispatcher;
     }
 
@@ -56,7 +64,7 @@ final class Stubs {
         return connected != null && connected.value == 1;
     }
 
-    private static ManagedCursor cursor(String name) {
+    private static ManagedCursor cursor(String name, CursorFile properties) {
         Position start = PositionFactory.create(0, -1);
         ManagedLedger ledger = (ManagedLedger) Proxy.newProxyInstance(Stubs.class.getClassLoader(),
                 new Class<?>[] {ManagedLedger.class}, (self, method, arguments) -> switch (method.getName()) {
@@ -70,10 +78,21 @@ final class Stubs {
                 new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
                     case "getName" -> name;
                     case "getManagedLedger" -> ledger;
-                    case "getCursorProperties" -> Map.of();
+                    case "getCursorProperties" -> properties == null ? Map.of() : properties.all();
                     case "getReadPosition", "getMarkDeletedPosition", "getPersistentMarkDeletedPosition" -> start;
-                    case "putCursorProperty", "removeCursorProperty", "setCursorProperties" ->
-                        CompletableFuture.completedFuture(null);
+                    case "putCursorProperty" -> {
+                        if (properties != null) {
+                            properties.put((String) arguments[0], (String) arguments[1]);
+                        }
+                        yield CompletableFuture.completedFuture(null);
+                    }
+                    case "removeCursorProperty" -> {
+                        if (properties != null) {
+                            properties.remove((String) arguments[0]);
+                        }
+                        yield CompletableFuture.completedFuture(null);
+                    }
+                    case "setCursorProperties" -> CompletableFuture.completedFuture(null);
                     case "toString" -> "stub cursor";
                     case "hashCode" -> System.identityHashCode(self);
                     case "equals" -> self == arguments[0];
@@ -102,6 +121,7 @@ final class Stubs {
         private Topic stubTopic;
         private Subscription stubSubscription;
         private ManagedCursor stubCursor;
+        private Runnable stubWake;
 
         private Dispatcher() {
             super(null, null, null);
@@ -129,6 +149,9 @@ final class Stubs {
 
         @Override
         public void readMoreEntriesAsync() {
+            if (stubWake != null) {
+                stubWake.run();
+            }
         }
 
         @Override

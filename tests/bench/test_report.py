@@ -104,6 +104,48 @@ def test_every_table_of_the_page_has_as_many_cells_as_titles() -> None:
     assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {8}
 
 
+MANY = ["tidegate", "redis", "postgresql", "rocksdb", "qmq", "levels", "heapq"]
+
+
+def test_many_peers_have_a_line_each_with_the_ratio_before_the_spread() -> None:
+    adds = metric(
+        "adds", unit="k/s", better="higher", samples={"tidegate": [8.0, 10.0, 12.0], "redis": [2.0]}
+    )
+    lost = metric("lost", unit="entries", target=0, samples={"tidegate": [0], "heapq": [7]})
+    assert report.grid(result(adds, lost, peers=MANY), "1 M", [adds, lost]) == [
+        ["1 M", "adds (k/s)", "lost (entries)"],
+        ["tidegate", "8 / 10 / 12", "0 · 0 met"],
+        ["redis", "5.0× · 2", "–"],
+        ["heapq", "–", "7"],
+    ]
+
+
+def test_many_peers_without_us_have_no_ratios() -> None:
+    adds = metric("adds", samples={"redis": [2.0]})
+    assert report.line(result(adds, peers=MANY), "redis", [adds]) == ["redis", "2"]
+
+
+def test_few_peers_keep_a_column_each() -> None:
+    measured = metric(samples={"tidegate": [1.0]})
+    made = result(measured)
+    assert report.grid(made, "kill -9", [measured]) == [
+        ["kill -9", *report.header(made)[1:]],
+        report.row(made, measured),
+    ]
+
+
+def test_the_tables_of_many_peers_are_whole_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
+    figures = [metric(f"figure {at}", samples={"tidegate": [1.0], "qmq": [float(at)]}) for at in range(8)]
+    made = result(*figures, peers=MANY)
+    page = report.markdown(made)
+    assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {10}
+    assert page.count("| qmq |") == 1
+    tables = report.tables(made)
+    assert [len(table.columns) for table in tables] == [7, 3]
+    assert {table.row_count for table in tables} == {2}
+    assert draw(made, tmp_path / "peers")
+
+
 def test_only_what_is_between_the_markers_is_replaced() -> None:
     page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
     once = report.replace_between(page, report.BEGIN, report.END, "new")

@@ -19,7 +19,8 @@ from bench.results import Machine, Metric, Result, save
 from bench.scale_input import START_MS, Source, Tally
 from bench.scale_steps import Stopwatch, drain, fill
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries, sort_entries
+from tidegate.index.entry import Entries
+from tidegate.index.sort import sort_entries
 
 HOUR_MS = 3_600_000
 SOURCE = Source(HOUR_MS)
@@ -170,7 +171,7 @@ def test_the_driver_waits_before_too_much_is_not_durable(tmp_path: Path) -> None
 
 
 def test_functions_are_named_by_module_and_c_functions_by_their_type() -> None:
-    assert label(sort_entries.__code__) == "entry.py sort_entries"
+    assert label(sort_entries.__code__) == "sort.py sort_entries"
     assert label("<method 'sort' of 'numpy.ndarray' objects>") == "ndarray.sort"
     assert label("<built-in method builtins.len>") == "len"
     assert label("<built-in method zlib.crc32>") == "zlib.crc32"

@@ -1,0 +1,191 @@
+"""How the bench runs a peer: a `Launcher` for each kind, a `Session` for each process that it starts.
+
+`PythonLauncher` starts `bench.peers.worker`. A peer whose process is not Python (a JVM) overrides `command`;
+one with a server overrides `start_server` and `kill_server`, and it is the server that kill -9 is for. The
+figures that a process prints are checked here, so that a peer that reports something else fails at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from bench.errors import BenchError
+from bench.machine import ROOT
+from bench.peers.base import Figures, PeerInfo
+
+GRACE_S = 60.0
+"""A process that has not answered this long after its budget is killed."""
+FiguresT = TypeVar("FiguresT", bound=Figures)
+
+
+class Launcher:
+    """Starts one peer's processes. `info` describes the peer."""
+
+    def __init__(self, info: PeerInfo) -> None:
+        self.info = info
+
+    def missing(self) -> str | None:
+        """Why it cannot be run here and what to do about it; None if it can."""
+        return None
+
+    def versions(self) -> dict[str, str]:
+        """Versions of what takes part besides the packages that every bench names."""
+        return {}
+
+    def command(self, phase: str, folder: Path, workload: str, count: int) -> list[str]:
+        """The process that does a phase."""
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        """Added to the process's environment."""
+        return {}
+
+    def start_server(self, folder: Path) -> int:  # noqa: ARG002
+        """Start the server that the process needs, its files in ``folder``; its pid, 0 for none."""
+        return 0
+
+    def kill_server(self) -> None:
+        """Kill -9 the server, if one runs."""
+
+    def empty_bytes(self) -> int:
+        """Bytes that a server's folder has before anything is in it; not counted for the entries."""
+        return 0
+
+
+class PythonLauncher(Launcher):
+    """A peer in `bench.peers.roster`."""
+
+    def command(self, phase: str, folder: Path, workload: str, count: int) -> list[str]:
+        """The worker."""
+        worker = [sys.executable, "-m", "bench.peers.worker"]
+        return [*worker, self.info.name, phase, str(folder), workload, str(count)]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a phase may take before it stops by itself, and how long the lateness phase is to last."""
+
+    phase_s: float
+    lateness_s: float
+
+
+class Session:
+    """One process of a peer, and its server: from the start of a phase to kill -9. Use it with `with`."""
+
+    def __init__(self, launcher: Launcher, folder: Path, workload: str, count: int, budget: Budget) -> None:
+        self._launcher = launcher
+        self._folder = folder
+        self._workload = workload
+        self._count = count
+        self._budget = budget
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self, phase: str, expected: type[FiguresT], count: int | None = None) -> FiguresT:
+        """Start the server and the process, and wait for the phase's figures; raises BenchError.
+
+        ``count``: only so many entries of the workload take part, because the fill was stopped after them.
+        """
+        started_ns = time.time_ns()
+        data = self._folder / "data"
+        data.mkdir(exist_ok=True)
+        server_pid = self._launcher.start_server(data)
+        environment = {
+            **os.environ,
+            **self._launcher.environment(),
+            "BENCH_STARTED_NS": str(started_ns),
+            "BENCH_BUDGET_S": str(self._budget.phase_s),
+            "BENCH_LATENESS_S": str(self._budget.lateness_s),
+            "BENCH_SERVER_PID": str(server_pid),
+        }
+        self._process = subprocess.Popen(
+            self._launcher.command(phase, self._folder, self._workload, count or self._count),
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self._answer(phase, expected)
+
+    def ask(self, request: str, expected: type[FiguresT]) -> FiguresT:
+        """Send a line, wait for the figures that answer it; raises BenchError."""
+        self._send(request)
+        return self._answer(request, expected)
+
+    def settle(self) -> None:
+        """Have background work finished; raises BenchError."""
+        self._send("settle")
+        self._line("settle")
+
+    def kill(self) -> None:
+        """Kill -9 the process and the server, and wait for them to be gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+            self._process = None
+        self._launcher.kill_server()
+
+    def _send(self, request: str) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise BenchError(f"{self._launcher.info.name} does not run")
+        try:
+            self._process.stdin.write(f"{request}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise BenchError(
+                f"{self._launcher.info.name} ended before {request}; see its message above"
+            ) from error
+
+    def _answer(self, what: str, expected: type[FiguresT]) -> FiguresT:
+        line = self._line(what)
+        try:
+            return expected.model_validate_json(line)
+        except ValidationError as error:
+            raise BenchError(
+                f"{self._launcher.info.name} reports something else than {expected.__name__}: {line[:200]}"
+            ) from error
+
+    def _line(self, what: str) -> str:
+        process = self._process
+        if process is None or process.stdout is None:
+            raise BenchError(f"{self._launcher.info.name} does not run")
+        patience_s = self._budget.phase_s + self._budget.lateness_s + GRACE_S
+        overdue = threading.Timer(patience_s, process.kill)
+        overdue.start()
+        began_s = time.monotonic()
+        try:
+            line = process.stdout.readline()
+        finally:
+            overdue.cancel()
+        if not line:
+            if time.monotonic() - began_s >= patience_s:
+                raise BenchError(f"{self._launcher.info.name} did not end {what} within {patience_s:.0f} s")
+            raise BenchError(
+                f"{self._launcher.info.name} failed at {what} with code {process.wait()}; "
+                "see its message above"
+            )
+        return line

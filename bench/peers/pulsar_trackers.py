@@ -1,0 +1,89 @@
+"""Pulsar's InMemory and Bucket trackers as peers: their own classes in a JVM (bench/java/TrackerPeer.java).
+
+They run with Pulsar's default settings, but for two things. The in-memory tracker's look-ahead for fixed
+delays is off: with it the dispatcher stops reading at 50,000 messages of one delay. And Bucket's snapshots go
+to files that are synced (bench/java/SnapshotFiles.java) instead of to BookKeeper: no replica, no socket, in
+its favour. A bucket is sealed when a ledger ends (50,000 entries) and 50,000 are in it, so that what came
+after the last seal is not on disk when the process is killed.
+
+What is lost with the process is not lost to Pulsar's user: the broker reads it from the topic again, which
+the bench ``failover`` measures with a real broker.
+
+The collector is G1: with ZGC, which Pulsar's start script chooses, the kernel counts the pages of the heap
+several times, and no resident size could be compared. Speeds and pauses are alike with both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import jvm
+from bench.errors import BenchError
+from bench.machine import java_version
+from bench.peers.base import PeerInfo
+from bench.peers.launch import Launcher
+from bench.peers.trackers import BUCKET, IN_MEMORY
+from bench.stand import PULSAR_VERSION
+
+TICK_MS = 1_000
+MEMORY = ("-Xms64m", "-Xmx4g", "-XX:MaxDirectMemorySize=4g", "-XX:+UseG1GC")
+"""Room for 10 M entries; what is free is not counted, because it is never touched."""
+
+
+class TrackerLauncher(Launcher):
+    """Starts the JVM with one tracker, named as the peer is."""
+
+    def missing(self) -> str | None:
+        """Pulsar's distribution and a JDK are needed."""
+        try:
+            jvm.compiled()
+        except BenchError as error:
+            return str(error)
+        return None
+
+    def versions(self) -> dict[str, str]:
+        """Pulsar's version, and Java's."""
+        return {"pulsar": PULSAR_VERSION, "java": java_version()}
+
+    def command(self, phase: str, folder: Path, workload: str, count: int) -> list[str]:
+        """The JVM."""
+        return jvm.command(
+            "TrackerPeer", [self.info.name, phase, str(folder), workload, str(count)], options=MEMORY
+        )
+
+
+class InMemoryLauncher(TrackerLauncher):
+    """Pulsar's default tracker."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            PeerInfo(
+                name=IN_MEMORY,
+                scheme="a binary heap of (deliver_at, ledger, entry) outside the Java heap",
+                durability="none, the broker reads the topic again",
+                survives_kill=False,
+                tick_ms=TICK_MS,
+                slack_ms=TICK_MS,
+                may_look_faster=True,
+            )
+        )
+
+
+class BucketLauncher(TrackerLauncher):
+    """Pulsar's Bucket tracker."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            PeerInfo(
+                name=BUCKET,
+                scheme=(
+                    "buckets of 50,000 entries or more, sealed when a ledger ends, are stored as segments of "
+                    "at most 5,000 entries or 300 s; a segment of each and what is not sealed yet are in a "
+                    "binary heap"
+                ),
+                durability="a sealed bucket is a synced file, the entries since the last seal are nowhere",
+                tick_ms=TICK_MS,
+                slack_ms=TICK_MS,
+                may_look_faster=True,
+            )
+        )

@@ -1,0 +1,103 @@
+"""A server as a process of its own user, in a folder of its own, that one can kill -9 with all its children.
+
+A server is never run as root: if the bench is, the server gets the user that its package has made. It
+listens on a Unix socket in its folder only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+
+from bench.errors import BenchError
+
+START_TIMEOUT_S = 120.0
+INSTALL = "install it with: make bench-peers"
+
+
+def user_for(*names: str) -> str | None:
+    """The first of these users that exists, if we are root; None (ourselves) otherwise. Raises BenchError."""
+    if os.geteuid() != 0:
+        return None
+    for name in names:
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    raise BenchError(f"no user to run a server as: there is none of {', '.join(names)}")
+
+
+def give_to(folder: Path, user: str | None) -> None:
+    """Make a folder, for that user's eyes only."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if user is not None:
+        shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
+
+
+def missing_package(name: str) -> str | None:
+    """What to do about a Python package that is not installed; None if it is."""
+    return None if find_spec(name) else f"the Python package {name} is not installed; {INSTALL}"
+
+
+class Server:
+    """A running server. ``log`` takes what it prints."""
+
+    def __init__(self, command: Sequence[str], *, user: str | None, folder: Path, log: Path) -> None:
+        self._log = log
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    user=user,
+                    group=None if user is None else pwd.getpwnam(user).pw_gid,
+                    extra_groups=None if user is None else [],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise BenchError(f"{command[0]} cannot be started: {error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Of its first process."""
+        return self._process.pid
+
+    def wait_ready(self, ready: Callable[[], bool]) -> None:
+        """Return once ``ready``; raises BenchError with the server's last words if that never comes."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if self._process.poll() is not None:
+                raise BenchError(f"the server ended while starting: {self.last_words()}")
+            if time.monotonic() > deadline_s:
+                raise BenchError(
+                    f"the server was not ready within {START_TIMEOUT_S:.0f} s: {self.last_words()}"
+                )
+            time.sleep(0.005)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        text = self._log.read_text(encoding="utf-8", errors="replace")
+        return " / ".join(text.splitlines()[-5:])
+
+    def kill(self) -> None:
+        """Kill -9 it and all its children, and wait for them to be gone."""
+        try:
+            first = psutil.Process(self._process.pid)
+            family = [first, *first.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            family = []
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+        psutil.wait_procs(family, timeout=30.0)

@@ -1,0 +1,145 @@
+"""A hierarchical timing wheel with a file a slot, as delay services on Kafka keep one (Kafka's own purgatory
+has such a wheel in memory).
+
+Four wheels: 60 slots of 1 s, 60 of 1 min, 24 of 1 h, and days. An entry is appended to the file of the slot
+that its remaining delay chooses. When a slot of a coarse wheel begins, its file is read, its entries are
+appended to slots of the finer wheels, and it is deleted; when a slot of 1 s is over, its file is read,
+handed out and deleted. The wheel ticks through all slots that have a file, however far the clock has jumped.
+
+Durability: page cache, not synced (Kafka's default): kill -9 loses nothing; a kill in the middle of a slot
+hands some of it out again. Tick: 1 s. Favourable: one file is in memory at a time; a restart reads nothing
+but the folder's list. Unfavourable: every entry is written up to four times, and sparse entries cost a file
+each.
+"""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+
+import numpy as np
+
+from bench.peers.base import Peer, PeerInfo
+from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows, table_of
+from bench.workloads import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from tidegate.index.clock import Clock
+from tidegate.index.entry import Entries, Int64Array
+
+WIDTHS_MS = (SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS)
+REACH_MS = np.array((MINUTE_MS, HOUR_MS, DAY_MS), dtype=np.int64)
+"""Remaining delays from which on the next coarser wheel is used."""
+COLUMNS = 3
+Slot = tuple[int, int, int]
+"""(when it is looked at, minus the wheel's number, its number in the wheel): coarse wheels come first."""
+
+
+def wheels_of(deliver_at_ms: Int64Array, now_ms: int) -> Int64Array:
+    """Which wheel takes each entry: 0 for seconds … 3 for days. A slot that has begun is never chosen."""
+    chosen = np.searchsorted(REACH_MS, deliver_at_ms - now_ms, side="right").astype(np.int64)
+    widths = np.array(WIDTHS_MS, dtype=np.int64)
+    # A coarse slot that has begun already would not be looked at again.
+    while True:
+        begun = (chosen > 0) & (deliver_at_ms // widths[chosen] * widths[chosen] <= now_ms)
+        if not begun.any():
+            return chosen
+        chosen[begun] -= 1
+
+
+class WheelFilePeer(Peer):
+    """A folder with a file for each slot that has entries."""
+
+    info = PeerInfo(
+        "wheel-file",
+        "a hierarchical timing wheel with a file a slot: seconds, minutes, hours, days (Kafka services)",
+        "in the page cache, not synced",
+        tick_ms=SECOND_MS,
+        slack_ms=SECOND_MS,
+    )
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        super().__init__(folder, clock)
+        self._files = Appenders()
+        self._prefix = f"{folder}/"
+        self._records: dict[Slot, int] = {}
+        self._heap: list[Slot] = []
+        self._now_ms = clock.now_ms()
+        self._firing: tuple[Slot, Table] | None = None
+        for path in folder.glob("*.slot"):
+            wheel, number = map(int, path.stem.split("-"))
+            self._note(_slot(wheel, number), path.stat().st_size // (COLUMNS * 8))
+
+    def add(self, entries: Entries, arrive_at_ms: Int64Array) -> None:  # noqa: ARG002
+        """Append each to its slot's file."""
+        self._place(table_of(entries), self._now_ms)
+
+    def pop_due(self, now_ms: int, limit: int) -> Entries:
+        """Tick until there is enough to hand out, or all slots until now have been looked at."""
+        taken: list[Table] = []
+        while limit:
+            if self._firing is None and not self._next_firing(now_ms):
+                break
+            if self._firing is None:
+                continue
+            slot, rows = self._firing
+            taken.append(rows[:limit])
+            limit -= len(taken[-1])
+            self._records[slot] -= len(taken[-1])
+            rows = rows[len(taken[-1]) :]
+            self._firing = (slot, rows) if len(rows) else None
+            if not len(rows):
+                self._remove(slot)
+        return entries_of(taken)
+
+    def count(self) -> int:
+        """Over all slots."""
+        return sum(self._records.values())
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+    def _next_firing(self, now_ms: int) -> bool:
+        """Look at the next slot until now, whichever wheel it is of; whether there was one."""
+        if not self._heap or self._heap[0][0] > now_ms:
+            self._now_ms = max(self._now_ms, now_ms)
+            return False
+        slot = heapq.heappop(self._heap)
+        at_ms, negative, _ = slot
+        self._now_ms = max(self._now_ms, at_ms)
+        rows = read_rows(self._path(slot), COLUMNS)
+        if negative == 0 and len(rows):
+            self._firing = (slot, rows)
+            return True
+        if len(rows):
+            self._place(rows, at_ms)
+        self._remove(slot)
+        return True
+
+    def _place(self, table: Table, now_ms: int) -> None:
+        deliver_at_ms = np.maximum(table[:, 0], now_ms)
+        for wheel, of_wheel in dealt(wheels_of(deliver_at_ms, now_ms)):
+            rows = table[of_wheel]
+            numbers = deliver_at_ms[of_wheel] // WIDTHS_MS[wheel]
+            if wheel == 0:  # looked at when its second is over
+                numbers = np.maximum(-(-deliver_at_ms[of_wheel] // SECOND_MS), now_ms // SECOND_MS + 1)
+            for number, places in dealt(numbers):
+                slot = _slot(wheel, number)
+                self._files.append(self._path(slot), rows[places].tobytes())
+                self._note(slot, len(places))
+
+    def _note(self, slot: Slot, records: int) -> None:
+        if slot not in self._records:
+            self._records[slot] = 0
+            heapq.heappush(self._heap, slot)
+        self._records[slot] += records
+
+    def _remove(self, slot: Slot) -> None:
+        self._files.remove(self._path(slot))
+        del self._records[slot]
+
+    def _path(self, slot: Slot) -> str:
+        return f"{self._prefix}{-slot[1]}-{slot[2]}.slot"
+
+
+def _slot(wheel: int, number: int) -> Slot:
+    return number * WIDTHS_MS[wheel], -wheel, number
