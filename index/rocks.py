@@ -274,7 +274,7 @@ class _Families:
         self._handle: ColumnFamily | None = main.get_column_family_handle(_JOURNAL_FAMILY)
 
     def write_batch(self, batch: Batch) -> WriteBatch:
-        """The operations of `batch`, each for its family. A range lies within one family."""
+        """The operations of `batch`, each for its family."""
         made = WriteBatch(raw_mode=True)
         for kind, key, value in batch.operations:
             family = self._handle if key[:1] == JOURNAL else None
@@ -282,8 +282,12 @@ class _Families:
                 made.put(key, value, family)
             elif kind == Batch.DELETE:
                 made.delete(key, family)
-            else:
+            elif key[:1] == JOURNAL and value <= _AFTER_JOURNAL:
                 made.delete_range(key, value, family)
+            else:
+                made.delete_range(key, value)
+                if key < _AFTER_JOURNAL and value > JOURNAL:
+                    made.delete_range(max(key, JOURNAL), min(value, _AFTER_JOURNAL), self._handle)
         return made
 
     def close(self) -> None:
