@@ -39,6 +39,7 @@ from tidegate.index.delay_index import DelayIndex  # noqa: E402
 from tidegate.index.entry import Entries  # noqa: E402
 from tidegate.index.keys import SliceId  # noqa: E402
 from tidegate.index.store import Store  # noqa: E402
+from tidegate.plugin.allocator import collect_rarely  # noqa: E402
 from tidegate.plugin.engine import DUE_RECORDS_MAX  # noqa: E402
 
 _IMPORTED_S = time.time()
@@ -262,6 +263,7 @@ SCENARIOS: dict[str, Callable[[str, Path, int], Figures]] = {
 
 def main(argv: list[str]) -> None:
     """Run one scenario."""
+    collect_rarely()  # as the daemon does
     name, folder, count = argv[0], Path(argv[1]), int(argv[2])
     if name.startswith("reopen-"):
         reopened(name.removeprefix("reopen-"), folder, count)

@@ -16,7 +16,7 @@ import logging
 
 from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
-from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.entry import ENTRY_BYTES, Entries, bounds
 from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.keys import SliceId
@@ -284,7 +284,7 @@ class DelayIndex:
     def _apply_add(self, entries: Entries) -> Entries:
         """Stage the entries that are new; returns them."""
         ledger_id, entry_id = self._mark
-        if len(entries) and int(entries.ledger_id.min()) <= ledger_id:
+        if len(entries) and bounds(entries.ledger_id)[0] <= ledger_id:
             above = (entries.ledger_id > ledger_id) | (
                 (entries.ledger_id == ledger_id) & (entries.entry_id > entry_id)
             )

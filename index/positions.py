@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from tidegate.index import roaring
-from tidegate.index.entry import ENTRY_ID_MAX, BoolArray, Entries
+from tidegate.index.entry import ENTRY_ID_MAX, FEW, BoolArray, Entries
 from tidegate.index.errors import CorruptRecordError
 
 Position = tuple[int, int]
@@ -265,6 +265,8 @@ class PositionSet:
 
         Returns a bool array of the same length: which entries were put in (of a repeated position the first).
         """
+        if isinstance(entries, Entries) and len(entries) <= FEW:
+            return self._add_few(entries, known)
         batch = _batch(entries)
         mask = np.ones(batch.count, dtype=np.bool_)
         for part in batch.parts:
@@ -280,6 +282,27 @@ class PositionSet:
             if fresh:
                 self._put(part.page, fresh)
         return mask
+
+    def _add_few(self, entries: Entries, known: PositionSet) -> BoolArray:
+        """As `add_new`, one position after another."""
+        fresh = []
+        changed = self._changed
+        for ledger_id, entry_id in zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True):
+            page, key = ledger_id >> 32, (ledger_id & _LEDGER_MASK) << 32 | entry_id
+            theirs, mine = known._pages.get(page), self._pages.get(page)
+            is_fresh = (mine is None or key not in mine) and (theirs is None or key not in theirs)
+            fresh.append(is_fresh)
+            if is_fresh:
+                self._put_one(page, key)
+                if changed is not None:
+                    changed._put_one(page, key)
+        return np.array(fresh, dtype=np.bool_)
+
+    def _put_one(self, page: int, key: int) -> None:
+        if page in self._pages:
+            self._own(page).add(key)
+        else:
+            self._pages[page] = BitMap64([key])
 
     def update(self, other: PositionSet) -> None:
         """Put all positions of `other` in."""
