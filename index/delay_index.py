@@ -37,6 +37,7 @@ from tidegate.index.width import WidthDecision, WidthLook, WidthMemory
 _LOG = logging.getLogger(__name__)
 _NONE = PositionSet()
 _BLOCK_MEMORY_BYTES = 600
+_DEAD_SHARE = 8
 
 
 class DelayIndex:
@@ -440,6 +441,7 @@ class DelayIndex:
             merge = frozenset[int]() if each.finished else choose_runs(blocks, runs_max)
             slices[each.id] = SlicePlan(blocks, merge, each.finished)
         self._finished_entries = 0  # this persist drops them
+        stored = sum(each.entries() for each in self._slices.values() if not each.finished)
         plan = PersistPlan(
             subscription_id=self.log.subscription_id,
             state=State(
@@ -454,6 +456,7 @@ class DelayIndex:
             now_ms=now_ms,
             staged=self._frozen.parts(),
             all_held=self._frozen.removals == self._removals,
+            many_dead=_DEAD_SHARE * (stored + len(self._frozen) - len(self._held)) > stored,
             held=self._held.snapshot(),
             acknowledged=self._acknowledged.snapshot(),
             dirty_held=self._held.take_dirty(),

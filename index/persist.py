@@ -52,6 +52,7 @@ class PersistPlan:
     state: what the commit will say of the subscription, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
     all_held: nothing of what is staged has been acknowledged or forgotten since.
+    many_dead: a good part of the stored entries is not held any more.
     held, acknowledged: snapshots.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
@@ -70,6 +71,7 @@ class PersistPlan:
     now_ms: int
     staged: list[Entries]
     all_held: bool
+    many_dead: bool
     held: PositionSet
     acknowledged: PositionSet
     dirty_held: set[int]
@@ -327,7 +329,11 @@ class PersistJob:
     def _merge(
         self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
     ) -> Iterable[Entries]:
-        """The live entries of stored blocks and of `part` in order, a block's worth at a time."""
+        """The entries of stored blocks and of `part` in order, a block's worth at a time.
+
+        Dead ones are left out only if there are many: looking them up costs as much as all the rest, and they
+        do no harm but for the room they take until their slice is dropped.
+        """
         heap = RunHeap()
         for block in merged:
             heap.push(block.first, _MergedBlock(self, (slice_id, block)))
@@ -336,7 +342,7 @@ class PersistJob:
 
         def live(taken: Taken) -> Entries:
             entries = sort_entries(Entries.concat(part for _, part in taken))
-            return entries.take(self._held.contains(entries))
+            return entries.take(self._held.contains(entries)) if self.plan.many_dead else entries
 
         while len(heap):
             batch = heap.pop(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, live).unique()
@@ -399,7 +405,7 @@ class PersistJob:
             version = self.plan.state.version
             for ledger_id, data in positions.portable_of(dirty):
                 key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
-                self._writer.put(key, seal(kind, bytes(data)))
+                self._writer.put(key, seal(kind, data))
                 new[ledger_id] = version
 
     # ---- the commit

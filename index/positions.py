@@ -29,9 +29,6 @@ Position = tuple[int, int]
 _BULK = 512
 """From so many positions on, set algebra of whole bitmaps is faster than one position after another."""
 
-_EXTRACT_MAX = 16
-"""Up to so many ledgers are cut out of a bitmap one by one; for more the whole of it is walked once."""
-
 _CONTAINER_BYTES = 64
 _PORTABLE_CONTAINER_BYTES = 28
 """What a container costs besides its content, where it is a ledger's only one."""
@@ -181,17 +178,14 @@ class PositionSet:
         page = min(self._pages)
         return page << 32 | int(self._pages[page].min()) >> 32
 
-    def portable(self) -> Iterator[tuple[int, memoryview]]:
+    def portable(self) -> Iterator[tuple[int, bytes]]:
         """Yield (ledger_id, portable roaring bytes of its entry ids), ledger ids ascending."""
         for page in sorted(self._pages):
             for high, data in roaring.split(self._pages[page]):
                 yield page << 32 | high, data
 
-    def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+    def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes]]:
         """As `portable`, of these ledgers only, without those that have no positions."""
-        if len(ledgers) > _EXTRACT_MAX:
-            yield from ((ledger_id, data) for ledger_id, data in self.portable() if ledger_id in ledgers)
-            return
         for ledger_id in sorted(ledgers):
             bitmap = self._pages.get(ledger_id >> 32)
             data = None if bitmap is None else roaring.part(bitmap, ledger_id & _LEDGER_MASK)
@@ -201,7 +195,7 @@ class PositionSet:
     def items(self) -> Iterator[tuple[int, BitMap]]:
         """Yield (ledger_id, bitmap of entry ids), ledger ids ascending; copies."""
         for ledger_id, data in self.portable():
-            yield ledger_id, roaring.deserialize_bitmap(bytes(data))
+            yield ledger_id, roaring.deserialize_bitmap(data)
 
     def contains(self, entries: Entries | PositionBatch) -> BoolArray:
         """For each entry whether its position is in the set; bool array of the same length."""
@@ -393,7 +387,7 @@ class PositionSet:
 
     def serialize(self) -> bytes:
         """`positions` of docs/protocol.md: ledgers ascending, portable roaring bitmaps."""
-        parts: list[bytes | memoryview] = [b""]
+        parts = [b""]
         for ledger_id, data in self.portable():
             parts.append(_LEDGER.pack(ledger_id, len(data)))
             parts.append(data)
