@@ -16,6 +16,7 @@ from tidegate.index.errors import CorruptRecordError
 
 _COUNT = struct.Struct("<Q")
 _HIGH = struct.Struct("<I")
+_VALUE_MAX = (1 << 64) - 1
 _RANGE_MIN = 1 << 16
 """A range takes a container for each 65,536 values: so many entry ids most ledgers have not."""
 
@@ -61,7 +62,7 @@ def join(parts: Iterable[tuple[int, bytes | memoryview]]) -> BitMap64:
     return bitmap
 
 
-def highs(bitmap: BitMap64, last: int = (1 << 64) - 1) -> Iterator[int]:
+def highs(bitmap: BitMap64, last: int = _VALUE_MAX) -> Iterator[int]:
     """Yield the distinct upper 32 bits of the values up to `last`, ascending; half a microsecond each."""
     following = 0
     while following <= last:
@@ -94,7 +95,9 @@ def part(bitmap: BitMap64, high: int) -> bytes | None:
     size = _RANGE_MIN
     while size < 1 << 32 and _has_from(bitmap, first + size, high):
         size <<= 2
-    mine = bitmap & BitMap64(range(first, first + size))
+    mine = bitmap & BitMap64(range(first, min(first + size, _VALUE_MAX)))
+    if first + size > _VALUE_MAX and _VALUE_MAX in bitmap:
+        mine.add(_VALUE_MAX)  # a range cannot reach it
     if not mine:
         return None
     mine.run_optimize()
