@@ -108,8 +108,10 @@ def burst(name: str, folder: Path, count: int) -> Figures:
     clock = ManualClock(START_MS - DAY_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
+        index.set_slice_width(HOUR_MS)  # else the daemon would choose one so narrow that there are many
         figures = {f"add_{figure}": value for figure, value in fill(driver, index, source, count).items()}
         driver.settle()
+        figures["slices"] = index.stats().slices_on_disk
         memory, driver.pauses = PeakMemory(), Pauses()
         clock.set_ms(source.first_ms + source.span_ms)
         figures |= drain(driver, index, Tally(source), count, source.span_ms)
