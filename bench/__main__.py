@@ -20,7 +20,7 @@ from tidegate.plugin.local_broker import LocalBrokerError
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 # A table needs its width; where there is no terminal nobody is hurt by long lines.
 console = Console(log_path=False, width=None if sys.stdout.isatty() else 160)
-PAGE = ROOT / "docs" / "benchmarks.md"
+DOCS = ROOT / "docs"
 
 
 @app.command("list")
@@ -111,7 +111,7 @@ def plot_results(
 
 @app.command("report")
 def write_report() -> None:
-    """Write the tables of bench/results into docs/benchmarks.md."""
+    """Write the tables of bench/results into docs/benchmarks.md and docs/tuning.md."""
     paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
     order = list(registry.BENCHES)
     loaded = sorted(
@@ -122,8 +122,12 @@ def write_report() -> None:
     for result, path in loaded:
         drawn = sorted(path.parent.glob(f"{path.stem}*.svg"))
         plots[result.bench] = [f"../bench/results/{svg.name}" for svg in drawn]
-    report.write_page(PAGE, [result for result, _ in loaded], plots)
-    console.print(f"written: {PAGE.relative_to(ROOT)} from {len(loaded)} results")
+    pages: dict[str, list[results.Result]] = {}
+    for result, _ in loaded:
+        pages.setdefault(registry.find(result.bench).page, []).append(result)
+    for name, here in pages.items():
+        report.write_page(DOCS / name, here, plots)
+        console.print(f"written: docs/{name} from {len(here)} results")
 
 
 def main() -> None:

@@ -53,6 +53,8 @@ class Recorder:
     notes: list[str] = field(default_factory=list)
     parameters: dict[str, str | int | float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    axis: str = ""
+    positions: dict[str, float] = field(default_factory=dict)
 
     def metric(
         self,
@@ -97,6 +99,7 @@ class Bench:
     runs_quick: int
     run: Callable[[Plan, Recorder], None]
     uses_pulsar: bool = True
+    page: str = "benchmarks.md"
     ours: str = OURS
     takes_trace: bool = False
 
@@ -145,4 +148,6 @@ def run(
         metrics=recorder.metrics,
         series=recorder.series,
         notes=recorder.notes,
+        axis=recorder.axis,
+        positions=recorder.positions,
     )

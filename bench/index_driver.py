@@ -5,13 +5,15 @@ together or its interval is over, written by an executor and accounted for in a 
 maintained at the daemon's interval, and at once when a persist is done while staging is over its budget. The
 rules and the defaults are those of ``plugin.committer``, ``plugin.upkeep`` and ``plugin.config``.
 
-Invariants: every call of the index is timed as one pause; the thread waits only where the daemon would read
-no more from its brokers: with ``UNCOMMITTED_MAX`` entries not durable, or staging past its hard bound.
-Waiting is not a pause: nothing would be left unanswered.
+Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call
+it comes, once more as one of its own; the thread waits only where the daemon would read no more from its
+brokers: with ``UNCOMMITTED_MAX`` entries not durable, or staging past its hard bound. Waiting is not a pause:
+nothing would be left unanswered.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Iterator
@@ -35,6 +37,8 @@ from tidegate.plugin.upkeep import REST, REST_MAX_S
 
 UNCOMMITTED_MAX = 200_000  # entries; so many a broker's shim may keep until they are durable
 QUIET_S = 0.3
+FULL = 2  # the generation of a collection of everything
+COLLECTION = "full garbage collection"
 INCARNATION = bytes(16)
 
 
@@ -71,6 +75,7 @@ class IndexDriver:
         self._look_at_s = 0.0
         self._rest_s = 0.0
         self._busy_at_s = 0.0
+        self._collect_ns = 0
         self._over_budget = False
         self._held_back = False
 
@@ -83,11 +88,24 @@ class IndexDriver:
         with ThreadPoolExecutor(1) as persists, ThreadPoolExecutor(1) as commits:
             store = open_store(settings)
             catalog = Catalog.open(store, clock, index_options(settings), persists)
-            yield cls(catalog, store, clock, settings, commits)
+            driver = cls(catalog, store, clock, settings, commits)
+            gc.callbacks.append(driver._collected)
+            try:
+                yield driver
+            finally:
+                gc.callbacks.remove(driver._collected)
 
     def subscription(self, number: int = 0) -> DelayIndex:
         """The index of the ``number``-th subscription."""
         return self.catalog.subscription(subscription_name(number), INCARNATION)
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        """Python's own pauses: it walks every object, whichever call it happens to be in."""
+        if info["generation"] == FULL:
+            if phase == "start":
+                self._collect_ns = time.perf_counter_ns()
+            else:
+                self.pauses.note(COLLECTION, time.perf_counter_ns() - self._collect_ns)
 
     # ---- calls of the index
 

@@ -1,7 +1,8 @@
 """Plots of results, as SVG and PNG beside the JSON they are drawn from.
 
-Bars of each metric (median, with the whole spread as a line) and, where a result has curves, the quantile
-functions of lateness. Profiles, bounds and results of many targets have plots of their own.
+Bars of each metric (median, with the whole spread as a line), or lines where the peers are points on an axis;
+and, where a result has curves, the quantile functions of lateness. Profiles, bounds and results of many
+targets have plots of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from bench import profile_plot, single_plots
+from bench.plot_lines import lines
 from bench.results import Metric, Result, Series
 from bench.stats import Spread
 
@@ -45,7 +47,7 @@ def draw(result: Result, stem: Path) -> list[Path]:
         return [_save(single_plots.bounds_figure(result), stem)]
     if single_plots.has_many_targets(result):
         return [_save(single_plots.targets_figure(result), stem)]
-    drawn = [_save(_bars(result), stem)]
+    drawn = [_save(lines(result, shown(result), colour) if result.axis else _bars(result), stem)]
     if result.series:
         drawn.append(_save(_curves(result), stem.with_name(f"{stem.name}-quantiles")))
     return drawn

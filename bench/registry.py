@@ -14,6 +14,7 @@ from bench.benches import (
     profile,
     scale,
     throughput,
+    tuning,
 )
 from bench.driver import Bench
 from bench.errors import BenchError
@@ -32,6 +33,7 @@ BENCHES: dict[str, Bench] = {
         profile,
         bounds,
         libraries,
+        tuning,
     )
 }
 

@@ -25,8 +25,13 @@ FIGURES_BESIDE = 6
 
 def header(result: Result) -> list[str]:
     """Column titles: what, the ratios, ours, each peer, the target."""
-    others = [peer for peer in result.peers if peer != result.ours]
+    others = compared(result)
     return ["", *(f"vs {peer}" for peer in others), *result.peers, "target"]
+
+
+def compared(result: Result) -> list[str]:
+    """The peers that ours is compared with; none where all of them are ours."""
+    return [peer for peer in result.peers if peer != result.ours] if result.ours in result.peers else []
 
 
 def row(result: Result, metric: Metric) -> list[str]:
@@ -37,8 +42,7 @@ def row(result: Result, metric: Metric) -> list[str]:
         format_ratio(ratio(ours.median, spreads[peer].median, metric.better))
         if ours is not None and peer in spreads
         else "–"
-        for peer in result.peers
-        if peer != result.ours
+        for peer in compared(result)
     ]
     cells = [_spread(spreads.get(peer)) for peer in result.peers]
     return [f"{metric.title} ({metric.unit})", *ratios, *cells, _verdict(metric, ours)]

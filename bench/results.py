@@ -76,6 +76,8 @@ class Result(BaseModel):
     metrics: list[Metric]
     series: list[Series] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+    axis: str = Field(default="", description="of a plot in which peers are points on an axis, not bars")
+    positions: dict[str, float] = Field(default_factory=dict, description="where on it each peer is")
 
 
 def save(result: Result, path: Path) -> None:

@@ -39,6 +39,7 @@ from tidegate.index.delay_index import DelayIndex  # noqa: E402
 from tidegate.index.entry import Entries  # noqa: E402
 from tidegate.index.keys import SliceId  # noqa: E402
 from tidegate.index.store import Store  # noqa: E402
+from tidegate.plugin.allocator import collect_rarely  # noqa: E402
 from tidegate.plugin.engine import DUE_RECORDS_MAX  # noqa: E402
 
 _IMPORTED_S = time.time()
@@ -107,8 +108,10 @@ def burst(name: str, folder: Path, count: int) -> Figures:
     clock = ManualClock(START_MS - DAY_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
+        index.set_slice_width(HOUR_MS)  # else the daemon would choose one so narrow that there are many
         figures = {f"add_{figure}": value for figure, value in fill(driver, index, source, count).items()}
         driver.settle()
+        figures["slices"] = index.stats().slices_on_disk
         memory, driver.pauses = PeakMemory(), Pauses()
         clock.set_ms(source.first_ms + source.span_ms)
         figures |= drain(driver, index, Tally(source), count, source.span_ms)
@@ -262,6 +265,7 @@ SCENARIOS: dict[str, Callable[[str, Path, int], Figures]] = {
 
 def main(argv: list[str]) -> None:
     """Run one scenario."""
+    collect_rarely()  # as the daemon does
     name, folder, count = argv[0], Path(argv[1]), int(argv[2])
     if name.startswith("reopen-"):
         reopened(name.removeprefix("reopen-"), folder, count)

@@ -76,8 +76,8 @@ class Catalog:
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
         catalog = cls(store, clock, options or IndexOptions(), executor)
-        check_format(store)
-        recovery = recover(store, catalog._options.slice_width_ms)
+        check_format(store, catalog._options)
+        recovery = recover(store, catalog._options)
         catalog._next_subscription_id = recovery.next_subscription_id
         for found in recovery.subscriptions:
             index = DelayIndex.restored(catalog._context, found)
@@ -103,7 +103,9 @@ class Catalog:
         batch = Batch()
         batch.put(keys.subscription_key(keys.IDENTITY, log.subscription_id), identity.encode())
         log.identity_token = self._journal.also(batch)
-        index = DelayIndex(self._context, identity, log, self._options.slice_width_ms)
+        index = DelayIndex(
+            self._context, identity, log, self._options.slice_width_ms, self._options.slice_width_auto
+        )
         self._indexes[name] = index
         return index
 

@@ -16,7 +16,7 @@ import logging
 
 from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
-from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.entry import ENTRY_BYTES, Entries, bounds
 from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.keys import SliceId
@@ -32,16 +32,20 @@ from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
 from tidegate.index.stats import IndexStats, SliceStats
 from tidegate.index.verify import check_index
+from tidegate.index.width import WidthDecision, WidthLook, WidthMemory
 
 _LOG = logging.getLogger(__name__)
 _NONE = PositionSet()
 _BLOCK_MEMORY_BYTES = 600
+_DEAD_SHARE = 8
 
 
 class DelayIndex:
     """All entries of one subscription. Obtained from Catalog only."""
 
-    def __init__(self, context: Context, identity: Identity, log: JournalLog, width_ms: int) -> None:
+    def __init__(
+        self, context: Context, identity: Identity, log: JournalLog, width_ms: int, width_auto: bool
+    ) -> None:
         self.name: SubscriptionName = identity.name
         self.incarnation = identity.incarnation
         self.log = log
@@ -51,6 +55,11 @@ class DelayIndex:
         self._popped = PositionSet()
         self._mark = (-1, -1)
         self._width_ms = width_ms
+        self._width_auto = width_auto
+        self._width_memory = WidthMemory()
+        self._width_look: WidthLook | None = None
+        self._width_was_set = False
+        self._persisted_ns: int | None = None
         self._heap = RunHeap()
         self._removals = 0
         """Changes that may have taken staged entries out of `held`."""
@@ -74,12 +83,16 @@ class DelayIndex:
         self._uncertain: set[SliceId] = set()
         self._job: PersistJob | None = None
         self._job_is_stale = False
+        self._width_was_set = False
         self._job_journal_bytes = 0
 
     @classmethod
     def restored(cls, context: Context, found: Recovered) -> DelayIndex:
         """The index as recovered from the store, with its journal replayed."""
-        index = cls(context, found.identity, JournalLog(found.subscription_id), found.state.slice_width_ms)
+        state = found.state
+        log = JournalLog(found.subscription_id)
+        index = cls(context, found.identity, log, state.slice_width_ms, state.slice_width_auto)
+        index._width_memory = WidthMemory(settled=bool(found.slices))
         index.log.persisted_sequence = found.state.persisted_sequence
         index._version = found.state.version
         index._next_block_id = found.state.next_block_id
@@ -211,19 +224,30 @@ class DelayIndex:
         self._context.due_changed(self)
         return self._context.journal.numbers(self.log, RecordType.CLEAR, 0, 0, self._context.clock.now_ms())
 
-    def set_slice_width(self, width_ms: int) -> int:
+    def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
         """Width, in ms, of the slices that entries spilled from now on go to; slices that exist keep theirs.
 
-        Raises ValueError if the width is not positive.
+        With `auto` it is the width to begin with: each persist may choose another. Returns a token as of
+        `add`. Raises ValueError if the width is not positive.
         """
         if not 1 <= width_ms < 1 << 53:
             raise ValueError(f"a slice is 1 ms or wider, not {width_ms}")
-        if width_ms == self._width_ms:
+        if (width_ms, auto) == (self._width_ms, self._width_auto):
             return self._context.journal.appended_token
-        self._width_ms = width_ms
+        self._apply_width(width_ms, auto)
         return self._context.journal.numbers(
-            self.log, RecordType.WIDTH, width_ms, 0, self._context.clock.now_ms()
+            self.log, RecordType.WIDTH, width_ms, int(auto), self._context.clock.now_ms()
         )
+
+    @property
+    def slice_width_ms(self) -> int:
+        """Width of the slices that entries spilled from now on go to."""
+        return self._width_ms
+
+    @property
+    def slice_width_auto(self) -> bool:
+        """Whether that width is chosen anew by each persist."""
+        return self._width_auto
 
     @property
     def mark_delete_position(self) -> Position:
@@ -248,8 +272,8 @@ class DelayIndex:
                 self._acknowledged.difference_update(positions)
             case RecordType.MARK_DELETE, (int() as ledger_id, int() as entry_id):
                 self._apply_mark_delete(ledger_id, entry_id)
-            case RecordType.WIDTH, (int() as width_ms, _):
-                self._width_ms = width_ms
+            case RecordType.WIDTH, (int() as width_ms, int() as auto):
+                self._apply_width(width_ms, bool(auto))
             case RecordType.CLEAR, _:
                 self._apply_clear()
             case _:
@@ -261,7 +285,7 @@ class DelayIndex:
     def _apply_add(self, entries: Entries) -> Entries:
         """Stage the entries that are new; returns them."""
         ledger_id, entry_id = self._mark
-        if len(entries) and int(entries.ledger_id.min()) <= ledger_id:
+        if len(entries) and bounds(entries.ledger_id)[0] <= ledger_id:
             above = (entries.ledger_id > ledger_id) | (
                 (entries.ledger_id == ledger_id) & (entries.entry_id > entry_id)
             )
@@ -293,6 +317,11 @@ class DelayIndex:
             positions.discard_up_to(ledger_id, entry_id)
         self._acknowledgements += before - len(self._held)
         self._settle()
+
+    def _apply_width(self, width_ms: int, auto: bool) -> None:
+        self._width_ms, self._width_auto = width_ms, auto
+        self._width_memory, self._width_look = WidthMemory(), None
+        self._width_was_set = True
 
     def _apply_clear(self) -> None:
         self._removals += 1
@@ -412,6 +441,7 @@ class DelayIndex:
             merge = frozenset[int]() if each.finished else choose_runs(blocks, runs_max)
             slices[each.id] = SlicePlan(blocks, merge, each.finished)
         self._finished_entries = 0  # this persist drops them
+        stored = sum(each.entries() for each in self._slices.values() if not each.finished)
         plan = PersistPlan(
             subscription_id=self.log.subscription_id,
             state=State(
@@ -420,11 +450,13 @@ class DelayIndex:
                 self._next_block_id,
                 self._width_ms,
                 self._mark,
+                self._width_auto,
             ),
             persisted_before=self.log.persisted_sequence,
             now_ms=now_ms,
             staged=self._frozen.parts(),
             all_held=self._frozen.removals == self._removals,
+            many_dead=_DEAD_SHARE * (stored + len(self._frozen) - len(self._held)) > stored,
             held=self._held.snapshot(),
             acknowledged=self._acknowledged.snapshot(),
             dirty_held=self._held.take_dirty(),
@@ -437,9 +469,12 @@ class DelayIndex:
             orphans=list(self._orphans),
             uncertain=set(self._uncertain),
             audit=self._audit,
+            since_ms=self._since_persist_ms(),
+            width_memory=self._width_memory,
         )
         self._job = PersistJob(self._context.store, self._context.options, plan)
         self._job_is_stale = False
+        self._width_was_set = False
         self._job_journal_bytes = self.log.size_bytes
         return self._job
 
@@ -454,6 +489,7 @@ class DelayIndex:
         newer = plan.now_ms if self.log.last_sequence > sequence else None
         self._context.journal.persisted(self.log, sequence, self._job_journal_bytes, newer)
         self._next_block_id = result.next_block_id
+        self._take_width(result.width)
         self._held_versions = result.held_versions
         self._acknowledged_versions = result.acknowledged_versions
         self._orphans = self._orphans[len(plan.orphans) :]
@@ -483,6 +519,22 @@ class DelayIndex:
         self._settle()
         self._want_if_useful()
         self._context.due_changed(self)
+
+    def _since_persist_ms(self) -> int | None:
+        """Milliseconds since this was last called, None the first time."""
+        now_ns, before_ns = self._context.clock.monotonic_ns(), self._persisted_ns
+        self._persisted_ns = now_ns
+        return None if before_ns is None else (now_ns - before_ns) // 1_000_000
+
+    def _take_width(self, decision: WidthDecision | None) -> None:
+        """What a persist has decided about the width, unless somebody has set one meanwhile."""
+        if decision is None or self._width_was_set:
+            return
+        if decision.width_ms != self._width_ms:
+            why = "" if decision.look is None else f": {decision.look.reason()}"
+            _LOG.info("%s: slice width %d ms, was %d ms%s", self.name, decision.width_ms, self._width_ms, why)
+        self._width_ms, self._width_memory = decision.width_ms, decision.memory
+        self._width_look = decision.look or self._width_look
 
     def abandon_persist(self) -> None:
         """A persist has failed: everything is as before it, and will be tried again."""
@@ -582,10 +634,21 @@ class DelayIndex:
             journal_bytes=self.log.size_bytes,
             next_due_ms=self.next_due_ms(),
             slice_width_ms=self._width_ms,
+            slice_width_auto=self._width_auto,
+            slice_width_reason=self._width_reason(),
             slices=[
                 SliceStats(each.id.start_ms, each.id.width_ms, each.entries(), each.state())
                 for each in sorted(slices, key=lambda each: (each.id.start_ms, each.id.width_ms))
             ],
+        )
+
+    def _width_reason(self) -> str:
+        if not self._width_auto:
+            return "fixed"
+        return (
+            "no spill has been looked at since the start"
+            if self._width_look is None
+            else self._width_look.reason()
         )
 
     def check(self) -> None:

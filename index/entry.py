@@ -22,6 +22,9 @@ BoolArray = npt.NDArray[np.bool_]
 ENTRY_BYTES = 24
 """Bytes of one entry in memory: three int64."""
 
+FEW = 24
+"""Up to so many entries plain Python is faster than NumPy, whose every call costs a microsecond or more."""
+
 ENTRY_ID_MAX = (1 << 32) - 1
 """Entry ids are kept in 32-bit roaring bitmaps, as in Java."""
 
@@ -153,12 +156,21 @@ class Entries:
     def validated(self) -> Entries:
         """Self. Raises InvalidEntriesError if a ledger id is negative or an entry id not in 0 … 2^32 - 1."""
         if len(self):
-            if int(self.ledger_id.min()) < 0:
-                raise InvalidEntriesError(f"ledger ids are 0 or more, found {int(self.ledger_id.min())}")
-            low, high = int(self.entry_id.min()), int(self.entry_id.max())
+            ledger_id, _ = bounds(self.ledger_id)
+            if ledger_id < 0:
+                raise InvalidEntriesError(f"ledger ids are 0 or more, found {ledger_id}")
+            low, high = bounds(self.entry_id)
             if low < 0 or high > ENTRY_ID_MAX:
                 raise InvalidEntriesError(f"entry ids are 0 … {ENTRY_ID_MAX}, found {low} … {high}")
         return self
+
+
+def bounds(column: Int64Array) -> tuple[int, int]:
+    """(least, greatest) of a column that is not empty."""
+    if len(column) <= FEW:
+        values = column.tolist()
+        return min(values), max(values)
+    return int(column.min()), int(column.max())
 
 
 def _without_repeats(entries: Entries) -> Entries:

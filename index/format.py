@@ -13,11 +13,11 @@ import zlib
 import numpy as np
 from pcodec import ChunkConfig, standalone
 
-from tidegate.index.entry import Entries, Int64Array
+from tidegate.index.entry import FEW, Entries, Int64Array, bounds
 from tidegate.index.errors import CorruptRecordError
 
-FORMAT_VERSION = 1
-"""Version of the whole data directory; a newer one is refused."""
+FORMAT_VERSION = 2
+"""Version of the whole data directory; an older one is upgraded when opened, a newer one is refused."""
 
 VALUE_VERSION = 1
 """Version byte of every stored value."""
@@ -30,6 +30,8 @@ _COLUMN = struct.Struct("<BBHIq")
 _FIXED = 0
 _PCODEC = 1
 _WIDTHS = {0: None, 1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 _PCODEC_CONFIG = ChunkConfig(compression_level=4)
 _PCODEC_ENTRIES_MIN = 64
@@ -84,11 +86,13 @@ def _pack_column(column: Int64Array, compress: bool) -> bytes:
     """One column as differences from its minimum, in the least bytes a value or by pcodec."""
     if not len(column):
         return _COLUMN.pack(_FIXED, 0, 0, 0, 0)
-    base = int(column.min())
-    span = int(column.max()) - base
-    width = 0 if span == 0 else next(w for w in (1, 2, 4, 8) if span < 1 << 8 * w)
+    base, last = bounds(column)
+    width = _width(last - base)
     if width == 0:
         return _COLUMN.pack(_FIXED, 0, 0, 0, base)
+    if len(column) <= FEW:
+        data = struct.pack(f"<{len(column)}{_CODES[width]}", *[value - base for value in column.tolist()])
+        return _COLUMN.pack(_FIXED, width, 0, len(data), base) + data
     # The difference of two int64 is right as uint64, whatever their signs are.
     differences = (column - base).view(np.uint64)
     if compress:
@@ -97,6 +101,17 @@ def _pack_column(column: Int64Array, compress: bool) -> bytes:
         return _COLUMN.pack(_PCODEC, width, 0, len(data), base) + data
     data = differences.astype(_WIDTHS[width]).tobytes()
     return _COLUMN.pack(_FIXED, width, 0, len(data), base) + data
+
+
+def _width(span: int) -> int:
+    """Least bytes for values 0 … span."""
+    if span == 0:
+        return 0
+    if span < 1 << 8:
+        return 1
+    if span < 1 << 16:
+        return 2
+    return 4 if span < 1 << 32 else 8
 
 
 def _unpack_column(data: memoryview, at: int, count: int) -> tuple[Int64Array, int]:

@@ -107,7 +107,7 @@ def decode_positions(value: bytes) -> PositionSet:
 
 
 def decode_numbers(value: bytes) -> tuple[int, int]:
-    """The position of MARK_DELETE, (width_ms, 0) of WIDTH, (0, 0) of CLEAR. Raises CorruptRecordError."""
+    """The position of MARK_DELETE, (width_ms, auto) of WIDTH, (0, 0) of CLEAR. Raises CorruptRecordError."""
     body = unseal(keys.JOURNAL, value)
     if len(body) != _NUMBERS.size:
         raise CorruptRecordError(f"a record of two numbers has {len(body)} bytes")

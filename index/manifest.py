@@ -17,7 +17,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import Position
 
 _SIZE = struct.Struct("<H")
-_STATE = struct.Struct("<QQQQqq")
+_STATE = struct.Struct("<QQQQqqB")
 _COUNT = struct.Struct("<I")
 
 
@@ -58,6 +58,7 @@ class State(NamedTuple):
     version: number of the persist that wrote this; bitmaps with a higher version were never committed.
     persisted_sequence: journal records up to this one are in the persisted state and must not be replayed.
     next_block_id: block ids below this may be in use.
+    slice_width_auto: whether the width is chosen by `width.choose`, and not by a person.
     """
 
     version: int
@@ -65,10 +66,11 @@ class State(NamedTuple):
     next_block_id: int
     slice_width_ms: int
     mark_delete: Position
+    slice_width_auto: bool
 
     def encode(self) -> bytes:
         """The state as a stored value."""
-        return seal(keys.STATE, _STATE.pack(*self[:4], *self.mark_delete))
+        return seal(keys.STATE, _STATE.pack(*self[:4], *self.mark_delete, self.slice_width_auto))
 
     @classmethod
     def decode(cls, value: bytes) -> State:
@@ -76,8 +78,10 @@ class State(NamedTuple):
         body = unseal(keys.STATE, value)
         if len(body) != _STATE.size:
             raise CorruptRecordError("a state does not fit its value")
-        version, sequence, block_id, width_ms, ledger_id, entry_id = _STATE.unpack(body)
-        return cls(version, sequence, block_id, width_ms, (ledger_id, entry_id))
+        version, sequence, block_id, width_ms, ledger_id, entry_id, auto = _STATE.unpack(body)
+        if auto > 1:
+            raise CorruptRecordError(f"a state says {auto} where 0 or 1 belongs")
+        return cls(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto))
 
 
 def encode_slice(blocks: Iterable[BlockDescriptor]) -> bytes:

@@ -12,6 +12,8 @@ class IndexOptions:
     """Options of a Catalog. Raises ValueError if one is out of range.
 
     slice_width_ms: slice width of a new subscription, in milliseconds.
+    slice_width_auto: whether that is only the width to begin with, and each persist may choose another (the
+        daemon says so unless it is told a width).
     staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
         spills.
     carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
@@ -30,6 +32,7 @@ class IndexOptions:
     """
 
     slice_width_ms: int = 3_600_000
+    slice_width_auto: bool = False
     staging_budget_bytes: int = 32 * MIB
     carry_ms: int = 10_000
     persist_age_ms: int = 300_000

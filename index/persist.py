@@ -28,6 +28,7 @@ from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.sort import SortedEntries, sort_entries
 from tidegate.index.store import Batch, Store
+from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, by_second, choose
 
 _FOREVER_MS = (1 << 63) - 1
 _LOOK_UP_ENTRIES = 262_144
@@ -51,6 +52,7 @@ class PersistPlan:
     state: what the commit will say of the subscription, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
     all_held: nothing of what is staged has been acknowledged or forgotten since.
+    many_dead: a good part of the stored entries is not held any more.
     held, acknowledged: snapshots.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
@@ -59,6 +61,8 @@ class PersistPlan:
     orphans: keys that a failed persist has left.
     uncertain: slices whose records a failed persist has written, if it was applied all the same.
     audit: find held positions that no readable entry has, though no block is known to be corrupt.
+    since_ms: milliseconds since the last persist, None if there was none since the start.
+    width_memory: what the last choice of an automatic slice width left behind.
     """
 
     subscription_id: int
@@ -67,6 +71,7 @@ class PersistPlan:
     now_ms: int
     staged: list[Entries]
     all_held: bool
+    many_dead: bool
     held: PositionSet
     acknowledged: PositionSet
     dirty_held: set[int]
@@ -79,6 +84,8 @@ class PersistPlan:
     orphans: list[bytes]
     uncertain: set[SliceId]
     audit: bool
+    since_ms: int | None
+    width_memory: WidthMemory
 
 
 @dataclass
@@ -88,6 +95,7 @@ class PersistResult:
     written_ahead: keys that do not count unless the commit succeeded, those that went with it included.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
+    width: which slice width was chosen, None if it is not automatic or nothing was spilled.
     """
 
     next_block_id: int
@@ -99,6 +107,7 @@ class PersistResult:
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
     written_ahead: list[bytes] = field(default_factory=list)
     retired: list[bytes] = field(default_factory=list)
+    width: WidthDecision | None = None
 
 
 class _SlicePart:
@@ -182,6 +191,7 @@ class PersistJob:
         self._options = options
         self.plan = plan
         self.result = PersistResult(plan.state.next_block_id)
+        self._state = plan.state
         self._held = plan.held
         self._dirty_held = set(plan.dirty_held)
         self._writer = _AheadWriter(store, plan, options.write_piece_bytes, self.result.written_ahead)
@@ -194,7 +204,8 @@ class PersistJob:
         near = self._near(staged)
         self.result.carried = staged.entries(*near)
         self._delete_cleared()
-        parts = _by_slice(staged, near, self.plan.state.slice_width_ms)
+        self._choose_width(staged, near)
+        parts = _by_slice(staged, near, self._state.slice_width_ms)
         changed = {
             slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
         }
@@ -214,6 +225,31 @@ class PersistJob:
         except CorruptBlockError:
             self.result.corrupt.append(stored)
             return None
+
+    def _choose_width(self, staged: SortedEntries, near: tuple[int, int]) -> None:
+        """An automatic slice width follows what is spilled; it counts from this very persist on."""
+        if not self._state.slice_width_auto or near == (0, len(staged)):
+            return
+        rested = self.plan.width_memory.rested()
+        if rested is not None:
+            self.result.width = WidthDecision(self._state.slice_width_ms, rested)
+            return
+        size = _LOOK_UP_ENTRIES
+        seconds, counts = by_second(
+            staged.deliver_at_ms(at, min(stop, at + size))
+            for start, stop in ((0, near[0]), (near[1], len(staged)))
+            for at in range(start, stop, size)
+        )
+        slices = [
+            (slice_id, sum(block.entries for block in plan.blocks))
+            for slice_id, plan in self.plan.slices.items()
+            if not plan.finished
+        ]
+        evidence = WidthEvidence(
+            self._state.slice_width_ms, self.plan.now_ms, seconds, counts, slices, self.plan.since_ms
+        )
+        self.result.width = choose(evidence, self.plan.width_memory, self._options)
+        self._state = self._state._replace(slice_width_ms=self.result.width.width_ms)
 
     # ---- entries into blocks
 
@@ -293,7 +329,11 @@ class PersistJob:
     def _merge(
         self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
     ) -> Iterable[Entries]:
-        """The live entries of stored blocks and of `part` in order, a block's worth at a time."""
+        """The entries of stored blocks and of `part` in order, a block's worth at a time.
+
+        Dead ones are left out only if there are many: looking them up costs as much as all the rest, and they
+        do no harm but for the room they take until their slice is dropped.
+        """
         heap = RunHeap()
         for block in merged:
             heap.push(block.first, _MergedBlock(self, (slice_id, block)))
@@ -302,7 +342,7 @@ class PersistJob:
 
         def live(taken: Taken) -> Entries:
             entries = sort_entries(Entries.concat(part for _, part in taken))
-            return entries.take(self._held.contains(entries))
+            return entries.take(self._held.contains(entries)) if self.plan.many_dead else entries
 
         while len(heap):
             batch = heap.pop(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, live).unique()
@@ -365,7 +405,7 @@ class PersistJob:
             version = self.plan.state.version
             for ledger_id, data in positions.portable_of(dirty):
                 key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
-                self._writer.put(key, seal(kind, bytes(data)))
+                self._writer.put(key, seal(kind, data))
                 new[ledger_id] = version
 
     # ---- the commit
@@ -429,7 +469,7 @@ class PersistJob:
             batch.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))
         else:
             batch.delete(carry)
-        state = self.plan.state._replace(next_block_id=self.result.next_block_id)
+        state = self._state._replace(next_block_id=self.result.next_block_id)
         batch.put(keys.subscription_key(keys.STATE, subscription_id), state.encode())
         self._store.write(batch, sync=True)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from tidegate.index import roaring
-from tidegate.index.entry import ENTRY_ID_MAX, BoolArray, Entries
+from tidegate.index.entry import ENTRY_ID_MAX, FEW, BoolArray, Entries
 from tidegate.index.errors import CorruptRecordError
 
 Position = tuple[int, int]
@@ -28,9 +28,6 @@ Position = tuple[int, int]
 
 _BULK = 512
 """From so many positions on, set algebra of whole bitmaps is faster than one position after another."""
-
-_EXTRACT_MAX = 16
-"""Up to so many ledgers are cut out of a bitmap one by one; for more the whole of it is walked once."""
 
 _CONTAINER_BYTES = 64
 _PORTABLE_CONTAINER_BYTES = 28
@@ -181,17 +178,14 @@ class PositionSet:
         page = min(self._pages)
         return page << 32 | int(self._pages[page].min()) >> 32
 
-    def portable(self) -> Iterator[tuple[int, memoryview]]:
+    def portable(self) -> Iterator[tuple[int, bytes]]:
         """Yield (ledger_id, portable roaring bytes of its entry ids), ledger ids ascending."""
         for page in sorted(self._pages):
             for high, data in roaring.split(self._pages[page]):
                 yield page << 32 | high, data
 
-    def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+    def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes]]:
         """As `portable`, of these ledgers only, without those that have no positions."""
-        if len(ledgers) > _EXTRACT_MAX:
-            yield from ((ledger_id, data) for ledger_id, data in self.portable() if ledger_id in ledgers)
-            return
         for ledger_id in sorted(ledgers):
             bitmap = self._pages.get(ledger_id >> 32)
             data = None if bitmap is None else roaring.part(bitmap, ledger_id & _LEDGER_MASK)
@@ -201,7 +195,7 @@ class PositionSet:
     def items(self) -> Iterator[tuple[int, BitMap]]:
         """Yield (ledger_id, bitmap of entry ids), ledger ids ascending; copies."""
         for ledger_id, data in self.portable():
-            yield ledger_id, roaring.deserialize_bitmap(bytes(data))
+            yield ledger_id, roaring.deserialize_bitmap(data)
 
     def contains(self, entries: Entries | PositionBatch) -> BoolArray:
         """For each entry whether its position is in the set; bool array of the same length."""
@@ -265,6 +259,8 @@ class PositionSet:
 
         Returns a bool array of the same length: which entries were put in (of a repeated position the first).
         """
+        if isinstance(entries, Entries) and len(entries) <= FEW:
+            return self._add_few(entries, known)
         batch = _batch(entries)
         mask = np.ones(batch.count, dtype=np.bool_)
         for part in batch.parts:
@@ -280,6 +276,27 @@ class PositionSet:
             if fresh:
                 self._put(part.page, fresh)
         return mask
+
+    def _add_few(self, entries: Entries, known: PositionSet) -> BoolArray:
+        """As `add_new`, one position after another."""
+        fresh = []
+        changed = self._changed
+        for ledger_id, entry_id in zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True):
+            page, key = ledger_id >> 32, (ledger_id & _LEDGER_MASK) << 32 | entry_id
+            theirs, mine = known._pages.get(page), self._pages.get(page)
+            is_fresh = (mine is None or key not in mine) and (theirs is None or key not in theirs)
+            fresh.append(is_fresh)
+            if is_fresh:
+                self._put_one(page, key)
+                if changed is not None:
+                    changed._put_one(page, key)
+        return np.array(fresh, dtype=np.bool_)
+
+    def _put_one(self, page: int, key: int) -> None:
+        if page in self._pages:
+            self._own(page).add(key)
+        else:
+            self._pages[page] = BitMap64([key])
 
     def update(self, other: PositionSet) -> None:
         """Put all positions of `other` in."""
@@ -370,7 +387,7 @@ class PositionSet:
 
     def serialize(self) -> bytes:
         """`positions` of docs/protocol.md: ledgers ascending, portable roaring bitmaps."""
-        parts: list[bytes | memoryview] = [b""]
+        parts = [b""]
         for ledger_id, data in self.portable():
             parts.append(_LEDGER.pack(ledger_id, len(data)))
             parts.append(data)

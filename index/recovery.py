@@ -21,13 +21,15 @@ from tidegate.index.errors import (
     ForeignDirectoryError,
     NewerFormatError,
 )
-from tidegate.index.format import FORMAT_VERSION, seal, unpack_entries, unseal
+from tidegate.index.format import FORMAT_VERSION, unpack_entries, unseal
 from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.keys import SliceId
 from tidegate.index.manifest import Identity, State, decode_keys, decode_slice
+from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap
 from tidegate.index.store import Batch, Store
+from tidegate.index.upgrade import format_record, upgrade
 
 _LOG = logging.getLogger(__name__)
 _FORMAT_KIND = b"\x00"
@@ -120,8 +122,8 @@ class Recovery:
     damage: Damage
 
 
-def check_format(store: Store) -> None:
-    """Write the format version into a new store, or check the one that is there.
+def check_format(store: Store, options: IndexOptions) -> None:
+    """Write the format version into a new store, or check the one that is there and upgrade an older one.
 
     Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError.
     """
@@ -134,15 +136,17 @@ def check_format(store: Store) -> None:
         if next(store.scan(b"", b"\xff" * 16), None) is not None:
             raise ForeignDirectoryError(str(store))
         batch = Batch()
-        batch.put(keys.FORMAT_KEY, seal(_FORMAT_KIND, FORMAT_VERSION.to_bytes(4, "little")))
+        batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION))
         store.write(batch, sync=True)
         return
     if found > FORMAT_VERSION:
         raise NewerFormatError(str(store), found, FORMAT_VERSION)
+    if found < FORMAT_VERSION:
+        upgrade(store, found, options.slice_width_auto)
 
 
-def recover(store: Store, slice_width_ms: int) -> Recovery:
-    """Read every subscription; delete what no commit made count. `slice_width_ms`: if none is readable.
+def recover(store: Store, options: IndexOptions) -> Recovery:
+    """Read every subscription; delete what no commit made count. `options` give an unreadable width.
 
     The journals are read when their readers are, after which `Recovery.damage` is complete.
     """
@@ -158,7 +162,7 @@ def recover(store: Store, slice_width_ms: int) -> Recovery:
             strangers.add(subscription_id)
             damage.batch.delete(key)
         else:
-            state = _read_state(store, subscription_id, slice_width_ms, damage)
+            state = _read_state(store, subscription_id, options, damage)
             reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
             found[subscription_id] = Recovered(subscription_id, identity, state, reader)
     for kind in (keys.STATE, keys.SLICE, keys.HELD, keys.ACKNOWLEDGED, keys.CARRY, keys.JOURNAL, keys.INTENT):
@@ -202,9 +206,9 @@ def _strangers(store: Store, kind: bytes, known: dict[int, Recovered]) -> Iterat
         start = keys.subscription_range(kind, subscription_id)[1]
 
 
-def _read_state(store: Store, subscription_id: int, slice_width_ms: int, damage: Damage) -> State:
+def _read_state(store: Store, subscription_id: int, options: IndexOptions, damage: Damage) -> State:
     key = keys.subscription_key(keys.STATE, subscription_id)
-    fresh = State(0, 0, 1, slice_width_ms, (-1, -1))
+    fresh = State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto)
     value = None
     try:
         value = store.get(key)

@@ -16,13 +16,9 @@ from tidegate.index.errors import CorruptRecordError
 
 _COUNT = struct.Struct("<Q")
 _HIGH = struct.Struct("<I")
-_U16 = struct.Struct("<H")
-_COOKIE = 12_346
-_COOKIE_WITH_RUNS = 12_347
-_NO_OFFSETS_BELOW = 4
-"""With run containers the offsets are left out where there are fewer containers than this."""
-_ARRAY_MAX = 4_096
-_BITSET_BYTES = 8_192
+_VALUE_MAX = (1 << 64) - 1
+_RANGE_MIN = 1 << 16
+"""A range takes a container for each 65,536 values: so many entry ids most ledgers have not."""
 
 
 def serialize_bitmap(bitmap: BitMap) -> bytes:
@@ -66,7 +62,7 @@ def join(parts: Iterable[tuple[int, bytes | memoryview]]) -> BitMap64:
     return bitmap
 
 
-def highs(bitmap: BitMap64, last: int = (1 << 64) - 1) -> Iterator[int]:
+def highs(bitmap: BitMap64, last: int = _VALUE_MAX) -> Iterator[int]:
     """Yield the distinct upper 32 bits of the values up to `last`, ascending; half a microsecond each."""
     following = 0
     while following <= last:
@@ -81,60 +77,36 @@ def highs(bitmap: BitMap64, last: int = (1 << 64) - 1) -> Iterator[int]:
         following = (high + 1) << 32
 
 
-def split(bitmap: BitMap64) -> Iterator[tuple[int, memoryview]]:
+def split(bitmap: BitMap64) -> Iterator[tuple[int, bytes]]:
     """Yield (upper 32 bits, portable bytes of the lower 32 bits), ascending, as small as they get."""
-    data = memoryview(BitMap64(bitmap).serialize())  # the constructor optimises the copy
-    (count,) = _COUNT.unpack_from(data)
-    at = _COUNT.size
-    for _ in range(count):
-        (high,) = _HIGH.unpack_from(data, at)
-        at += _HIGH.size
-        size_bytes = _size_bytes(data[at:])
-        yield high, data[at : at + size_bytes]
-        at += size_bytes
+    for high in highs(bitmap):
+        data = part(bitmap, high)
+        if data is not None:
+            yield high, data
 
 
 def part(bitmap: BitMap64, high: int) -> bytes | None:
     """Portable bytes of the lower 32 bits of the values with these upper bits; None if there are none.
 
-    O(containers) with a very small constant: use `split` for many.
+    Some ten microseconds, however large the whole bitmap is: cutting up a copy of it would be faster for all
+    of it, but hold the interpreter lock for tens of milliseconds.
     """
-    before = bitmap.rank((high << 32) - 1) if high else 0
-    last = bitmap.rank((high << 32) | 0xFFFFFFFF)
-    if before == last:
+    first = high << 32
+    size = _RANGE_MIN
+    while size < 1 << 32 and _has_from(bitmap, first + size, high):
+        size <<= 2
+    mine = bitmap & BitMap64(range(first, min(first + size, _VALUE_MAX)))
+    if first + size > _VALUE_MAX and _VALUE_MAX in bitmap:
+        mine.add(_VALUE_MAX)  # a range cannot reach it
+    if not mine:
         return None
-    mine = bitmap & BitMap64(range(high << 32, bitmap[last - 1] + 1))
     mine.run_optimize()
     return bytes(mine.serialize()[_COUNT.size + _HIGH.size :])
 
 
-def _size_bytes(data: memoryview) -> int:
-    """Size of the 32-bit bitmap that `data` begins with; the bytes are known to be good."""
-    cookie = int.from_bytes(data[:4], "little")
-    if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
-        count = (cookie >> 16) + 1
-        flags = data[4:]
-        keys_at = 4 + (count + 7) // 8
-        has_offsets = count >= _NO_OFFSETS_BELOW
-    else:
-        count = int.from_bytes(data[4:8], "little")
-        flags = memoryview(b"")
-        keys_at = 8
-        has_offsets = True
-    offsets_at = keys_at + 4 * count
-    if not has_offsets:
-        at = offsets_at
-        for number in range(count):
-            at += _container_bytes(data, flags, keys_at, number, at)
-        return at
-    last = count - 1
-    at = int.from_bytes(data[offsets_at + 4 * last : offsets_at + 4 * count], "little")
-    return at + _container_bytes(data, flags, keys_at, last, at)
-
-
-def _container_bytes(data: memoryview, flags: memoryview, keys_at: int, number: int, at: int) -> int:
-    """Size of the container with this number, which begins at `at`."""
-    if len(flags) and flags[number >> 3] >> (number & 7) & 1:
-        return 2 + 4 * int(_U16.unpack_from(data, at)[0])
-    cardinality = int(_U16.unpack_from(data, keys_at + 4 * number + 2)[0]) + 1
-    return 2 * cardinality if cardinality <= _ARRAY_MAX else _BITSET_BYTES
+def _has_from(bitmap: BitMap64, value: int, high: int) -> bool:
+    """Whether there is a value from `value` on with these upper bits."""
+    try:
+        return bitmap.next_set_bit(value) >> 32 == high
+    except ValueError:
+        return False

@@ -52,6 +52,8 @@ _AFTER_JOURNAL = bytes([JOURNAL[0] + 1])
 _BLOCK_CACHE_BYTES = 8 * MIB
 _WAL_BYTES_PER_SYNC = MIB // 2
 _WAL_BYTES_MAX = 64 * MIB
+_GARBAGE_BYTES = 8 * MIB
+_GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
 _LOG_FILES_MAX = 4
 _LOG_FILE_BYTES = 4 * MIB
@@ -168,6 +170,8 @@ class RocksStore:
             families.main.flush()
             families.journal.flush()
             families.journal.compact_range(None, None)
+            if _too_much_garbage(families.main):
+                families.main.compact_range(None, None)
         except Exception as error:
             raise self._translate(error) from error
 
@@ -265,6 +269,13 @@ def _full(path: Path, reason: str) -> str:
     return f"the disk of {path} is full: free some space, then it goes on ({reason})"
 
 
+def _too_much_garbage(family: Rdict) -> bool:
+    """Whether replaced and deleted values take so much room that writing the rest anew is worth it."""
+    all_bytes = family.property_int_value("rocksdb.total-sst-files-size") or 0
+    live_bytes = family.property_int_value("rocksdb.estimate-live-data-size") or 0
+    return all_bytes - live_bytes > max(_GARBAGE_BYTES, live_bytes // _GARBAGE_SHARE)
+
+
 class _Families:
     """An open database: one column family for the journal, the other for everything else."""
 
@@ -274,7 +285,7 @@ class _Families:
         self._handle: ColumnFamily | None = main.get_column_family_handle(_JOURNAL_FAMILY)
 
     def write_batch(self, batch: Batch) -> WriteBatch:
-        """The operations of `batch`, each for its family. A range lies within one family."""
+        """The operations of `batch`, each for its family."""
         made = WriteBatch(raw_mode=True)
         for kind, key, value in batch.operations:
             family = self._handle if key[:1] == JOURNAL else None
@@ -282,8 +293,12 @@ class _Families:
                 made.put(key, value, family)
             elif kind == Batch.DELETE:
                 made.delete(key, family)
-            else:
+            elif key[:1] == JOURNAL and value <= _AFTER_JOURNAL:
                 made.delete_range(key, value, family)
+            else:
+                made.delete_range(key, value)
+                if key < _AFTER_JOURNAL and value > JOURNAL:
+                    made.delete_range(max(key, JOURNAL), min(value, _AFTER_JOURNAL), self._handle)
         return made
 
     def close(self) -> None:

@@ -91,6 +91,16 @@ class SortedEntries:
             return len(self._keys)
         return int(np.searchsorted(self._keys, np.uint64(key), side="left"))
 
+    def deliver_at_ms(self, start: int, stop: int) -> Int64Array:
+        """When the entries start … stop-1 are due."""
+        if self._keys is None or self._layout is None:
+            columns = Entries.empty() if self._columns is None else self._columns
+            return columns.deliver_at_ms[start:stop]
+        if self._layout.deliver_at_shift >= _KEY_BITS:
+            return np.full(stop - start, self._layout.low[0], dtype=np.int64)
+        differences = self._keys[start:stop] >> np.uint64(self._layout.deliver_at_shift)
+        return _shifted(differences, self._layout.low[0])
+
     def entries(self, start: int = 0, stop: int | None = None) -> Entries:
         """The entries start … stop-1 (all by default), as columns."""
         if self._keys is None or self._layout is None:

@@ -11,31 +11,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.index.entry import Entries, EntryKey
+import numpy as np
+
+from tidegate.index.entry import Entries, EntryKey, bounds
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
 
+_PART_MIN = 1_024
+_BUFFER_MIN = 16
+_NO_ROWS = np.empty((3, 0), dtype=np.int64)
+
 
 class Chunk:
-    """Unsorted entries with a known minimum deliver_at_ms."""
+    """Unsorted entries with a known minimum deliver_at_ms.
 
-    __slots__ = ("_staging", "count", "first_ms", "parts")
+    Small additions are copied together: an array for each would take ten times the memory of its entries.
+    """
+
+    __slots__ = ("_buffer", "_buffered", "_parts", "_staging", "count", "first_ms")
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
-        self.parts: list[Entries] = []
+        self._parts: list[Entries] = []
+        self._buffer = _NO_ROWS
+        self._buffered = 0
         self.count = 0
         self.first_ms = 0
 
     def append(self, entries: Entries) -> None:
         """Put entries (at least one) in."""
-        first_ms = int(entries.deliver_at_ms.min())
+        first_ms, _ = bounds(entries.deliver_at_ms)
         self.first_ms = min(self.first_ms, first_ms) if self.count else first_ms
-        self.parts.append(entries)
         self.count += len(entries)
+        if len(entries) >= _PART_MIN:
+            self._parts.append(entries)
+            return
+        start, stop = self._buffered, self._buffered + len(entries)
+        if stop > self._buffer.shape[1]:
+            grown = np.empty((3, max(2 * stop, _BUFFER_MIN)), dtype=np.int64)
+            grown[:, :start] = self._buffer[:, :start]
+            self._buffer = grown
+        self._buffer[0, start:stop] = entries.deliver_at_ms
+        self._buffer[1, start:stop] = entries.ledger_id
+        self._buffer[2, start:stop] = entries.entry_id
+        self._buffered = stop
+
+    def parts(self) -> list[Entries]:
+        """Everything, as arrays that later additions do not change."""
+        if not self._buffered:
+            return list(self._parts)
+        deliver_at_ms, ledger_id, entry_id = self._buffer[:, : self._buffered]
+        return [*self._parts, Entries(deliver_at_ms, ledger_id, entry_id)]
 
     def key(self) -> EntryKey:
         """A lower bound of the first entry's key."""
@@ -93,7 +122,7 @@ class Staging:
         self._chunks.discard(chunk)
         if chunk is self._open_chunk:
             self._open_chunk = None
-        run = Run(sort_entries(Entries.concat(chunk.parts), unique=True), self)
+        run = Run(sort_entries(Entries.concat(chunk.parts()), unique=True), self)
         self._waiting -= chunk.count - len(run)
         self._runs.add(run)
         return run
@@ -110,7 +139,7 @@ class Staging:
 
     def waiting(self) -> list[Entries]:
         """Everything that will be popped without a rewind, in no order."""
-        return [part for chunk in self._chunks for part in chunk.parts] + [
+        return [part for chunk in self._chunks for part in chunk.parts()] + [
             run.entries.part(run.at, len(run.entries)) for run in self._runs
         ]
 

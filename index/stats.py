@@ -33,6 +33,8 @@ class IndexStats(NamedTuple):
     journal_bytes: int
     next_due_ms: int | None
     slice_width_ms: int
+    slice_width_auto: bool
+    slice_width_reason: str
     slices: list[SliceStats]
 
 

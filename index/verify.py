@@ -67,7 +67,7 @@ class _Check:
                 if isinstance(item, Run):
                     self._run(item, key)
                 else:
-                    chunk = Entries.concat(item.parts)  # type: ignore[attr-defined]
+                    chunk = Entries.concat(item.parts())  # type: ignore[attr-defined]
                     self._require(
                         key == (int(chunk.deliver_at_ms.min()), -1, -1), "a chunk has another minimum"
                     )

@@ -36,6 +36,7 @@ _MODULES = {
     "detach": "tidegate.plugin.attach_command",
     "demo": "tidegate.plugin.demo",
     "setup": "tidegate.plugin.setup_command",
+    "width": "tidegate.plugin.width_command",
 }
 
 

@@ -13,7 +13,7 @@ While one commit is being written the next one gathers, so a slow disk makes gro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
@@ -82,6 +82,7 @@ class Committer(Generic[StreamT]):
         self._entries_max = entries_max
         self._retry_s = retry_s
         self._waiting: dict[StreamT, None] = {}
+        self._told_after: list[tuple[int, Callable[[StorageError | None], None]]] = []
         self._entries = 0
         self._wanted = False
         self._in_flight: Commit | None = None
@@ -103,6 +104,14 @@ class Committer(Generic[StreamT]):
         self._entries += entries
         if self._timer is None or (self._entries >= self._entries_max and not full_before):
             self.wake()
+
+    def after(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
+        """Call ``tell`` once everything up to ``token`` is durable, or with the error if that fails first.
+
+        What failed is committed all the same when the store works again.
+        """
+        self._told_after.append((token, tell))
+        self.wake()
 
     def wake(self) -> None:
         """Something was appended: commit it with the next group."""
@@ -175,6 +184,7 @@ class Committer(Generic[StreamT]):
         self._retrying = True
         self._timer = self._loop.call_later(self._retry_s, self._begin)
         self._listener.on_commit_failed([*self._committing, *self._waiting], error)
+        self._tell(None, error)
 
     def _succeeded(self, durable_token: int) -> None:
         self._retrying = False
@@ -187,6 +197,18 @@ class Committer(Generic[StreamT]):
                 self._listener.on_durable(stream, durability)
             if stream.tracker.undurable_frames:  # came while the commit was being written
                 self._waiting[stream] = None
+                self._wanted = True
+
+        self._tell(durable_token, None)
+
+    def _tell(self, durable_token: int | None, error: StorageError | None) -> None:
+        """Tell those that wait for ``durable_token`` or less, all of them if there is none."""
+        asked, self._told_after = self._told_after, []
+        for token, tell in asked:
+            if durable_token is None or token <= durable_token:
+                tell(error)
+            else:
+                self._told_after.append((token, tell))
                 self._wanted = True
 
     def _cancel(self) -> None:

@@ -24,6 +24,7 @@ from tidegate.plugin.errors import ConfigError
 
 DEFAULT_SOCKET = Path("run/tidegate.sock")
 DAY_MS = 86_400_000
+WIDTH_MIN_MS, WIDTH_MAX_MS = 1_000, 3_660 * DAY_MS
 
 
 class HttpAddress:
@@ -105,7 +106,13 @@ class Settings(BaseSettings):
         description="how long before it is due an entry's block is loaded",
     )
     slice_width_ms: int = Field(
-        default=3_600_000, ge=1_000, le=3_660 * DAY_MS, description="slice width of new subscriptions"
+        default=3_600_000,
+        ge=WIDTH_MIN_MS,
+        le=WIDTH_MAX_MS,
+        description="slice width of new subscriptions, or the one to begin with",
+    )
+    slice_width_auto: bool | None = Field(
+        default=None, description="whether it follows what comes; not set: unless slice_width_ms is set"
     )
     forget_days: float = Field(
         default=7.0,
@@ -140,6 +147,13 @@ class Settings(BaseSettings):
                 f"http: {address} can be reached from other machines, set http_token_file as well"
             )
         return self
+
+    @property
+    def slice_width_is_auto(self) -> bool:
+        """Whether the slice width of a new subscription is automatic: who names a width wants that one."""
+        if self.slice_width_auto is None:
+            return "slice_width_ms" not in self.model_fields_set
+        return self.slice_width_auto
 
     @property
     def http_address(self) -> HttpAddress | None:

@@ -21,6 +21,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import cast
 
 import structlog
@@ -251,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
             case Pong():
                 pass
             case Query() if self.hello.role == Role.CONTROL:
-                self.send(Reply(json_body(self._engine.query(message.request()))), 0, frame.seq)
+                self._engine.query(message.request(), partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
             case Open() | Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
@@ -263,6 +264,9 @@ class Connection(asyncio.BufferedProtocol):
                     ErrorCode.MALFORMED,
                     f"{message.type.name} is not for a {self.hello.role.name.lower()} to send",
                 )
+
+    def _reply(self, seq: int, answer: dict[str, object]) -> None:
+        self.send(Reply(json_body(answer)), 0, seq)
 
     def _on_hello(self, hello: Hello) -> None:
         version = negotiate(hello)

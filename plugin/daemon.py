@@ -27,7 +27,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Store
 from tidegate.plugin import report
-from tidegate.plugin.allocator import give_back_memory
+from tidegate.plugin.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.config import HttpAddress, Settings, read_token
 from tidegate.plugin.engine import DaemonEngine
 from tidegate.plugin.errors import StartError, StopError
@@ -65,6 +65,7 @@ def index_options(settings: Settings) -> IndexOptions:
     """What the settings say about the index."""
     return IndexOptions(
         slice_width_ms=settings.slice_width_ms,
+        slice_width_auto=settings.slice_width_is_auto,
         staging_budget_bytes=settings.staging_bytes,
         prefetch_ms=settings.prefetch_ms,
         retry_ms=settings.storage_retry_ms,
@@ -142,6 +143,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     async with running_daemon(settings, log) as daemon:
+        collect_rarely()
         stats = daemon.engine.catalog.stats()
         log.info(
             "serving",

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
 import structlog
@@ -21,12 +21,12 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.names import SubscriptionName
-from tidegate.plugin import report
+from tidegate.plugin import report, width
 from tidegate.plugin.committer import Committer
 from tidegate.plugin.config import Settings
 from tidegate.plugin.connection import Connection
 from tidegate.plugin.due import DueTimer
-from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
 from tidegate.plugin.health import Health
 from tidegate.plugin.messages import Add, Close, Due, Durable, Hello, Open, Role, Unheld, Welcome
 from tidegate.plugin.metrics import Metrics
@@ -150,15 +150,43 @@ class DaemonEngine:
         for stream in self._blocked.pop(connection, {}):
             self._schedule(stream)
 
-    def query(self, request: dict[str, object]) -> dict[str, object]:
+    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
         """See ``streams.Engine``."""
-        what = request.get("what")
-        if what != "status":
-            return {"error": f"unknown query {what!r}, known: 'status'"}
+        try:
+            match request.get("what"):
+                case "status":
+                    reply(self._status(request))
+                case "width":
+                    self._width(request, reply)
+                case what:
+                    raise UserError(f"unknown query {what!r}, known: 'status', 'width'")
+        except UserError as error:
+            reply({"error": str(error)})
+
+    def _status(self, request: dict[str, object]) -> dict[str, object]:
         limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
         if not isinstance(limit, int) or limit < 0:
-            return {"error": "subscriptions_max must be a number, 0 or more"}
+            raise UserError("subscriptions_max must be a number, 0 or more")
         return report.status(self, min(limit, report.SUBSCRIPTIONS_MAX))
+
+    def _width(self, query: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+        request = width.WidthRequest.of(query)
+        indexes = width.find(self.catalog, request.subscription)
+        if not request.changes:
+            reply(width.answer(request, indexes))
+            return
+        if self._storage_failing:
+            raise UserError("the store is failing, nothing can be made durable: try again later")
+        token = width.apply(request, indexes)
+        self._log.info("slice width set", asked=request._asdict(), subscriptions=len(indexes))
+
+        def tell(error: StorageError | None) -> None:
+            if error is None:
+                reply(width.answer(request, indexes))
+            else:
+                reply({"error": f"the store fails, the new width is lost if the daemon stops now: {error}"})
+
+        self._committer.after(token, tell)
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -356,10 +384,10 @@ class DaemonEngine:
                 self._forget(name)
 
     def _forget_if_empty(self, stream: Stream) -> None:
-        """A closed subscription without entries and acknowledgements is not worth keeping (unsubscribe)."""
+        """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
         index = stream.tracker.index
         served = self.registry.get(stream.name) is not None or self.catalog.get(stream.name) is not index
-        if served or index.held() or index.acknowledged():
+        if served or index.held() or index.acknowledged() or width.is_own(index, self.settings):
             return
         self._forget(stream.name)
 

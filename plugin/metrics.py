@@ -55,6 +55,7 @@ class SubscriptionGauges:
     popped: int
     acknowledged: int
     next_due_ms: int | None
+    slice_width_ms: int
 
     @property
     def namespace(self) -> str:
@@ -189,13 +190,19 @@ class _GaugeCollector(Collector):
         due = GaugeMetricFamily(
             "tidegate_subscription_next_due_timestamp_seconds", "When its next entry is due", labels=labels
         )
+        width = GaugeMetricFamily(
+            "tidegate_subscription_slice_width_seconds",
+            "Width of the slices that new entries go to",
+            labels=labels,
+        )
         for one in series:
             values = [one.namespace, one.topic, one.subscription]
             held.add_metric(values, one.held)
             popped.add_metric(values, one.popped)
             acknowledged.add_metric(values, one.acknowledged)
             due.add_metric(values, math.nan if one.next_due_ms is None else one.next_due_ms / 1_000)
-        yield from (held, popped, acknowledged, due)
+            width.add_metric(values, one.slice_width_ms / 1_000)
+        yield from (held, popped, acknowledged, due, width)
 
 
 class _ByLabel(Collector):

@@ -274,7 +274,7 @@ def split_positions(positions: PositionSet, cut_bytes: int = SET_CUT_BYTES) -> I
     A ledger whose own bitmap takes more than that (over 8 M entries) is cut at entry ids: the union of the
     parts is the set.
     """
-    part: list[tuple[int, bytes | memoryview]] = []
+    part: list[tuple[int, bytes]] = []
     size = 0
     for ledger_id, data in positions.portable():
         for piece in _split_bitmap(data, cut_bytes):
@@ -288,11 +288,11 @@ def split_positions(positions: PositionSet, cut_bytes: int = SET_CUT_BYTES) -> I
         yield PositionSet.of_portable(part)
 
 
-def _split_bitmap(data: memoryview, cut_bytes: int) -> Iterator[bytes | memoryview]:
+def _split_bitmap(data: bytes, cut_bytes: int) -> Iterator[bytes]:
     if len(data) <= cut_bytes:
         yield data
         return
-    bitmap = deserialize_bitmap(bytes(data))
+    bitmap = deserialize_bitmap(data)
     # A container of 65,536 ids takes at most 8 KiB and 8 bytes of header; a cut of whole containers always
     # fits.
     ids = max(1, cut_bytes // (8192 + 8)) * 65_536

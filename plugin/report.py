@@ -74,6 +74,8 @@ def _subscription(engine: DaemonEngine, index: DelayIndex, now_ms: int) -> dict[
         "near_due": stats.next_due_ms is not None and stats.next_due_ms <= now_ms + NEAR_DUE_MS,
         "overdue_ms": overdue_ms,
         "slice_width_ms": stats.slice_width_ms,
+        "slice_width_auto": stats.slice_width_auto,
+        "slice_width_reason": stats.slice_width_reason,
         "blocks": stats.blocks,
         "blocks_quarantined": stats.blocks_quarantined,
         "memory_bytes": stats.memory_bytes,
@@ -101,6 +103,7 @@ def gauges(engine: DaemonEngine) -> Gauges:
                     stats.popped,
                     stats.acknowledged,
                     stats.next_due_ms,
+                    stats.slice_width_ms,
                 )
             )
     return Gauges(

@@ -19,6 +19,7 @@ from rich.table import Table
 from tidegate.plugin.attach import inspect
 from tidegate.plugin.config import DEFAULT_SOCKET
 from tidegate.plugin.control import ask_http, ask_socket
+from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.report import SCHEMA
 
@@ -119,7 +120,7 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
     table.add_column("topic", overflow="fold")
     table.add_column("subscription", overflow="fold")
     table.add_column("broker")
-    for name in ("held", "handed out", "staged", "overdue", "next due"):
+    for name in ("held", "handed out", "staged", "overdue", "next due", "slices"):
         table.add_column(name, justify="right")
     for one in subscriptions:
         table.add_row(
@@ -131,6 +132,7 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
             f"{one['staged']:,}",
             _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-",
             _next_due(one["next_due_ms"], now_ms),
+            _width(one),
         )
     return table
 
@@ -178,6 +180,12 @@ def _next_due(next_due_ms: int | None, now_ms: int) -> str:
         return "-"
     away_s = (next_due_ms - now_ms) / 1_000
     return f"in {_duration(away_s)}" if away_s > 0 else f"{_duration(-away_s)} ago"
+
+
+def _width(one: dict[str, Any]) -> str:
+    text = duration(one["slice_width_ms"])
+    # An older daemon does not say.
+    return f"{text} auto" if one.get("slice_width_auto") else text
 
 
 def _duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ Invariant: neither side knows more of the other than what stands here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.index.names import SubscriptionName
@@ -75,8 +76,8 @@ class Engine(Protocol):
         """The peer takes data again."""
         ...
 
-    def query(self, request: dict[str, object]) -> dict[str, object]:
-        """Answer a control client."""
+    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+        """Answer a control client: ``reply`` is called once, now or when what was asked for is durable."""
         ...
 
     def gone(self, connection: Connection) -> None:

@@ -83,6 +83,7 @@ REOPEN = (
     *VERDICT,
 )
 BURST = (
+    Line("slices", "slices", "count", target=1),
     Line("pops_per_s", "pops", "M/s", "higher", 5.0, 1e-6),
     Line("pop_ack_per_s", "pops, acknowledged and durable", "M/s", "higher", None, 1e-6),
     Line("memory_mib", "peak memory, popping", "MiB", target=512.0),

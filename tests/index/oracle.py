@@ -34,6 +34,7 @@ class Oracle:
         self.popped: set[Position] = set()
         self.mark: Position = (-1, -1)
         self.width_ms = 0
+        self.width_auto = False
 
     def snapshot(self) -> Oracle:
         return copy.deepcopy(self)
@@ -88,5 +89,12 @@ class Oracle:
             list(index.held()) == sorted(self.held)
             and list(index.acknowledged()) == sorted(self.acknowledged)
             and index.mark_delete_position == self.mark
-            and index.stats().slice_width_ms == self.width_ms
+            and self.same_width(index)
         )
+
+    def same_width(self, index: DelayIndex) -> bool:
+        """Whether the width is what somebody has set; one that is automatic may be any."""
+        stats = index.stats()
+        if stats.slice_width_auto != self.width_auto:
+            return False
+        return self.width_auto or stats.slice_width_ms == self.width_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -323,7 +324,7 @@ def test_extreme_due_times_keep_their_order() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"block_entries": 65_537}, {"block_entries": 0}, {"merge_runs": 1}, {"slice_width_ms": 0}]
 )
-def test_options_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         IndexOptions(**wrong)
 

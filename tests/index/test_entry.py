@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import InvalidEntriesError
-from tidegate.index.sort import sort_entries
+from tidegate.index.sort import SortedEntries, sort_entries
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 rows = st.lists(
@@ -66,3 +66,12 @@ def test_columns_of_different_lengths_are_refused() -> None:
     one, two = np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
     with pytest.raises(InvalidEntriesError):
         Entries(one, one, two)
+
+
+@given(rows=rows, cut=st.tuples(st.integers(0, 60), st.integers(0, 60)))
+@example(rows=[(5, 0, 0), (5, (1 << 63) - 1, 1)], cut=(0, 2))
+@settings(deadline=None)
+def test_the_times_alone_are_those_of_the_entries(rows: list[EntryKey], cut: tuple[int, int]) -> None:
+    made = SortedEntries.of([Entries.of(rows)])
+    start, stop = sorted(min(at, len(made)) for at in cut)
+    assert made.deliver_at_ms(start, stop).tolist() == made.entries(start, stop).deliver_at_ms.tolist()

@@ -14,7 +14,7 @@ from tidegate.index import keys
 from tidegate.index.block import decode_block, describe, encode_block
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptRecordError
-from tidegate.index.format import pack_entries, seal, unpack_entries, unseal
+from tidegate.index.format import FORMAT_VERSION, pack_entries, seal, unpack_entries, unseal
 from tidegate.index.journal import (
     JournalLog,
     Record,
@@ -37,12 +37,14 @@ from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import Batch
+from tidegate.index.upgrade import decode_state_1, format_record
 
 THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700_000_000_250, 6, 70_000)])
 HUNDRED = Entries.of((1_700_000_000_000 + 100 * at, 5, at) for at in range(100))
 POSITIONS = PositionSet.of([*((5, at) for at in range(5)), (6, 70_000)])
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), bytes(range(16)))
-STATE = State(3, 41, 11, 3_600_000, (5, -1))
+STATE = State(3, 41, 11, 3_600_000, (5, -1), True)
+STATE_1 = STATE._replace(slice_width_auto=False)
 DAY_MS = 86_400_000
 
 
@@ -62,7 +64,7 @@ def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
 
 SLICE = SliceId(3_600_000, 472_222)
 WRITTEN: dict[str, Callable[[], Golden]] = {
-    "format": lambda: Golden(keys.FORMAT_KEY, seal(b"\0", b"\1\0\0\0")),
+    "format": lambda: Golden(keys.FORMAT_KEY, format_record(FORMAT_VERSION)),
     "identity": lambda: Golden(keys.subscription_key(b"S", 7), IDENTITY.encode()),
     "state": lambda: Golden(keys.subscription_key(b"T", 7), STATE.encode()),
     "slice": lambda: Golden(keys.slice_key(7, SLICE), encode_slice([describe(THREE, 150, 9, 9)])),
@@ -75,10 +77,13 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "journal_mark_delete": lambda: record(4, RecordType.MARK_DELETE, numbers=(5, -1)),
     "journal_clear": lambda: record(5, RecordType.CLEAR),
     "journal_width": lambda: record(6, RecordType.WIDTH, numbers=(60_000, 0)),
+    "journal_width_auto": lambda: record(7, RecordType.WIDTH, numbers=(60_000, 1)),
     "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
 }
 READ: dict[str, tuple[Callable[[bytes], object], object]] = {
-    "format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
+    "format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
+    "v1_format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
+    "v1_state": (lambda value: decode_state_1(value, False), STATE_1),
     "identity": (Identity.decode, IDENTITY),
     "state": (State.decode, STATE),
     "slice": (decode_slice, [describe(THREE, 150, 9, 9)]),
@@ -92,6 +97,7 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "journal_mark_delete": (decode_numbers, (5, -1)),
     "journal_clear": (decode_numbers, (0, 0)),
     "journal_width": (decode_numbers, (60_000, 0)),
+    "journal_width_auto": (decode_numbers, (60_000, 1)),
     "intent": (decode_keys, [keys.bitmap_key(b"H", 7, 5, 3)]),
 }
 
@@ -139,7 +145,7 @@ def test_a_valid_checksum_does_not_excuse_a_wrong_body(name: str) -> None:
             continue
         assert decoded != expected
     if name != "intent":
-        assert name == "format" or decode(seal(kind, body)) == expected
+        assert name.endswith("format") or decode(seal(kind, body)) == expected
 
 
 def test_keys_of_golden_files_are_parsed() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.index.oracle import ENTRY_IDS, LEDGERS, START_MS, entries_of
+from tidegate.index import width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import EntryKey
@@ -34,12 +37,14 @@ steps = st.lists(
         st.tuples(st.just("restart"), st.none()),
         st.tuples(st.just("clear"), st.none()),
         st.tuples(st.just("advance"), st.integers(1, 90)),
+        st.tuples(st.just("width"), st.sampled_from([1, 5, 30, 1_000, None])),
     ),
     max_size=60,
 )
 variants = st.builds(
     IndexOptions,
     slice_width_ms=st.sampled_from([1, 7, 100, 100_000]),
+    slice_width_auto=st.booleans(),
     staging_budget_bytes=st.sampled_from([0, 480, 1 << 20]),
     carry_ms=st.sampled_from([0, 20]),
     persist_age_ms=st.sampled_from([1, 1 << 30]),
@@ -50,6 +55,13 @@ variants = st.builds(
 )
 
 QUIET = IndexOptions()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_entries_are_enough() -> Iterator[None]:
+    """Let an automatic width be chosen from the few entries of a script."""
+    with patch.object(width, "ENTRIES_MIN", 1):
+        yield
 
 
 def play(
@@ -77,6 +89,10 @@ def play(
                 index.clear()
             case "advance", int() as by_ms:
                 clock.advance(by_ms)
+            case "width", None:
+                index.set_slice_width(index.slice_width_ms, auto=True)
+            case "width", int() as width_ms:
+                index.set_slice_width(width_ms)
             case "restart", _ if reopen is None:
                 index.rewind(PositionSet())
             case "restart", _ if reopen is not None:

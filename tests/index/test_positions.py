@@ -112,3 +112,19 @@ def test_empty_and_unordered_bitmaps_are_refused() -> None:
     twice = (3).to_bytes(8, "little") + len(one).to_bytes(4, "little") + one
     with pytest.raises(CorruptRecordError):
         PositionSet.deserialize(b"\2\0\0\0" + twice + twice)
+
+
+@pytest.mark.parametrize(
+    "ledger_id", [0, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 33) + 5, (1 << 62) - 1]
+)
+def test_any_ledger_and_entry_id_fits(ledger_id: int) -> None:
+    entry_ids = [0, 70_000, 5_000_000, (1 << 32) - 1]
+    whole = PositionSet.of((ledger_id, at) for at in entry_ids)
+    assert PositionSet.deserialize(whole.serialize()) == whole
+    assert list(whole) == [(ledger_id, at) for at in entry_ids]
+    assert whole.ledgers() == [ledger_id]
+    assert whole.within(ledger_id, ledger_id) == whole
+    assert not whole.within(ledger_id + 1, ledger_id + 9)
+    left = whole.snapshot()
+    left.discard_up_to(ledger_id, 70_000)
+    assert list(left) == [(ledger_id, at) for at in entry_ids[2:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.index.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
 from tests.index.stores import CrashStore
+from tidegate.index import width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
@@ -32,6 +34,7 @@ class IndexMachine(RuleBasedStateMachine):
         options=st.builds(
             IndexOptions,
             slice_width_ms=st.sampled_from([3, 50, 1_000]),
+            slice_width_auto=st.booleans(),
             staging_budget_bytes=st.sampled_from([0, 240, 2_400, 1 << 20]),
             carry_ms=st.sampled_from([0, 5, 50]),
             persist_age_ms=st.sampled_from([50, 1 << 30]),
@@ -42,13 +45,15 @@ class IndexMachine(RuleBasedStateMachine):
         )
     )
     def start(self, options: IndexOptions) -> None:
+        self.few = patch.object(width, "ENTRIES_MIN", 1)
+        self.few.start()
         self.options = options
         self.store = CrashStore()
         self.clock = ManualClock(START_MS)
         self.catalog = Catalog.open(self.store, self.clock, options)
         self.index: DelayIndex = self.catalog.subscription(NAME, INCARNATION)
         self.oracle = Oracle()
-        self.oracle.width_ms = options.slice_width_ms
+        self.oracle.width_ms, self.oracle.width_auto = options.slice_width_ms, options.slice_width_auto
         self.catalog.commit()
         self.states = [self.oracle.snapshot()]
         """The state at the last commit and after each change since."""
@@ -110,10 +115,22 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.mark_popped(PositionSet.of(which))
         self.oracle.mark_popped(which)
 
-    @rule(width_ms=st.sampled_from([1, 10, 77, 5_000]))
-    def set_slice_width(self, width_ms: int) -> None:
-        token = self.index.set_slice_width(width_ms)
-        self.oracle.width_ms = width_ms
+    @rule(width_ms=st.sampled_from([1, 10, 77, 5_000]), auto=st.booleans())
+    def set_slice_width(self, width_ms: int, auto: bool) -> None:
+        token = self.index.set_slice_width(width_ms, auto=auto)
+        self.oracle.width_ms, self.oracle.width_auto = width_ms, auto
+        self.changed(token)
+
+    @rule(width_ms=st.sampled_from([1, 3, 50, 5_000]), auto=st.booleans())
+    def set_slice_width_during_a_persist(self, width_ms: int, auto: bool) -> None:
+        """What somebody sets while a persist is on its way is not overruled by it."""
+        self.catalog.commit()
+        self.states = [self.oracle.snapshot()]
+        job = self.index.begin_persist(self.clock.now_ms())
+        token = self.index.set_slice_width(width_ms, auto=auto)
+        job.run()
+        self.index.finish_persist()
+        self.oracle.width_ms, self.oracle.width_auto = width_ms, auto
         self.changed(token)
 
     @precondition(lambda self: len(self.oracle.held) > 10)
@@ -184,11 +201,15 @@ class IndexMachine(RuleBasedStateMachine):
         self.oracle.popped = set()
         self.token = 0
 
+    def teardown(self) -> None:
+        self.few.stop()
+
     @invariant()
     def invariants_hold(self) -> None:
         self.index.check()
         assert list(self.index.held()) == sorted(self.oracle.held)
         assert list(self.index.acknowledged()) == sorted(self.oracle.acknowledged)
+        assert self.oracle.same_width(self.index)
         due = self.index.next_due_ms()
         first = self.oracle.due(1 << 60)
         assert not first or (due is not None and due <= first[0][0])

@@ -98,7 +98,7 @@ def test_the_index_takes_every_setting_that_is_allowed() -> None:
     for values in (least, most):
         settings = load_settings({"data": Path("d"), "staging_bytes_max": 1 << 60, **values})
         options = index_options(settings)
-        assert options.slice_width_ms == values["slice_width_ms"]
+        assert (options.slice_width_ms, options.slice_width_auto) == (values["slice_width_ms"], False)
         assert options.staging_budget_bytes == values["staging_bytes"]
         assert options.prefetch_ms == values["prefetch_ms"]
         assert options.retry_ms == values["storage_retry_ms"]

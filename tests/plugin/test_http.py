@@ -72,6 +72,7 @@ async def test_metrics_of_a_working_daemon(start: StartDaemon, socket_path: Path
             ("lateness_ms_bucket", (("le", "60000.0"),), 4),
             ("lateness_ms_bucket", (("le", "10000.0"),), 0),
             ("subscription_entries_held", by_topic, 13),
+            ("subscription_slice_width_seconds", by_topic, 3_600),
         ):
             assert seen.get((f"tidegate_{name}", labels)) == value, name
         assert seen[("tidegate_durable_lag_ms_count", ())] >= 1
@@ -129,6 +130,7 @@ async def test_series_of_subscriptions_are_bounded(start: StartDaemon, socket_pa
             await client.open(f"{TOPIC}-{number}")
         text = daemon.metrics.exposition().decode()
         assert text.count("tidegate_subscription_entries_held{") == 3
+        assert text.count("tidegate_subscription_slice_width_seconds{") == 3
         assert "tidegate_subscriptions 10.0" in text
 
 

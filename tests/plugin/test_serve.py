@@ -400,7 +400,7 @@ def test_every_command_helps_with_an_example() -> None:
     assert "Example: tidegate serve" in shown.stdout
     listed = shown.stdout.partition("Commands:")[2].partition("Example:")[0]
     commands = [line.split()[0] for line in listed.splitlines() if line[2:3].isalpha()]
-    assert set(commands) >= {"serve", "status", "attach", "detach", "demo", "setup"}
+    assert set(commands) >= {"serve", "status", "width", "attach", "detach", "demo", "setup"}
     for command in commands:
         done = run(command, "--help")
         assert done.returncode == 0
@@ -423,6 +423,17 @@ def test_without_a_word_it_helps() -> None:
         (("attach",), "; see `tidegate attach --help`"),
         (("attach", "home", "--horizon-ms", "soon"), "; see `tidegate attach --help`"),
         (("status", "now"), "; see `tidegate status --help`"),
+        (("width",), "; see `tidegate width --help`"),
+        (
+            ("width", "orders:late", "ten"),
+            "'ten' is not a duration: write a number and ms, s, m, h or d, as in 10m",
+        ),
+        (("width", "orders:late", "10"), "as in 10m, or auto; see `tidegate width --help`"),
+        (
+            ("width", "orders:late", "500ms"),
+            "a slice is 1s to 3660d wide, not 500ms; see `tidegate width --help`",
+        ),
+        (("width", "orders:late", "4000d"), "a slice is 1s to 3660d wide, not 4000d"),
     ],
 )
 def test_what_was_typed_wrongly_is_one_line(arguments: tuple[str, ...], said: str) -> None:

@@ -65,6 +65,7 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     overdue, in_time = (line for line in text.splitlines() if TOPIC in line and "Slices" not in line)
     assert overdue.split("│")[7].strip().endswith(" s")
     assert in_time.split("│")[7].strip() == "-"
+    assert in_time.split("│")[9].strip() == "1h auto"
     assert "billing" in text
 
 

@@ -1,0 +1,267 @@
+"""Choosing a slice width from what a persist sees. Pure: no store, no clock, nothing remembered in here.
+
+Two costs pull in opposite directions, and both are told as a share of the work that the entries make anyway:
+
+- too narrow: a spill writes one block into each slice that it touches, and popping reads each one again. A
+  block costs as much as `BLOCK_COST_ENTRIES` entries, whatever is in it;
+- too wide: a slice is the unit of merging, of dropping and of what is read again after a restart. One that
+  holds as much as the staging budget costs as much as a whole spill.
+
+Invariants: a width that is chosen is one of `WIDTHS_MS`; the same evidence and memory give the same decision;
+a width changes only for one that costs less than half, and, once one was chosen, only if two spills in a row
+ask for the same direction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tidegate.index.entry import ENTRY_BYTES, Int64Array
+from tidegate.index.keys import SliceId
+from tidegate.index.options import IndexOptions
+
+_SECOND_MS = 1_000
+_MINUTE_MS = 60 * _SECOND_MS
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+
+WIDTHS_MS: tuple[int, ...] = (
+    *(count * _SECOND_MS for count in (1, 2, 10, 30)),
+    *(count * _MINUTE_MS for count in (1, 2, 10, 30)),
+    *(count * _HOUR_MS for count in (1, 2, 6, 12)),
+    *(count * _DAY_MS for count in (1, 2, 10, 30)),
+)
+"""Widths that `choose` knows, in milliseconds. Each is a multiple of the one before: a slice is a sum of
+narrower ones, so that all widths are counted in little more than one pass."""
+
+BLOCK_COST_ENTRIES = 1_000
+"""Entries that cost as much as one block, to write and to read again (docs/decisions/slice-width.md)."""
+
+SWITCH_RATIO = 2.0
+"""The present width must cost this many times as much as the best one to be left."""
+
+ENTRIES_MIN = 100
+"""A spill of fewer entries that are still to come says nothing."""
+
+_REST = 3
+_REPRESENTATIVE = 4
+"""A spill of less than a fourth of the usual size says nothing of the usual fill of a block."""
+
+
+class WidthMemory(NamedTuple):
+    """What is carried from one look to the next.
+
+    usual_entries: size of a spill, weighted so that large ones count for more.
+    direction: -1 or 1 if the last look wished for a narrower or wider one, 0 if it was content.
+    settled: whether the present width has been chosen, so that one look alone does not change it.
+    rest: so many spills are not looked at, because the last look was content.
+    """
+
+    usual_entries: int = 0
+    direction: int = 0
+    settled: bool = False
+    rest: int = 0
+
+    def rested(self) -> WidthMemory | None:
+        """The memory after a spill that is not looked at; None if it is time for a look."""
+        return self._replace(rest=self.rest - 1) if self.rest else None
+
+
+@dataclass(frozen=True)
+class WidthEvidence:
+    """What one persist sees.
+
+    width_ms: the present width.
+    now_ms: time of the persist; what was due before it is of no interest.
+    seconds, counts: in which seconds since the epoch the entries that it spills are due, ascending,
+        and how many in each (see `by_second`).
+    slices: the slices that are stored and not finished, with the entries of each.
+    since_ms: milliseconds since the last persist of this subscription, None if there was none.
+    """
+
+    width_ms: int
+    now_ms: int
+    seconds: Int64Array
+    counts: Int64Array
+    slices: Sequence[tuple[SliceId, int]]
+    since_ms: int | None
+
+
+class WidthLook(NamedTuple):
+    """What a look at the evidence has found, for people.
+
+    block_entries: entries that a spill puts into a slice on average, at the width that was chosen.
+    fullest_entries: entries that the fullest slice has or comes to, at that width.
+    best_width_ms: what would cost least, changed or not.
+    """
+
+    block_entries: int
+    fullest_entries: int
+    entries_max: int
+    best_width_ms: int
+
+    def reason(self) -> str:
+        """The look as a sentence."""
+        return (
+            f"a spill puts about {self.block_entries:,} entries into a slice, the fullest slice comes to "
+            f"{self.fullest_entries:,} (at most {self.entries_max:,} wanted)"
+        )
+
+
+class WidthDecision(NamedTuple):
+    """Which width to use from now on; `look` is None if the evidence was too thin to look at."""
+
+    width_ms: int
+    memory: WidthMemory
+    look: WidthLook | None = None
+
+
+def by_second(pieces: Iterable[Int64Array]) -> tuple[Int64Array, Int64Array]:
+    """(seconds since the epoch, how many are due in each) of ascending times in ms, given in pieces.
+
+    Seconds are enough to choose among widths of seconds, and pieces keep the memory that it takes small.
+    """
+    seconds, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for deliver_at_ms in pieces:
+        found = deliver_at_ms // _SECOND_MS
+        first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(found[1:] != found[:-1]) + 1])
+        seconds.append(found[first])
+        counts.append(np.diff(first, append=len(found)))
+    together = np.concatenate(seconds), np.concatenate(counts)
+    return _grouped(*together, 1) if len(together[0]) else together
+
+
+def slice_entries_max(options: IndexOptions) -> int:
+    """Most entries that a slice should have: as many as the staging budget holds, at least a block's."""
+    return max(options.staging_budget_bytes // ENTRY_BYTES, options.block_entries)
+
+
+def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) -> WidthDecision:
+    """The width that costs least, if it is worth a change. O(seconds + slices)."""
+    begin = int(np.searchsorted(evidence.seconds, evidence.now_ms // _SECOND_MS, side="left"))
+    ahead = _Ahead(evidence.seconds[begin:], evidence.counts[begin:])
+    spilled = int(ahead.counts.sum())
+    usual = _usual(memory.usual_entries, spilled)
+    if spilled < ENTRIES_MIN or spilled * _REPRESENTATIVE < memory.usual_entries:
+        return WidthDecision(evidence.width_ms, memory._replace(usual_entries=usual))
+    costs = _costs(evidence, ahead, slice_entries_max(options))
+    present = costs[evidence.width_ms]
+    # Of widths that cost the same, the one that is nearest to the present one.
+    best_ms = min(
+        WIDTHS_MS,
+        key=lambda width_ms: (costs[width_ms].total, abs(math.log(width_ms / evidence.width_ms))),
+    )
+    direction = 0
+    if present.total > SWITCH_RATIO * costs[best_ms].total:
+        direction = 1 if best_ms > evidence.width_ms else -1
+    change = direction != 0 and (not memory.settled or direction == memory.direction)
+    chosen_ms = best_ms if change else evidence.width_ms
+    chosen = costs[chosen_ms]
+    return WidthDecision(
+        chosen_ms,
+        WidthMemory(usual, 0 if change else direction, settled=True, rest=0 if direction else _REST),
+        WidthLook(round(chosen.fill), round(chosen.fullest), slice_entries_max(options), best_ms),
+    )
+
+
+def _usual(usual: int, spilled: int) -> int:
+    """Each spill counts by its size: a small one after a large one hardly moves it."""
+    return (usual * usual + spilled * spilled) // (usual + spilled) if usual + spilled else 0
+
+
+class _Cost(NamedTuple):
+    """What a width costs, and the two numbers that this comes from."""
+
+    total: float
+    fill: float
+    fullest: float
+
+
+class _Ahead(NamedTuple):
+    """What is spilled and not overdue, by the second."""
+
+    seconds: Int64Array
+    counts: Int64Array
+
+
+def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int, _Cost]:
+    """The cost of each of `WIDTHS_MS` and of the present width."""
+    stored = _Stored.of(evidence)
+    rate = _entries_per_ms(evidence, ahead, stored)
+    spilled = int(ahead.counts.sum())
+
+    def cost(width_ms: int, numbers: Int64Array, counts: Int64Array) -> _Cost:
+        fill = spilled / len(numbers)
+        fullest = max(stored.fullest(width_ms, numbers, counts), rate * width_ms)
+        return _Cost(BLOCK_COST_ENTRIES / fill + fullest / entries_max, fill, fullest)
+
+    # A width that is no multiple of a second counts as the nearest one that is.
+    present = max(round(evidence.width_ms / _SECOND_MS), 1)
+    costs = {evidence.width_ms: cost(evidence.width_ms, *_grouped(*ahead, present))}
+    numbers, counts, before_ms = *ahead, _SECOND_MS
+    for width_ms in WIDTHS_MS:
+        numbers, counts = _grouped(numbers, counts, width_ms // before_ms)
+        costs[width_ms] = cost(width_ms, numbers, counts)
+        before_ms = width_ms
+    return costs
+
+
+def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Array, Int64Array]:
+    """Ascending numbers of slices and the entries of each, after `by` of them have become one."""
+    wide = numbers // by
+    first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(wide[1:] != wide[:-1]) + 1])
+    return wide[first], np.add.reduceat(counts, first)
+
+
+def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> float:
+    """How many entries come in a millisecond, in the long run.
+
+    What is held divided by the mean delay (Little's law) is right for a steady flow and modest for a bulk
+    load; the rate since the last persist is right when the delays have become shorter than those of what is
+    stored. Either alone can be far too high, so the lower counts.
+    """
+    spilled = float(ahead.counts.sum())
+    delays_s = ahead.seconds - evidence.now_ms // _SECOND_MS
+    # An entry is due in the middle of its second, taken together.
+    mean_delay_ms = _SECOND_MS * (float(np.average(delays_s, weights=ahead.counts)) + 0.5)
+    rate = (float(stored.entries.sum()) + spilled) / mean_delay_ms
+    if evidence.since_ms is not None:
+        rate = min(rate, spilled / max(evidence.since_ms, 1))
+    return rate
+
+
+class _Stored(NamedTuple):
+    """The slices that are stored and not over yet, by their start."""
+
+    start_ms: Int64Array
+    width_ms: Int64Array
+    entries: Int64Array
+
+    @classmethod
+    def of(cls, evidence: WidthEvidence) -> _Stored:
+        rows = sorted(
+            (slice_id.start_ms, slice_id.width_ms, entries)
+            for slice_id, entries in evidence.slices
+            if slice_id.start_ms + slice_id.width_ms > evidence.now_ms
+        )
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2])
+
+    def fullest(self, width_ms: int, numbers: Int64Array, counts: Int64Array) -> float:
+        """Most entries of one slice of this width, with `counts` more in the slices `numbers`."""
+        most = float(counts.max())
+        if len(self.entries):
+            at = self.start_ms // width_ms
+            first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(at[1:] != at[:-1]) + 1])
+            # Of a wider slice, only the part that falls into one of this width.
+            part = self.entries * np.minimum(width_ms / self.width_ms, 1.0)
+            sums = np.add.reduceat(part, first)
+            where = np.minimum(np.searchsorted(numbers, at[first]), len(numbers) - 1)
+            sums += np.where(numbers[where] == at[first], counts[where], 0)
+            most = max(most, float(sums.max()))
+        return most
