@@ -55,7 +55,7 @@ class Sizes:
     """The other workloads."""
 
 
-FULL = Sizes(1_000_000, 200_000, 10_000_000, 8.0, 90.0, lateness_s=4.0, shapes=OTHERS)
+FULL = Sizes(1_000_000, 100_000, 10_000_000, 8.0, 90.0, lateness_s=4.0, shapes=OTHERS)
 # More than a ledger: Pulsar's Bucket tracker stores a bucket when the next ledger begins.
 QUICK = Sizes(60_000, 20_000, 110_000, 2.0, 3.0, lateness_s=0.5, shapes=OTHERS_QUICK)
 
