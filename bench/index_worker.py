@@ -51,7 +51,7 @@ def fill(folder: Path, count: int) -> dict[str, float]:
     memory, pauses = PeakMemory(), Pauses()
     clock = ManualClock(START_MS - DAY_MS)
     executor = ThreadPoolExecutor(1)
-    catalog = Catalog.open(RocksStore.open(folder), clock, IndexOptions(), executor)
+    catalog = Catalog.open(RocksStore.open(folder), clock, IndexOptions(slice_width_auto=True), executor)
     index = catalog.subscription(NAME, INCARNATION)
     began_s = time.perf_counter()
     for entries in batches:
@@ -93,7 +93,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
     opened_s = time.perf_counter()
     clock = ManualClock(START_MS)
     executor = ThreadPoolExecutor(1)
-    catalog = Catalog.open(RocksStore.open(folder), clock, IndexOptions(), executor)
+    catalog = Catalog.open(RocksStore.open(folder), clock, IndexOptions(slice_width_auto=True), executor)
     index = catalog.subscription(NAME, INCARNATION)
     due_ms = index.next_due_ms()
     clock.set_ms(max(START_MS, due_ms or 0) + 1_000)

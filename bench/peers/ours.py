@@ -27,7 +27,7 @@ from tidegate.index.rocks import RocksStore
 NAME = SubscriptionName("persistent://public/default/bench", "bench")
 INCARNATION = bytes(16)
 QUIET_S = 0.5
-OPTIONS = IndexOptions(prefetch_ms=10_000)
+OPTIONS = IndexOptions(prefetch_ms=10_000, slice_width_auto=True)
 """As the daemon makes them of its settings' defaults; its module would make this process start slower."""
 
 
