@@ -212,11 +212,16 @@ class DelayIndex:
         journal = self._context.journal
         if (ledger_id, entry_id) == self._mark:
             return journal.appended_token
+        goes_back = (ledger_id, entry_id) < self._mark
         self._apply_mark_delete(ledger_id, entry_id)
         self._context.due_changed(self)
-        return journal.numbers(
+        token = journal.numbers(
             self.log, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
         )
+        if goes_back:
+            # Joined with a later one, it would not be known that it went back and what that made forgotten.
+            journal.cut(self.log)
+        return token
 
     def clear(self) -> int:
         """Forget every entry and acknowledgement; the mark-delete position and the width stay."""
@@ -312,10 +317,9 @@ class DelayIndex:
             self._acknowledged.clear()
         self._mark = (ledger_id, entry_id)
         self._removals += 1
-        before = len(self._held)
-        for positions in (self._held, self._acknowledged, self._popped):
-            positions.discard_up_to(ledger_id, entry_id)
-        self._acknowledgements += before - len(self._held)
+        self._acknowledgements += self._held.discard_up_to(ledger_id, entry_id)
+        self._acknowledged.discard_up_to(ledger_id, entry_id)
+        self._popped.discard_up_to(ledger_id, entry_id)
         self._settle()
 
     def _apply_width(self, width_ms: int, auto: bool) -> None:
@@ -411,6 +415,9 @@ class DelayIndex:
         if not each.finished:
             each.finish(self._heap)
             self._finished_entries += each.entries()
+            if self.log.oldest_ms is None:
+                # Nothing need be in the journal for it to be dropped one day.
+                self.log.oldest_ms = self._context.clock.now_ms()
 
     def _count_finished(self) -> None:
         self._finished_entries = sum(each.entries() for each in self._slices.values() if each.finished)

@@ -319,10 +319,12 @@ class PositionSet:
                     mine.discard(key)
             self._drop_if_empty(page)
 
-    def discard_up_to(self, ledger_id: int, entry_id: int) -> None:
-        """Take out every position up to and including (ledger_id, entry_id)."""
+    def discard_up_to(self, ledger_id: int, entry_id: int) -> int:
+        """Take out every position up to and including (ledger_id, entry_id); how many there were."""
+        removed = 0
         page = ledger_id >> 32
         for below in [known for known in self._pages if known < page]:
+            removed += len(self._pages[below])
             self._note_all(below)
             self._remove_page(below)
         bitmap = self._pages.get(page)
@@ -331,9 +333,11 @@ class PositionSet:
             if self._changed is not None:
                 self.dirty.update(page << 32 | high for high in roaring.highs(bitmap, last))
             bitmap = self._own(page)
+            removed += bitmap.rank(last)
             bitmap.remove_range(0, last)  # `last` itself is not part of that range
             bitmap.discard(last)
             self._drop_if_empty(page)
+        return removed
 
     def clear(self) -> None:
         """Take everything out."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     ColumnFamily,
@@ -36,11 +37,12 @@ from tidegate.index.errors import (
     ClosedError,
     CorruptRecordError,
     DamagedDirectoryError,
+    ForeignDirectoryError,
     StorageError,
     TidegateIndexError,
     UnwritableDirectoryError,
 )
-from tidegate.index.keys import JOURNAL
+from tidegate.index.keys import FORMAT_KEY, JOURNAL
 from tidegate.index.options import MIB
 from tidegate.index.store import Batch
 
@@ -162,18 +164,22 @@ class RocksStore:
 
         To be called when the journal is short: its dead records never reach a table then.
         """
-        if self._written_bytes < _TIDY_BYTES or self._failed:
+        if self._written_bytes < _TIDY_BYTES:
             return
-        self._written_bytes = 0
-        families = self._families
-        try:
-            families.main.flush()
-            families.journal.flush()
-            families.journal.compact_range(None, None)
-            if _too_much_garbage(families.main):
-                families.main.compact_range(None, None)
-        except Exception as error:
-            raise self._translate(error) from error
+        # RocksDB cannot be closed while a call is in it: half closed, it would stay open, and locked.
+        with self._lock:
+            if self._failed or self._closed:
+                return
+            self._written_bytes = 0
+            families = self._families
+            try:
+                families.main.flush()
+                families.journal.flush()
+                families.journal.compact_range(None, None)
+                if _too_much_garbage(families.main):
+                    families.main.compact_range(None, None)
+            except Exception as error:
+                raise self._translate(error) from error
 
     def disk_bytes(self) -> int:
         """Bytes of all files of the database."""
@@ -287,8 +293,12 @@ class _Families:
     def write_batch(self, batch: Batch) -> WriteBatch:
         """The operations of `batch`, each for its family."""
         made = WriteBatch(raw_mode=True)
+        journal = self._handle
+        if journal is None:
+            # Without a handle, what belongs into the journal would silently go elsewhere.
+            raise DbClosedError("the column families are closed")
         for kind, key, value in batch.operations:
-            family = self._handle if key[:1] == JOURNAL else None
+            family = journal if key[:1] == JOURNAL else None
             if kind == Batch.PUT:
                 made.put(key, value, family)
             elif kind == Batch.DELETE:
@@ -298,7 +308,7 @@ class _Families:
             else:
                 made.delete_range(key, value)
                 if key < _AFTER_JOURNAL and value > JOURNAL:
-                    made.delete_range(max(key, JOURNAL), min(value, _AFTER_JOURNAL), self._handle)
+                    made.delete_range(max(key, JOURNAL), min(value, _AFTER_JOURNAL), journal)
         return made
 
     def close(self) -> None:
@@ -312,11 +322,14 @@ class _Families:
 
 def _open(path: Path) -> _Families:
     try:
+        _require_ours(path)
         journal = _options()
         journal.set_write_buffer_size(_JOURNAL_BUFFER_BYTES)
         # What reaches a table is dead by the next time: it is cheap to compact and a pity to keep.
         journal.set_level_zero_file_num_compaction_trigger(_JOURNAL_FILES_MAX)
         return _Families(Rdict(str(path), _options(), column_families={_JOURNAL_FAMILY: journal}))
+    except TidegateIndexError:
+        raise
     except Exception as error:
         text = str(error)
         if text.startswith(_IN_USE):
@@ -326,6 +339,18 @@ def _open(path: Path) -> _Families:
         if _is_corruption(error):
             raise DamagedDirectoryError(str(path), text) from error
         raise StorageError(f"cannot open the data directory {path}: {text}") from error
+
+
+def _require_ours(path: Path) -> None:
+    """Look at a database without our column family before it gets one: one that is not ours is left alone."""
+    if not (path / "CURRENT").exists() or _JOURNAL_FAMILY in Rdict.list_cf(str(path)):
+        return
+    found = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+    try:
+        if found.get(FORMAT_KEY) is None and next(iter(found.keys()), None) is not None:
+            raise ForeignDirectoryError(str(path))
+    finally:
+        found.close()
 
 
 def _options() -> Options:

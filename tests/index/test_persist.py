@@ -439,3 +439,36 @@ def test_changes_during_a_persist(meanwhile: str) -> None:
     assert again is not None
     again.check()
     assert drained(again) == sorted(expected)
+
+
+def test_a_seek_back_is_not_hidden_by_the_next_mark_delete() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.mark_delete(5, 10)
+    index.acknowledge(PositionSet.of([(5, 20)]))
+    catalog.commit()
+    index.mark_delete(5, 9)
+    index.mark_delete(5, 10)
+    catalog.commit()
+    assert not index.acknowledged()
+    _, index = reopened(store)
+    assert not index.acknowledged()
+
+
+def test_slices_that_finish_without_a_journal_record_are_dropped_one_day() -> None:
+    """Everything was acknowledged and persisted before: only the pop finds out that a slice is dead."""
+    store = MemoryStore()
+    options = IndexOptions(slice_width_ms=1_000, carry_ms=0, persist_age_ms=60_000)
+    catalog, index = opened(store, options)
+    index.add(spread(2_000, 10_000))
+    index.add(Entries.of([(START_MS + 90_000_000, 999, 1)]))
+    catalog.persist(NAME)
+    index.acknowledge(positions_of(Entries.of(row for row in spread(2_000, 10_000))))
+    catalog.persist(NAME)
+    catalog, index = reopened(store, options)
+    while index.next_due_ms() != START_MS + 90_000_000:
+        assert not len(index.pop_due(START_MS + 20_000, 1_000))
+    catalog.maintain(START_MS + 1_000)
+    catalog.maintain(START_MS + 70_000)
+    assert index.stats().slices_on_disk == 1
+    assert len(stored(store, keys.BLOCK)) == 1

@@ -9,10 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from tests.index.helpers import (
     NAME,
@@ -390,3 +392,29 @@ def test_tidying_up_leaves_no_log_and_no_journal_to_repeat(tmp_path: Path) -> No
     assert len(index.held()) == len(added)
     index.check()
     catalog.close()
+
+
+def test_a_refused_database_is_left_alone(tmp_path: Path) -> None:
+    theirs = Rdict(str(tmp_path), Options(raw_mode=True))
+    theirs[b"John"] = b"important"
+    theirs.close()
+    with pytest.raises(ForeignDirectoryError):
+        RocksStore.open(tmp_path)
+    assert Rdict.list_cf(str(tmp_path)) == ["default"]
+    theirs = Rdict(str(tmp_path), Options(raw_mode=True))
+    assert theirs[b"John"] == b"important"
+    theirs.close()
+
+
+def test_closing_waits_for_tidying_up(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    for at in range(200):
+        batch = Batch()
+        batch.put(keys.journal_key(1, at + 1, 1), os.urandom(100_000))
+        batch.put(keys.block_key(1, SliceId(1_000, at), 1), os.urandom(100_000))
+        store.write(batch, sync=False)
+    tidying = threading.Thread(target=store.tidy)
+    tidying.start()
+    store.close()
+    tidying.join()
+    RocksStore.open(tmp_path).close()
