@@ -11,9 +11,11 @@ consumed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import numpy as np
 from heapdict import heapdict
 
 from tidegate.index.entry import Entries, EntryKey
@@ -23,6 +25,8 @@ from tidegate.index.sort import sort_entries
 
 _WINDOW_MIN = 64
 _WINDOW_GROWTH = 8
+_REST = 16
+"""A pop may leave this part of what it was asked for to the next one."""
 
 
 class Sealed(Protocol):
@@ -104,7 +108,8 @@ class RunHeap:
         popped: list[Entries] = []
         need = limit
         scanned = 0
-        while need > 0 and scanned < scan_limit:
+        # The last few are left for the next call: looking at all runs again for them is not worth it.
+        while need > limit // _REST and scanned < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
             except TidegateIndexError:
@@ -178,13 +183,22 @@ def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> lis
             break
         window *= _WINDOW_GROWTH
     if count > need:
-        together = sort_entries(
-            Entries.concat(
-                run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, inside, strict=True)
-            )
-        )
-        inside = _bounded(runs, inside, together.key(need - 1))
+        inside = _shortened(runs, inside, need)
     return list(zip(runs, inside, strict=True))
+
+
+def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
+    """Stops that leave nearly or exactly `need` entries of the more that there are."""
+    parts = [run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, stops, strict=True)]
+    at_ms = np.partition(np.concatenate([part.deliver_at_ms for part in parts]), need - 1)[need - 1]
+    before = [
+        bisect_left(run.entries.deliver_at_ms, at_ms, run.at, max(run.at, stop))
+        for run, stop in zip(runs, stops, strict=True)
+    ]
+    if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _REST:
+        return before
+    # Many are due in that very millisecond: only the whole key tells them apart.
+    return _bounded(runs, stops, sort_entries(Entries.concat(parts)).key(need - 1))
 
 
 def _windowed(runs: list[Run], stops: list[int], window: int) -> tuple[list[int], int]:
