@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -159,9 +160,10 @@ def test_settling_loses_nothing(name: str, tmp_path: Path) -> None:
 # ---- the schemes themselves
 
 
-def test_our_options_are_the_daemons(tmp_path: Path) -> None:
-    defaults = {name: field.default for name, field in Settings.model_fields.items() if name != "data"}
-    assert index_options(Settings.model_construct(data=tmp_path, **defaults)) == ours.OPTIONS
+def test_our_options_are_the_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TIDEGATE_")]:
+        monkeypatch.delenv(name)
+    assert index_options(Settings(data=tmp_path)) == ours.OPTIONS
 
 
 def test_a_delay_takes_the_level_that_is_not_shorter() -> None:
