@@ -137,8 +137,8 @@ class DelayIndex:
         """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
 
         At most `limit`. Fewer means that there are no more, unless `next_due_ms() <= now_ms` still: then call
-        again (only so many entries are looked at in one call, to bound the pause, and the last few of `limit`
-        may be left where several runs overlap).
+        again (only so many entries are looked at in one call, to bound the pause, and the last few of a
+        `limit` of a thousand or more may be left where several runs overlap).
         Raises StorageError if a block cannot be read; nothing is lost then.
         """
         if limit <= 0:

@@ -26,7 +26,8 @@ from tidegate.index.sort import sort_entries
 _WINDOW_MIN = 64
 _WINDOW_GROWTH = 8
 _REST = 16
-"""A pop may leave this part of what it was asked for to the next one."""
+_MANY = 1_024
+"""A pop of so many may leave this part of them to the next one."""
 
 
 class Sealed(Protocol):
@@ -108,8 +109,9 @@ class RunHeap:
         popped: list[Entries] = []
         need = limit
         scanned = 0
-        # The last few are left for the next call: looking at all runs again for them is not worth it.
-        while need > limit // _REST and scanned < scan_limit:
+        # The last few of many are left for the next call: looking at all runs again for them is not worth it.
+        rest = limit // _REST if limit >= _MANY else 0
+        while need > rest and scanned < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
             except TidegateIndexError:
@@ -188,16 +190,17 @@ def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> lis
 
 
 def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
-    """Stops that leave nearly or exactly `need` entries of the more that there are."""
+    """Stops that leave exactly `need` entries, or nearly if that is many, of the more that there are."""
     parts = [run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, stops, strict=True)]
-    at_ms = np.partition(np.concatenate([part.deliver_at_ms for part in parts]), need - 1)[need - 1]
-    before = [
-        bisect_left(run.entries.deliver_at_ms, at_ms, run.at, max(run.at, stop))
-        for run, stop in zip(runs, stops, strict=True)
-    ]
-    if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _REST:
-        return before
-    # Many are due in that very millisecond: only the whole key tells them apart.
+    if need >= _MANY:
+        at_ms = np.partition(np.concatenate([part.deliver_at_ms for part in parts]), need - 1)[need - 1]
+        before = [
+            bisect_left(run.entries.deliver_at_ms, at_ms, run.at, max(run.at, stop))
+            for run, stop in zip(runs, stops, strict=True)
+        ]
+        if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _REST:
+            return before
+    # Few, or many in one millisecond, which only the whole key tells apart.
     return _bounded(runs, stops, sort_entries(Entries.concat(parts)).key(need - 1))
 
 

@@ -129,3 +129,30 @@ def test_what_is_due_soon_is_opened_ahead_one_after_another() -> None:
         opened.append([keeper.opened for keeper in keepers].count(True))
     assert opened == [1, 2, 3, 4, 5]
     assert [keeper.opened for keeper in keepers] == [True] * 5 + [False] * 5
+
+
+def test_a_large_pop_may_leave_a_few_and_never_the_order() -> None:
+    heap = RunHeap()
+    rows = [[(at // 3, run, at) for at in range(run, 5_000, 1 + run)] for run in range(4)]
+    for each in rows:
+        keeper = Keeper(each)
+        heap.push_run(Run(keeper.entries, keeper))
+    due = sorted(row for each in rows for row in each)
+    popped: list[EntryKey] = []
+    while len(heap):
+        some = list(heap.pop(FOREVER_MS, 2_000, FOREVER_MS, everything))
+        assert len(some) <= 2_000
+        assert len(some) >= min(1_875, len(due) - len(popped))
+        popped += some
+    assert popped == due
+
+
+def test_a_large_pop_of_one_instant_is_exact() -> None:
+    heap = RunHeap()
+    for run in range(3):
+        keeper = Keeper([(7, run, at) for at in range(3_000)])
+        heap.push_run(Run(keeper.entries, keeper))
+    sizes = []
+    while len(heap):
+        sizes.append(len(heap.pop(FOREVER_MS, 2_000, FOREVER_MS, everything)))
+    assert sizes == [2_000, 2_000, 2_000, 2_000, 1_000]
