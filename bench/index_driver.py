@@ -185,7 +185,7 @@ class IndexDriver:
         if running:
             wait(running, timeout=timeout_s, return_when=FIRST_COMPLETED)
         else:
-            time.sleep(timeout_s)
+            time.sleep(timeout_s)  # nothing runs that could end: only the time can pass
         self.waited_s += time.perf_counter() - began_s
         self.turn()
 

@@ -85,7 +85,7 @@ def settle(catalog: Catalog, clock: ManualClock) -> None:
         catalog.commit()
         if catalog.stats().persists != persists:
             persists, since_s = catalog.stats().persists, time.perf_counter()
-        time.sleep(0.01)
+        time.sleep(0.01)  # that nothing more happens is no event
 
 
 def drain(folder: Path, count: int) -> dict[str, float]:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ GRACE_S = 60.0
 FiguresT = TypeVar("FiguresT", bound=Figures)
 
 
-class Launcher:
+class Launcher(ABC):
     """Starts one peer's processes. `info` describes the peer."""
 
     def __init__(self, info: PeerInfo) -> None:
@@ -44,9 +45,9 @@ class Launcher:
         """Versions of what takes part besides the packages that every bench names."""
         return {}
 
+    @abstractmethod
     def command(self, phase: str, folder: Path, workload: str, count: int) -> list[str]:
         """The process that does a phase."""
-        raise NotImplementedError
 
     def environment(self) -> Mapping[str, str]:
         """Added to the process's environment."""
@@ -56,7 +57,7 @@ class Launcher:
         """Start the server that the process needs, its files in ``folder``; its pid, 0 for none."""
         return 0
 
-    def kill_server(self) -> None:
+    def kill_server(self) -> None:  # noqa: B027 most peers have no server
         """Kill -9 the server, if one runs."""
 
     def empty_bytes(self) -> int:

@@ -93,7 +93,7 @@ class TidegatePeer(Peer):
             self.flush()
             if self._catalog.stats().persists != persists:
                 persists, since_s = self._catalog.stats().persists, time.perf_counter()
-            time.sleep(0.01)
+            time.sleep(0.01)  # that nothing more happens is no event
 
     def close(self) -> None:
         """Close the store."""

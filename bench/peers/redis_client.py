@@ -79,7 +79,7 @@ class RedisPeer(Peer):
         return sum(sizes)
 
     def settle(self) -> None:
-        """Rewrite the append-only file."""
+        """Rewrite the append-only file. Redis tells only when asked whether it is done."""
         while self._rewriting():
             time.sleep(0.05)
         self._redis.bgrewriteaof()

@@ -83,7 +83,7 @@ class Server:
                 raise BenchError(
                     f"the server was not ready within {START_TIMEOUT_S:.0f} s: {self.last_words()}"
                 )
-            time.sleep(0.005)
+            time.sleep(0.005)  # a server that was started by somebody else's program tells nobody
 
     def last_words(self) -> str:
         """The end of its log."""
@@ -103,7 +103,7 @@ class Server:
         self._process.wait()
         deadline_s = time.monotonic() + KILL_TIMEOUT_S
         while any(_lives(process) for process in family) and time.monotonic() < deadline_s:
-            time.sleep(0.005)
+            time.sleep(0.005)  # its children are not ours to wait for
 
 
 def _lives(process: psutil.Process) -> bool:
