@@ -72,7 +72,7 @@ format: $(VENV)/.installed ## let ruff put the code in order
 setup: build/.tools $(VENV)/.installed pulsar shim ## everything that demo and test need, and nothing else
 
 pulsar: $(VENV)/.installed
-	@$(BIN)/python -m tidegate.plugin.setup_command >/dev/null
+	@$(BIN)/python -m tidegate.plugin.commands.setup >/dev/null
 
 shim: $(JAR)
 
@@ -83,16 +83,16 @@ $(JAR): $(SHIM_SOURCES) | build/.tools
 	@touch $@
 
 # Asked first, so that a machine without Java says so before anything is downloaded.
-build/.tools: plugin/toolchain.py
+build/.tools: plugin/local/toolchain.py
 	@test -n "$(PYTHON)" || \
 		{ echo "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) plugin/toolchain.py --need python jdk maven
+	@$(PYTHON) plugin/local/toolchain.py --need python jdk maven
 	@mkdir -p build && touch $@
 
 $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	@test -n "$(PYTHON)" || \
 		{ echo "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) plugin/toolchain.py --need python
+	@$(PYTHON) plugin/local/toolchain.py --need python
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 		{ echo "tidegate: $(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	@echo "installing the Python dependencies into $(VENV)"

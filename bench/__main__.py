@@ -12,10 +12,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import baseline, driver, plot, registry, report, results
-from bench.errors import BenchError
-from bench.machine import ROOT
-from tidegate.plugin.local_broker import LocalBrokerError
+from bench import registry
+from bench.harness import baseline, driver, report, results
+from bench.harness.errors import BenchError
+from bench.harness.machine import ROOT
+from bench.plots import files as plot
+from tidegate.plugin.local.broker import LocalBrokerError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 # A table needs its width; where there is no terminal nobody is hurt by long lines.

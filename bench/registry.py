@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from bench.benches import (
-    acks,
-    add,
-    bounds,
-    failover,
-    index,
-    lateness,
-    libraries,
-    peers,
-    profile,
-    scale,
-    throughput,
-    tuning,
-)
-from bench.driver import Bench
-from bench.errors import BenchError
+from bench import acks, add, failover, lateness
+from bench.bounds import bench as bounds
+from bench.harness.driver import Bench
+from bench.harness.errors import BenchError
+from bench.index import bench as index
+from bench.libraries import bench as libraries
+from bench.peers import bench as peers
+from bench.profile import bench as profile
+from bench.scale import bench as scale
+from bench.throughput import bench as throughput
+from bench.tuning import bench as tuning
 
 BENCHES: dict[str, Bench] = {
     module.BENCH.name: module.BENCH

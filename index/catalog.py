@@ -15,14 +15,14 @@ from concurrent.futures import Executor, Future
 
 from heapdict import heapdict
 
-from tidegate.index import keys
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import ClosedError, StorageError
+from tidegate.index.format import keys
+from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit, Journal, JournalLog
-from tidegate.index.manifest import Identity
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import PersistJob

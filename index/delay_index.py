@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 
-from tidegate.index.block import BlockDescriptor, load_block
 from tidegate.index.context import Context
 from tidegate.index.entry import ENTRY_BYTES, Entries, bounds
 from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
+from tidegate.index.format.block import BlockDescriptor, load_block
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import Identity, State
 from tidegate.index.journal import JournalLog, RecordType
-from tidegate.index.keys import SliceId
-from tidegate.index.manifest import Identity, State
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persist import PersistJob, PersistPlan, SlicePlan, choose_runs

@@ -14,10 +14,11 @@ import struct
 import threading
 from enum import IntEnum
 
-from tidegate.index import keys
 from tidegate.index.entry import Entries
 from tidegate.index.errors import CorruptRecordError, StorageError
-from tidegate.index.format import pack_entries, seal, unpack_entries, unseal
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, Store
 

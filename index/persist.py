@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidegate.index import keys
-from tidegate.index.block import BlockDescriptor, describe, encode_block, load_block
 from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
-from tidegate.index.format import pack_entries, seal
-from tidegate.index.keys import SliceId
-from tidegate.index.manifest import State, encode_keys, encode_slice
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor, describe, encode_block, load_block
+from tidegate.index.format.envelope import seal
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import State, encode_keys, encode_slice
+from tidegate.index.format.packing import pack_entries
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.popped import PoppedLog

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidegate.index import keys
-from tidegate.index.block import BlockDescriptor, decode_block, describe
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     CorruptRecordError,
@@ -21,15 +19,18 @@ from tidegate.index.errors import (
     ForeignDirectoryError,
     NewerFormatError,
 )
-from tidegate.index.format import FORMAT_VERSION, unpack_entries, unseal
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor, decode_block, describe
+from tidegate.index.format.envelope import FORMAT_VERSION, unseal
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
+from tidegate.index.format.packing import unpack_entries
+from tidegate.index.format.roaring import deserialize_bitmap
+from tidegate.index.format.upgrade import format_record, upgrade
 from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
-from tidegate.index.keys import SliceId
-from tidegate.index.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
-from tidegate.index.roaring import deserialize_bitmap
 from tidegate.index.store import Batch, Store
-from tidegate.index.upgrade import format_record, upgrade
 
 _LOG = logging.getLogger(__name__)
 _FORMAT_KIND = b"\x00"

@@ -42,7 +42,7 @@ from tidegate.index.errors import (
     TidegateIndexError,
     UnwritableDirectoryError,
 )
-from tidegate.index.keys import FORMAT_KEY, JOURNAL
+from tidegate.index.format.keys import FORMAT_KEY, JOURNAL
 from tidegate.index.options import MIB
 from tidegate.index.store import Batch
 

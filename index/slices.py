@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidegate.index.block import BlockDescriptor
 from tidegate.index.entry import Entries, EntryKey
-from tidegate.index.keys import SliceId
+from tidegate.index.format.block import BlockDescriptor
+from tidegate.index.format.keys import SliceId
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet

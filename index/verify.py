@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.index.block import load_block
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CheckError, CorruptBlockError
+from tidegate.index.format.block import load_block
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.slices import Slice

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidegate.index.entry import ENTRY_BYTES, Int64Array
-from tidegate.index.keys import SliceId
+from tidegate.index.format.keys import SliceId
 from tidegate.index.options import IndexOptions
 
 _SECOND_MS = 1_000

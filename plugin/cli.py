@@ -31,12 +31,12 @@ _ClickError: type[Exception] = next(
 )
 # Where the other commands are: each module has a function register(app) that adds its own.
 _MODULES = {
-    "status": "tidegate.plugin.status",
-    "attach": "tidegate.plugin.attach_command",
-    "detach": "tidegate.plugin.attach_command",
-    "demo": "tidegate.plugin.demo",
-    "setup": "tidegate.plugin.setup_command",
-    "width": "tidegate.plugin.width_command",
+    "status": "tidegate.plugin.commands.status",
+    "attach": "tidegate.plugin.commands.attach",
+    "detach": "tidegate.plugin.commands.attach",
+    "demo": "tidegate.plugin.commands.demo",
+    "setup": "tidegate.plugin.commands.setup",
+    "width": "tidegate.plugin.commands.width",
 }
 
 
@@ -73,7 +73,7 @@ def serve(  # noqa: PLR0917 the flags
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
     """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
-    from tidegate.plugin.config import load_settings  # noqa: PLC0415
+    from tidegate.plugin.daemon.settings import load_settings  # noqa: PLC0415
 
     flags = {
         "data": data,
@@ -84,8 +84,8 @@ def serve(  # noqa: PLR0917 the flags
         "log_level": log_level,
     }
     settings = load_settings(flags, config)
-    from tidegate.plugin.daemon import serve as serve_daemon  # noqa: PLC0415
-    from tidegate.plugin.logs import forward_standard_logging, make_logger  # noqa: PLC0415
+    from tidegate.plugin.daemon.logs import forward_standard_logging, make_logger  # noqa: PLC0415
+    from tidegate.plugin.daemon.serve import serve as serve_daemon  # noqa: PLC0415
 
     log = make_logger(settings.log_format, settings.log_level)
     forward_standard_logging(log)

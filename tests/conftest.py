@@ -1,10 +1,15 @@
-"""What every test shares: the markers."""
+"""What every test shares: the markers, and Pulsar homes to attach."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
+
+from tidegate.plugin.local.distribution import default_cache_dir, home_of
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,3 +21,25 @@ def pytest_configure(config: pytest.Config) -> None:
     # would inherit that: then Ctrl-C could not be tested.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def distribution() -> Path:
+    """The unpacked Pulsar that ``make`` fetches."""
+    home = home_of(default_cache_dir(os.environ))
+    if not home.is_dir():
+        pytest.fail(f"no Pulsar in {home}: run `make pulsar`")
+    return home
+
+
+@pytest.fixture
+def home(distribution: Path, tmp_path: Path) -> Path:
+    """A Pulsar home of its own for each test: the conf files, and the jars that attach looks at."""
+    path = tmp_path / "pulsar"
+    (path / "lib").mkdir(parents=True)
+    (path / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar").write_bytes(b"the broker")
+    (path / "lib" / "org.apache.pulsar-pulsar-broker-common-4.0.8.jar").write_bytes(b"not the broker")
+    (path / "conf").mkdir()
+    for name in ("broker.conf", "standalone.conf", "bookkeeper.conf"):
+        shutil.copy(distribution / "conf" / name, path / "conf" / name)
+    return path

@@ -181,7 +181,7 @@ class LatenessFigures(Figures):
     p50_ms: float
     p99_ms: float
     max_ms: float
-    quantiles_ms: list[float] = Field(description="bench.stats.quantiles of all")
+    quantiles_ms: list[float] = Field(description="bench.harness.stats.quantiles of all")
     cpu_s: float
     backlog: int
     empty_look_us: float | None = None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.errors import BenchError
-from bench.workloads import Workload
+from bench.harness.errors import BenchError
+from bench.harness.workloads import Workload
 from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
 
 DATA = "data"

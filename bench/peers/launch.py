@@ -22,8 +22,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from bench.errors import BenchError
-from bench.machine import ROOT
+from bench.harness.errors import BenchError
+from bench.harness.machine import ROOT
 from bench.peers.base import Figures, PeerInfo
 
 GRACE_S = 60.0

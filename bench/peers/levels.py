@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from bench.harness.workloads import HOUR_MS, LEVELS_MS
 from bench.peers.base import Peer, PeerInfo
 from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows
-from bench.workloads import HOUR_MS, LEVELS_MS
 from tidegate.index.clock import Clock
 from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
 

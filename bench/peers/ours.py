@@ -13,8 +13,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from bench.harness.trackers import OURS
 from bench.peers.base import Peer, PeerInfo
-from bench.peers.trackers import OURS
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock
 from tidegate.index.entry import Entries, Int64Array

@@ -13,7 +13,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from bench.errors import BenchError
+from bench.harness.errors import BenchError
 from bench.peers.base import PeerInfo
 from bench.peers.launch import PythonLauncher
 from bench.peers.server import INSTALL, Server, give_to, missing_package, user_for

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.harness.workloads import HOUR_MS
 from bench.peers.base import Peer, PeerInfo
 from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows, table_of
-from bench.workloads import HOUR_MS
 from tidegate.index.clock import Clock
 from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
 

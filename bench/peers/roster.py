@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from bench.errors import BenchError
+from bench.harness.errors import BenchError
 from bench.peers.base import Peer
 from bench.peers.launch import Launcher, PythonLauncher
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.errors import BenchError
+from bench.harness.errors import BenchError
 
 START_TIMEOUT_S = 120.0
 KILL_TIMEOUT_S = 30.0

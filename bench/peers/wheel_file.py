@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.harness.workloads import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from bench.peers.base import Peer, PeerInfo
 from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows, table_of
-from bench.workloads import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from tidegate.index.clock import Clock
 from tidegate.index.entry import Entries, Int64Array
 

@@ -17,7 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.errors import BenchError
+from bench.harness.errors import BenchError
+from bench.harness.stats import quantiles
+from bench.harness.workloads import START_MS, positions, sequences
 from bench.peers import inputs, roster
 from bench.peers.base import (
     BATCH,
@@ -37,8 +39,6 @@ from bench.peers.base import (
 )
 from bench.peers.inputs import Input
 from bench.peers.measuring import Measured, Pauses, PeakMemory
-from bench.stats import quantiles
-from bench.workloads import START_MS, positions, sequences
 from tidegate.index.clock import ManualClock, SystemClock
 from tidegate.index.entry import Entries, Int64Array
 

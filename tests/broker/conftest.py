@@ -5,24 +5,15 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.broker.cluster import SUBSCRIBED, Cluster, MissingPartError, TrackerKind, check_parts
-from tests.broker.harness import MINUTES_10_MS, Lane
-from tests.broker.inbox import Inbox
+from tests.support.cluster import SUBSCRIBED, Cluster, MissingPartError, TrackerKind, check_parts
+from tests.support.inbox import Inbox
+from tests.support.lane import MINUTES_10_MS, Expiring, Lane
 
 HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Expiring:
-    """A topic with a time to live of a second, with nothing on it but 50 far delayed messages."""
-
-    lane: Lane
-    inbox: Inbox
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,8 @@ from functools import partial
 import pulsar
 import pytest
 
-from tests.broker.harness import (
+from tests.support.inbox import Inbox, assert_exactly
+from tests.support.lane import (
     KEY_SHARED,
     MINUTES_10_MS,
     SHARED,
@@ -18,8 +19,7 @@ from tests.broker.harness import (
     Lane,
     now_ms,
 )
-from tests.broker.inbox import Inbox, assert_exactly
-from tests.broker.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 def delays_ms(number: int, seed: int, longest_ms: int = 1500) -> list[int]:

@@ -7,9 +7,9 @@ from collections import Counter
 import pulsar
 import pytest
 
-from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
-from tests.broker.inbox import Arrival, Inbox, Verdict, assert_exactly, keep_all
-from tests.broker.waiting import wait_until
+from tests.support.inbox import Arrival, Inbox, Verdict, assert_exactly, keep_all
+from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
+from tests.support.waiting import wait_until
 
 KINDS = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["shared", "key-shared"])
 KEYS = ["a", "b", "c", "d", "e"]

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pulsar
 import pytest
 
-from tests.broker.cluster import RETAINED, Cluster
-from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
-from tests.broker.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly
-from tests.broker.waiting import wait_until
+from tests.support.cluster import RETAINED, Cluster
+from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly
+from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
+from tests.support.waiting import wait_until
 
 KINDS = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["shared", "key-shared"])
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pulsar
 import pytest
 
-from tests.broker.cluster import Cluster
-from tests.broker.harness import MINUTES_10_MS, Lane, now_ms
-from tests.broker.inbox import UID, Arrival, Inbox, Verdict, assert_exactly
-from tests.broker.waiting import wait_until
+from tests.support.cluster import Cluster
+from tests.support.inbox import UID, Arrival, Inbox, Verdict, assert_exactly
+from tests.support.lane import MINUTES_10_MS, Lane, now_ms
+from tests.support.waiting import wait_until
 
 
 def test_topic_policy_switches_delayed_delivery_off_and_on(lane: Lane) -> None:

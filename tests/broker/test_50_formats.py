@@ -7,9 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.broker.cluster import PULSAR_HOME
-from tests.broker.harness import MINUTES_10_MS, Lane, now_ms
-from tests.broker.inbox import Inbox, Sent, assert_exactly
+from tests.support.cluster import PULSAR_HOME
+from tests.support.inbox import Inbox, Sent, assert_exactly
+from tests.support.lane import MINUTES_10_MS, Lane, now_ms
 
 SENDER = Path(__file__).parent / "java" / "TransactionalSender.java"
 

@@ -6,10 +6,9 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from tests.broker.conftest import Expiring
-from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
-from tests.broker.inbox import Arrival, Inbox, Verdict, assert_exactly
-from tests.broker.waiting import wait_until
+from tests.support.inbox import Arrival, Inbox, Verdict, assert_exactly
+from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Expiring, Lane
+from tests.support.waiting import wait_until
 
 
 def test_200_subscriptions(make_lane: Callable[..., Lane]) -> None:

@@ -7,7 +7,7 @@ import ipaddress
 import psutil
 import pytest
 
-from tests.broker.cluster import Cluster
+from tests.support.cluster import Cluster
 
 
 def listening(pid: int) -> set[tuple[str, int]]:

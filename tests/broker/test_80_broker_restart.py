@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.broker.cluster import Cluster
-from tests.broker.harness import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
-from tests.broker.inbox import Arrival, Inbox, Verdict, assert_exactly
+from tests.support.cluster import Cluster
+from tests.support.inbox import Arrival, Inbox, Verdict, assert_exactly
+from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pulsar
 import pytest
 
-from tests.broker.cluster import RETAINED, Cluster
-from tests.broker.harness import MINUTES_10_MS, Lane
-from tests.broker.inbox import Inbox, Sent
+from tests.support.cluster import RETAINED, Cluster
+from tests.support.inbox import Inbox, Sent
+from tests.support.lane import MINUTES_10_MS, Lane
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.broker.cluster import Cluster
+from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.tidegate_only
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.index.helpers import (
+from tests.support.catalogs import (
     INCARNATION,
     NAME,
     OPTIONS,
@@ -20,12 +20,12 @@ from tests.index.helpers import (
     spread,
     stored,
 )
-from tests.index.stores import FailingStore
-from tidegate.index import keys
+from tests.support.stores import FailingStore
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
 from tidegate.index.errors import ClosedError, InvalidEntriesError, StorageError
+from tidegate.index.format import keys
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore

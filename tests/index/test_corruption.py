@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.index.helpers import (
+from tests.support.catalogs import (
     INCARNATION,
     NAME,
     OPTIONS,
@@ -22,8 +22,7 @@ from tests.index.helpers import (
     spread,
     stored,
 )
-from tests.index.stores import UnreadableStore
-from tidegate.index import keys
+from tests.support.stores import UnreadableStore
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
@@ -33,7 +32,8 @@ from tidegate.index.errors import (
     ForeignDirectoryError,
     NewerFormatError,
 )
-from tidegate.index.format import FORMAT_VERSION, seal
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import FORMAT_VERSION, seal
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 

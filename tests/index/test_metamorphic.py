@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.index.oracle import ENTRY_IDS, LEDGERS, START_MS, entries_of
+from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, entries_of
 from tidegate.index import width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock

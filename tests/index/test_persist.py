@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from tests.index.helpers import (
+from tests.support.catalogs import (
     NAME,
     OPTIONS,
     START_MS,
@@ -23,18 +23,18 @@ from tests.index.helpers import (
     spread,
     stored,
 )
-from tests.index.stores import FailingStore
-from tidegate.index import keys
-from tidegate.index.block import BlockDescriptor
+from tests.support.stores import FailingStore
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError
-from tidegate.index.format import seal
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor
+from tidegate.index.format.envelope import seal
+from tidegate.index.format.roaring import serialize_bitmap
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
 from tidegate.index.positions import PositionSet
-from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import MemoryStore
 

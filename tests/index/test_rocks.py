@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.index.helpers import (
+from tests.support.catalogs import (
     NAME,
     OPTIONS,
     START_MS,
@@ -28,7 +28,7 @@ from tests.index.helpers import (
     positions_of,
     spread,
 )
-from tidegate.index import keys, rocks
+from tidegate.index import rocks
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     AlreadyOpenError,
@@ -40,8 +40,9 @@ from tidegate.index.errors import (
     StorageError,
     UnwritableDirectoryError,
 )
-from tidegate.index.format import FORMAT_VERSION, seal
-from tidegate.index.keys import SliceId
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import FORMAT_VERSION, seal
+from tidegate.index.format.keys import SliceId
 from tidegate.index.options import IndexOptions
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.index.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
-from tests.index.stores import CrashStore
+from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
+from tests.support.stores import CrashStore
 from tidegate.index import width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock

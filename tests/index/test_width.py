@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.index.helpers import START_MS
+from tests.support.catalogs import START_MS
 from tidegate.index.entry import Int64Array
-from tidegate.index.keys import SliceId
+from tidegate.index.format.keys import SliceId
 from tidegate.index.options import IndexOptions
 from tidegate.index.width import (
     BLOCK_COST_ENTRIES,

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.index.helpers import (
+from tests.support.catalogs import (
     INCARNATION,
     NAME,
     OPTIONS,

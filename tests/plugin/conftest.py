@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.daemons import DaemonProcess, StartDaemon
 from tidegate.index.clock import Clock
 from tidegate.index.store import MemoryStore, Store
-from tidegate.plugin.config import Settings, load_settings
-from tidegate.plugin.daemon import RunningDaemon, running_daemon
-from tidegate.plugin.logs import make_logger
-
-START_SECONDS = 30.0
-StartDaemon = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+from tidegate.plugin.daemon.logs import make_logger
+from tidegate.plugin.daemon.serve import RunningDaemon, running_daemon
+from tidegate.plugin.daemon.settings import Settings, load_settings
 
 
 @pytest.fixture
@@ -63,53 +56,6 @@ def start(short_dir: Path, socket_path: Path, log: io.StringIO) -> StartDaemon:
             yield daemon
 
     return starter
-
-
-class DaemonProcess:
-    """A real `tidegate serve`."""
-
-    def __init__(self, data: Path, socket: Path, *arguments: str) -> None:
-        self.data = data
-        self.socket = socket
-        self._log_path = data.parent / "serve.log"
-        command = [sys.executable, "-m", "tidegate.plugin.cli", "serve", "--data", str(data)]
-        with self._log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--socket", str(socket), *arguments],
-                stderr=log,
-                stdout=log,
-                env=clean_environment(),
-            )
-
-    async def ready(self) -> None:
-        """Wait until it answers on its socket."""
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                assert self.process.poll() is None, self.log()
-                try:
-                    _, writer = await asyncio.open_unix_connection(str(self.socket))
-                except OSError:
-                    await asyncio.sleep(0.02)
-                else:
-                    writer.close()
-                    return
-
-    def log(self) -> str:
-        return self._log_path.read_text("utf-8")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(START_SECONDS)
-
-    def terminate(self) -> int:
-        """SIGTERM; returns the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(START_SECONDS)
-
-
-def clean_environment() -> dict[str, str]:
-    """This process's environment without settings of the daemon."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
 
 
 @pytest.fixture

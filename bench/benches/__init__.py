@@ -1,1 +1,0 @@
-"""The benches, one a module; each has a ``BENCH`` that bench.registry lists."""

@@ -1,0 +1,227 @@
+"""The answering thread of the daemon without its sockets: it adds, pops, commits and maintains.
+
+What the daemon does on its event loop is done here in turns: a group commit is begun when enough has come
+together or its interval is over, written by an executor and accounted for in a later turn; the catalog is
+maintained at the daemon's interval, and at once when a persist is done while staging is over its budget. The
+rules and the defaults are those of ``plugin.committer``, ``plugin.upkeep`` and ``plugin.config``.
+
+Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call
+it comes, once more as one of its own; the thread waits only where the daemon would read no more from its
+brokers: with ``UNCOMMITTED_MAX`` entries not durable, or staging past its hard bound. Waiting is not a pause:
+nothing would be left unanswered.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.harness.meters import Pauses
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.journal import Commit
+from tidegate.index.names import SubscriptionName
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import Store
+from tidegate.plugin.daemon.allocator import give_back_memory
+from tidegate.plugin.daemon.maintenance import REST, REST_MAX_S
+from tidegate.plugin.daemon.serve import index_options, open_store
+from tidegate.plugin.daemon.settings import Settings
+
+UNCOMMITTED_MAX = 200_000  # entries; so many a broker's shim may keep until they are durable
+QUIET_S = 0.3
+FULL = 2  # the generation of a collection of everything
+COLLECTION = "full garbage collection"
+INCARNATION = bytes(16)
+
+
+def subscription_name(number: int = 0) -> SubscriptionName:
+    """The name of the ``number``-th subscription."""
+    return SubscriptionName(f"persistent://public/default/bench-{number}", "bench")
+
+
+class IndexDriver:
+    """Drives a catalog as the daemon does. Obtained by ``opened``."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        clock: ManualClock,
+        settings: Settings,
+        commits: ThreadPoolExecutor,
+    ) -> None:
+        self.catalog = catalog
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.pauses = Pauses()
+        self.staged_bytes_max = 0
+        self.waited_s = 0.0
+        self.commits = 0
+        self._executor = commits
+        self._commit: Commit | None = None
+        self._writing: Future[None] | None = None
+        self._uncommitted = 0
+        self._committing = 0
+        self._commit_at_s = 0.0
+        self._look_at_s = 0.0
+        self._rest_s = 0.0
+        self._busy_at_s = 0.0
+        self._collect_ns = 0
+        self._over_budget = False
+        self._held_back = False
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, clock: ManualClock) -> Iterator[IndexDriver]:
+        """Open the index in ``folder`` with the daemon's defaults; nothing is persisted at the end."""
+        give_back_memory()
+        settings = Settings(data=folder)
+        with ThreadPoolExecutor(1) as persists, ThreadPoolExecutor(1) as commits:
+            store = open_store(settings)
+            catalog = Catalog.open(store, clock, index_options(settings), persists)
+            driver = cls(catalog, store, clock, settings, commits)
+            gc.callbacks.append(driver._collected)
+            try:
+                yield driver
+            finally:
+                gc.callbacks.remove(driver._collected)
+
+    def subscription(self, number: int = 0) -> DelayIndex:
+        """The index of the ``number``-th subscription."""
+        return self.catalog.subscription(subscription_name(number), INCARNATION)
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        """Python's own pauses: it walks every object, whichever call it happens to be in."""
+        if info["generation"] == FULL:
+            if phase == "start":
+                self._collect_ns = time.perf_counter_ns()
+            else:
+                self.pauses.note(COLLECTION, time.perf_counter_ns() - self._collect_ns)
+
+    # ---- calls of the index
+
+    def add(self, index: DelayIndex, entries: Entries) -> None:
+        """Add a batch; durable only after a later turn."""
+        began_ns = time.perf_counter_ns()
+        index.add(entries)
+        self.pauses.note("add", time.perf_counter_ns() - began_ns)
+        self._appended(len(entries))
+
+    def pop(self, index: DelayIndex, limit: int) -> Entries:
+        """Take what is due now."""
+        began_ns = time.perf_counter_ns()
+        entries = index.pop_due(self.clock.now_ms(), limit)
+        self.pauses.note("pop", time.perf_counter_ns() - began_ns)
+        return entries
+
+    def acknowledge(self, index: DelayIndex, positions: PositionSet) -> None:
+        """Acknowledge positions, as a frame has brought them; durable only after a later turn."""
+        began_ns = time.perf_counter_ns()
+        index.acknowledge(positions)
+        self.pauses.note("acknowledge", time.perf_counter_ns() - began_ns)
+        self._appended(len(positions))
+
+    def _appended(self, entries: int) -> None:
+        if not self._uncommitted:
+            self._commit_at_s = time.perf_counter() + self.settings.commit_interval_ms / 1e3
+        self._uncommitted += entries
+
+    # ---- turns
+
+    def turn(self) -> None:
+        """What the event loop does between two frames: commits and upkeep, as far as they are wanted."""
+        now_s = time.perf_counter()
+        if self._writing is not None and self._writing.done():
+            self._finish_commit()
+        wanted = self._uncommitted >= self.settings.commit_entries or now_s >= self._commit_at_s
+        if wanted and self._uncommitted and self._writing is None:
+            self._begin_commit()
+        persisting = self.catalog.persisting
+        if persisting is not None and persisting.done():
+            self._look_at_s = min(self._look_at_s, 0.0 if self._over_budget else now_s + self._rest_s)
+        if now_s >= self._look_at_s:
+            self._look()
+
+    def wait_for_room(self) -> None:
+        """Wait as long as the daemon would read nothing more."""
+        while self._uncommitted + self._committing > UNCOMMITTED_MAX or self._held_back:
+            self._wait()
+
+    def commit_all(self) -> None:
+        """Wait until everything is durable."""
+        while self._uncommitted or self._writing is not None:
+            self._commit_at_s = 0.0
+            self._wait()
+
+    def pause_until(self, at_s: float) -> None:
+        """Serve only upkeep and commits until that instant of ``time.perf_counter``."""
+        while time.perf_counter() < at_s:
+            self._wait(at_s)
+
+    def settle(self) -> None:
+        """Wait until upkeep has had no persist to begin for longer than it ever rests."""
+        self.commit_all()
+        self._busy_at_s = time.perf_counter()
+        while time.perf_counter() - self._busy_at_s < REST_MAX_S + QUIET_S:
+            self._wait()
+            self.commit_all()
+
+    def _wait(self, until_s: float = math.inf) -> None:
+        """Let the executors work until one of them is done, upkeep is due or it is that late."""
+        began_s = time.perf_counter()
+        running = [
+            each for each in (self._writing, self.catalog.persisting) if each is not None and not each.done()
+        ]
+        timeout_s = max(0.001, min(0.1, self._look_at_s - began_s, until_s - began_s))
+        if running:
+            wait(running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+        else:
+            time.sleep(timeout_s)  # nothing runs that could end: only the time can pass
+        self.waited_s += time.perf_counter() - began_s
+        self.turn()
+
+    def _begin_commit(self) -> None:
+        with self.pauses.timed("begin commit"):
+            self._commit = self.catalog.begin_commit()
+        self._committing, self._uncommitted = self._uncommitted, 0
+        if self._commit is None:
+            self._committing = 0
+            return
+        self._writing = self._executor.submit(self._commit.run)
+
+    def _finish_commit(self) -> None:
+        assert self._commit is not None and self._writing is not None
+        self._writing.result()
+        with self.pauses.timed("finish commit"):
+            self.catalog.finish_commit(self._commit)
+        self.commits += 1
+        self._commit, self._writing, self._committing = None, None, 0
+        self._commit_at_s = time.perf_counter() + self.settings.commit_interval_ms / 1e3
+
+    def _look(self) -> None:
+        began_s = time.perf_counter()
+        with self.pauses.timed("maintain"):
+            self.catalog.maintain(self.clock.now_ms())
+        with self.pauses.timed("budget"):
+            staged_bytes = sum(index.staged_entries for index in self.catalog) * ENTRY_BYTES
+        if self.catalog.persisting is not None:
+            self._busy_at_s = time.perf_counter()
+        self.staged_bytes_max = max(self.staged_bytes_max, staged_bytes)
+        self._over_budget = staged_bytes > self.settings.staging_bytes
+        if staged_bytes > self.settings.staging_bytes_max:
+            self._held_back = True
+        elif staged_bytes <= self.settings.staging_bytes_max // 2:
+            self._held_back = False
+        ended_s = time.perf_counter()
+        self._rest_s = min((ended_s - began_s) * REST, REST_MAX_S)
+        interval_s = self.settings.maintain_interval_ms / 1_000
+        self._look_at_s = ended_s + (interval_s if self._over_budget else max(interval_s, self._rest_s))

@@ -1,0 +1,82 @@
+"""What a result was measured on: processor, memory, versions, git revision."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from bench.harness.results import Machine
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("tidegate", "pulsar-client", "numpy", "pcodec", "pyroaring", "rocksdict", "heapdict")
+EXTRA_PACKAGES = ("numba", "polars", "pyarrow")  # of the optional dependencies ``bench``
+
+
+def machine() -> Machine:
+    """The machine now; the load average says how disturbed it was when the bench began."""
+    return Machine(
+        cpu=_cpu_model(),
+        cores=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        system=f"{platform.system()} {platform.release()}",
+        load_1min_at_start=round(os.getloadavg()[0], 2),
+    )
+
+
+def versions(pulsar_home: Path | None) -> dict[str, str]:
+    """Versions of what took part; Pulsar's and Java's only when a Pulsar home is given."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        found[package] = metadata.version(package)
+    for package in EXTRA_PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    if pulsar_home is not None:
+        jars = sorted((pulsar_home / "lib").glob("org.apache.pulsar-pulsar-broker-[0-9]*.jar"))
+        found["pulsar"] = jars[0].stem.removeprefix("org.apache.pulsar-pulsar-broker-") if jars else "unknown"
+        found["java"] = java_version()
+    return found
+
+
+def revision() -> str:
+    """The commit that ran, with ``+changes`` when files under version control differ from it."""
+    commit = _output(["git", "rev-parse", "--short=12", "HEAD"])
+    if not commit:
+        return "unknown"
+    changed = _output(
+        ["git", "status", "--porcelain", "--untracked-files=no", "--", "index", "plugin", "bench"]
+    )
+    return f"{commit}+changes" if changed else commit
+
+
+def _cpu_model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else platform.machine()
+
+
+def java_version() -> str:
+    """What ``java -version`` says, or ``unknown``."""
+    found = re.search(r'version "([^"]+)"', _output(["java", "-version"]))
+    return found.group(1) if found else "unknown"
+
+
+def _output(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

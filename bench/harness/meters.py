@@ -1,0 +1,107 @@
+"""What a worker measures of itself: how long calls took, the most memory it had, how large its files are.
+
+Invariants: a pause is the time of one call of the answering thread, whatever that call waited for (the
+interpreter lock too); memory is the resident set that the kernel counts, so that no peak hides between two
+samples; sizes are of files as they are on disk, with all that is in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from bench.harness.errors import BenchError
+
+MIB = 1 << 20
+NS_PER_MS = 1_000_000
+_STATUS = Path("/proc/self/status")
+_RESET_PEAK = Path("/proc/self/clear_refs")
+
+
+class Pauses:
+    """Durations of calls, by the kind of call; 8 bytes are kept of each."""
+
+    def __init__(self) -> None:
+        self._ns: dict[str, array[int]] = {}
+
+    @contextlib.contextmanager
+    def timed(self, kind: str) -> Iterator[None]:
+        """Time the body as one call of ``kind``."""
+        began_ns = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self.note(kind, time.perf_counter_ns() - began_ns)
+
+    def note(self, kind: str, took_ns: int) -> None:
+        """Keep a duration that was measured elsewhere."""
+        durations = self._ns.get(kind)
+        if durations is None:
+            durations = self._ns[kind] = array("q")
+        durations.append(took_ns)
+
+    def longest_ms(self, kind: str | None = None) -> float:
+        """The longest call of a kind, or of any; 0 without calls."""
+        kinds = self._ns.values() if kind is None else [self._ns.get(kind, array("q"))]
+        return max((max(durations) for durations in kinds if durations), default=0) / NS_PER_MS
+
+    def quantile_ms(self, probability: float) -> float:
+        """That quantile of all calls together; 0 without calls."""
+        every = [np.frombuffer(durations, dtype=np.int64) for durations in self._ns.values() if durations]
+        return float(np.quantile(np.concatenate(every), probability)) / NS_PER_MS if every else 0.0
+
+    def total_s(self, kind: str) -> float:
+        """Seconds spent in all calls of a kind."""
+        return sum(self._ns.get(kind, array("q"))) / 1e9
+
+    def by_kind_ms(self) -> dict[str, float]:
+        """The longest call of each kind."""
+        return {kind: self.longest_ms(kind) for kind in sorted(self._ns)}
+
+
+class PeakMemory:
+    """The most memory this process has had resident since the object was made (or ``reset``), in MiB.
+
+    The kernel keeps the peak (Linux). Raises BenchError where it does not.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: the peak is what is resident now."""
+        try:
+            _RESET_PEAK.write_text("5", encoding="ascii")
+        except OSError as error:
+            raise BenchError(
+                f"the peak of memory cannot be reset, this bench needs Linux: {error}"
+            ) from error
+
+    @property
+    def peak_mib(self) -> float:
+        """The peak so far."""
+        for line in _STATUS.read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            if name == "VmHWM":
+                return int(value.split()[0]) / 1024
+        raise BenchError("the kernel does not tell the peak of memory, this bench needs Linux")
+
+
+def resident_mib() -> float:
+    """What is resident now, in MiB."""
+    return float(psutil.Process().memory_info().rss) / MIB
+
+
+def disk_bytes(folder: Path, suffix: str = "") -> int:
+    """Bytes of all files below a folder whose names end so; a file that vanishes meanwhile is left out."""
+    total = 0
+    for path in folder.rglob(f"*{suffix}"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total

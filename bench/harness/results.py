@@ -1,0 +1,99 @@
+"""A bench's result as a file: what was measured, by what command, on what.
+
+The file is JSON of ``Result``. Samples stay samples: the report and the plots reduce them. A field is only
+ever added, so that older files can still be read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bench.harness.errors import BenchError
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+class Metric(BaseModel):
+    """One figure of each peer in one scenario: ``samples[peer]`` has one number a round."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scenario: str
+    title: str
+    unit: str
+    better: Literal["lower", "higher"] = "lower"
+    target: float | None = Field(
+        default=None, description="what the project asks of itself; not of the peers"
+    )
+    headline: bool = Field(default=True, description="shown in the tables of the docs")
+    samples: dict[str, list[float]] = Field(default_factory=dict)
+
+    def add(self, peer: str, value: float) -> None:
+        """Append one round's figure of a peer."""
+        self.samples.setdefault(peer, []).append(value)
+
+
+class Series(BaseModel):
+    """A curve for the plots: the quantile function of all rounds' values of one peer in one scenario."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scenario: str
+    peer: str
+    unit: str
+    quantiles: list[float]
+
+
+class Machine(BaseModel):
+    """Where it ran; nothing that names the machine itself."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    system: str
+    load_1min_at_start: float
+
+
+class Result(BaseModel):
+    """One run of one bench."""
+
+    bench: str
+    summary: str
+    command: str
+    quick: bool
+    runs: int
+    started_at: str
+    duration_s: float
+    revision: str
+    machine: Machine
+    versions: dict[str, str]
+    parameters: dict[str, str | int | float]
+    ours: str = "tidegate"
+    peers: list[str] = Field(description="in the order of the columns, ours first")
+    metrics: list[Metric]
+    series: list[Series] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    axis: str = Field(default="", description="of a plot in which peers are points on an axis, not bars")
+    positions: dict[str, float] = Field(default_factory=dict, description="where on it each peer is")
+
+
+def save(result: Result, path: Path) -> None:
+    """Write the result as indented JSON, creating the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> Result:
+    """Read a result; raises BenchError when the file is none."""
+    try:
+        return Result.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise BenchError(f"{path} is not a bench result: {error}") from error
+
+
+def load_all(folder: Path = RESULTS) -> list[Result]:
+    """Every result of a folder, in the order of the file names."""
+    return [load(path) for path in sorted(folder.glob("*.json"))]

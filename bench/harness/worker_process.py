@@ -1,0 +1,58 @@
+"""Workers: processes of their own, so that their memory is their own and they can be killed.
+
+A worker is a module with a ``main`` that prints one line of JSON, its figures, and then, if it is to be
+killed, waits for the end of its input.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bench.harness.errors import BenchError
+from bench.harness.machine import ROOT
+
+
+@contextmanager
+def worker(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
+    """Run a worker until its figures are there; at the end of the ``with`` it is killed with signal 9.
+
+    Raises BenchError when it ends without figures.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            name = " ".join([module, *arguments[:1]])
+            raise BenchError(f"the worker {name} failed with code {process.wait()}; see its message above")
+        figures: dict[str, Any] = json.loads(line)
+        yield figures
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def measured(module: str, *arguments: str) -> dict[str, Any]:
+    """The figures of a worker that is then killed."""
+    with worker(module, *arguments) as figures:
+        return figures
+
+
+def tell_and_wait(figures: dict[str, Any]) -> None:
+    """In the worker: print its figures and wait to be killed, or for the end of the input."""
+    print(json.dumps(figures), flush=True)
+    sys.stdin.read()

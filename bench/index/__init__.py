@@ -1,0 +1,1 @@
+"""The bench ``index``: the index in one process, as the daemon uses it."""

@@ -1,0 +1,1 @@
+"""The bench ``libraries``: other libraries for the hot loop."""

@@ -1,0 +1,1 @@
+"""The bench ``profile``: where the nanoseconds go."""

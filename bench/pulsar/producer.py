@@ -1,0 +1,55 @@
+"""One producer in a process of its own: ``python -m bench.pulsar.producer URL TOPIC SCHEDULE.npy``.
+
+The schedule is an int64 array of shape (n, 3): sequence number, when to send and deliver_at, both in ms
+since the epoch; a time to send in the past means at once. Delayed messages are never batched by Pulsar's
+clients, so each is an entry. Ends when the broker has confirmed every message; prints ``sent <n>
+<began> <confirmed>``, the wall clock in ns before the first send and at the last confirmation, or fails when
+one was refused.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pulsar
+
+from bench.pulsar.message_log import PAYLOAD
+
+CONFIRM_TIMEOUT_S = 60.0
+
+
+def main(argv: list[str]) -> int:
+    """Send the schedule and wait for the confirmations; returns the exit code."""
+    url, topic, schedule_path = argv
+    schedule: list[list[int]] = np.load(Path(schedule_path)).tolist()
+    client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=5000)
+    confirmed = [0, 0]
+    confirmed_at_ns = [0]
+    finished = threading.Event()
+
+    def on_confirmed(result: pulsar.Result, _: pulsar.MessageId) -> None:
+        confirmed[result != pulsar.Result.Ok] += 1
+        if sum(confirmed) == len(schedule):
+            confirmed_at_ns[0] = time.time_ns()
+            finished.set()
+
+    began_at_ns = time.time_ns()
+    for sequence, send_at_ms, deliver_at_ms in schedule:
+        wait_s = send_at_ms / 1e3 - time.time()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        producer.send_async(PAYLOAD.pack(sequence, deliver_at_ms), on_confirmed, deliver_at=deliver_at_ms)
+    if schedule:
+        finished.wait(CONFIRM_TIMEOUT_S)
+    client.close()
+    print(f"sent {confirmed[0]} {began_at_ns} {confirmed_at_ns[0]}", flush=True)
+    return 0 if confirmed[0] == len(schedule) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

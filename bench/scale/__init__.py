@@ -1,0 +1,1 @@
+"""The bench ``scale``: the index at 100 million entries."""

@@ -1,0 +1,1 @@
+"""The bench ``throughput``: how fast delayed messages are published and delivered."""

@@ -1,0 +1,1 @@
+"""The bench ``tuning``: one workload with many slice widths."""

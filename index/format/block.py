@@ -1,0 +1,108 @@
+"""A block: at most 65,536 sorted entries, packed; and its descriptor, which the manifest keeps.
+
+Invariants: the entries of a block are sorted, without duplicates, and of one slice. A descriptor says
+enough to know when the block must be loaded and whether it can hold a ledger, without reading the block.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.errors import CorruptBlockError, CorruptRecordError
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.packing import pack_entries, unpack_entries
+from tidegate.index.store import Store
+
+_HEADER = struct.Struct("<qqqq")
+DESCRIPTOR = struct.Struct("<QQIIqqqqqq")
+"""block_id, run_id, entries, size_bytes, first key (3), last_deliver_at_ms, min_ledger_id, max_ledger_id."""
+
+
+class BlockDescriptor(NamedTuple):
+    """One packed block. Blocks with the same run_id are disjoint in order; different runs may overlap."""
+
+    block_id: int
+    run_id: int
+    entries: int
+    size_bytes: int
+    first: EntryKey
+    last_deliver_at_ms: int
+    min_ledger_id: int
+    max_ledger_id: int
+
+    def pack(self) -> bytes:
+        """The descriptor as stored in a slice record."""
+        return DESCRIPTOR.pack(
+            self.block_id,
+            self.run_id,
+            self.entries,
+            self.size_bytes,
+            *self.first,
+            self.last_deliver_at_ms,
+            self.min_ledger_id,
+            self.max_ledger_id,
+        )
+
+    @classmethod
+    def unpack(cls, data: memoryview, at: int) -> BlockDescriptor:
+        """Read a descriptor at offset `at`. Raises struct.error if `data` is too short."""
+        block_id, run_id, entries, size_bytes, deliver_at, ledger, entry, last, low, high = (
+            DESCRIPTOR.unpack_from(data, at)
+        )
+        return cls(block_id, run_id, entries, size_bytes, (deliver_at, ledger, entry), last, low, high)
+
+
+def describe(entries: Entries, size_bytes: int, block_id: int, run_id: int) -> BlockDescriptor:
+    """The descriptor of a block with these sorted entries (at least one)."""
+    return BlockDescriptor(
+        block_id,
+        run_id,
+        len(entries),
+        size_bytes,
+        entries.key(0),
+        int(entries.deliver_at_ms[-1]),
+        int(entries.ledger_id.min()),
+        int(entries.ledger_id.max()),
+    )
+
+
+def encode_block(entries: Entries) -> bytes:
+    """Pack sorted entries (1 … 65,536) as a stored value."""
+    header = _HEADER.pack(
+        int(entries.deliver_at_ms[0]),
+        int(entries.deliver_at_ms[-1]),
+        int(entries.ledger_id.min()),
+        int(entries.ledger_id.max()),
+    )
+    return seal(keys.BLOCK, header + pack_entries(entries, compress=True))
+
+
+def decode_block(value: bytes) -> Entries:
+    """Unpack a block. Raises CorruptBlockError."""
+    try:
+        body = unseal(keys.BLOCK, value)
+        entries = unpack_entries(body[_HEADER.size :])
+        first, last, _, _ = _HEADER.unpack_from(body)
+    except (CorruptRecordError, struct.error) as error:
+        raise CorruptBlockError(str(error)) from error
+    if not len(entries) or first != entries.deliver_at_ms[0] or last != entries.deliver_at_ms[-1]:
+        raise CorruptBlockError("a block does not hold what its header says")
+    return entries
+
+
+def load_block(store: Store, subscription_id: int, slice_id: SliceId, descriptor: BlockDescriptor) -> Entries:
+    """Read a block. Raises CorruptBlockError if it is missing, damaged or not the one described."""
+    try:
+        value = store.get(keys.block_key(subscription_id, slice_id, descriptor.block_id))
+    except CorruptRecordError as error:
+        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id}: {error}") from error
+    if value is None:
+        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is missing")
+    entries = decode_block(value)
+    if len(entries) != descriptor.entries or entries.key(0) != descriptor.first:
+        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is not the one described")
+    return entries

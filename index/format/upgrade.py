@@ -1,0 +1,55 @@
+"""Bringing a data directory of an older format to the present one, when it is opened.
+
+An upgrade is one synced batch that ends with the new format version: a crash leaves the old directory or the
+new one. Values that are corrupt stay as they are; recovery reports them as it does in any directory.
+
+| from | what changes |
+|---|---|
+| 1 | `state` says whether the slice width is chosen automatically. In version 1 all widths came from the settings, so the settings decide |
+"""  # noqa: E501 a table
+
+from __future__ import annotations
+
+import logging
+import struct
+
+from tidegate.index.errors import CorruptRecordError
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.manifest import State
+from tidegate.index.store import Batch, Store
+
+_LOG = logging.getLogger(__name__)
+_STATE_1 = struct.Struct("<QQQQqq")
+_FORMAT_KIND = keys.FORMAT_KEY[:1]
+
+
+def format_record(version: int) -> bytes:
+    """The stored value that says which format a directory has."""
+    return seal(_FORMAT_KIND, version.to_bytes(4, "little"))
+
+
+def decode_state_1(value: bytes, slice_width_auto: bool) -> State:
+    """Read a state of format 1. Raises CorruptRecordError."""
+    body = unseal(keys.STATE, value)
+    if len(body) != _STATE_1.size:
+        raise CorruptRecordError("a state of format 1 does not fit its value")
+    version, sequence, block_id, width_ms, ledger_id, entry_id = _STATE_1.unpack(body)
+    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), slice_width_auto)
+
+
+def upgrade(store: Store, found: int, slice_width_auto: bool) -> None:
+    """Upgrade a directory of the older format `found`. Raises StorageError; nothing has changed then."""
+    batch = Batch()
+    states = 0
+    for key, value in store.scan(*keys.kind_range(keys.STATE)):
+        try:
+            state = decode_state_1(value, slice_width_auto)
+        except CorruptRecordError as error:
+            _LOG.error("stored value %s is corrupt and not upgraded: %s", key.hex(), error)
+        else:
+            batch.put(key, state.encode())
+            states += 1
+    batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION))
+    store.write(batch, sync=True)
+    _LOG.info("%s: format %d upgraded to %d, %d subscriptions", store, found, FORMAT_VERSION, states)

@@ -1,0 +1,377 @@
+"""Attaching a Pulsar home to Tidegate, and detaching it: what to change is decided first, then carried out.
+
+``plan_attach`` and ``plan_detach`` only read; a ``Plan`` is a list of files with their bytes before and
+after, so that ``--dry-run`` shows exactly what would be done. Invariants:
+
+- attach, then detach: every conf file is byte for byte as it was, and nothing of ours is left. If somebody
+  has edited a conf file in between, the edits stay and only our keys go;
+- attaching again with the same settings changes nothing; with others, it starts from the file as it was;
+- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf
+  file has those of the conf file, which may hold a password;
+- the copies of the originals and the record of what is changed are written before the first conf file is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from tidegate.plugin.attach import conf_file
+from tidegate.plugin.attach import record as attach_record
+from tidegate.plugin.attach.pulsar_home import (
+    CONF_NAMES,
+    JAR_NAME,
+    KNOWN_LINES,
+    PulsarHome,
+    read,
+    read_conf,
+    read_if_there,
+)
+from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
+from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
+from tidegate.plugin.errors import AttachError
+
+TRACKER_KEY = "delayedDeliveryTrackerFactoryClassName"
+TRACKER_FACTORY = "tidegate.pulsar.TrackerFactory"
+PULSARS_OWN_TRACKER = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
+SOCKET_KEY = "tidegateSocket"
+HORIZON_KEY = "tidegateHorizonMillis"
+ALLOW_UNKNOWN_KEY = "tidegateAllowUnknownVersion"
+ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
+ACK_RANGES = 1_000_000
+ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
+HORIZON_MS_DEFAULT = 2_000
+_FILE_MODE = 0o644
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for; None: as it was attached before, else the default."""
+
+    socket: Path | None = None
+    horizon_ms: int | None = None
+    tune_acks: bool | None = None
+    allow_unknown_version: bool | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file, before and after; None: the file is not there.
+
+    ``like``: the file whose mode and owner it gets; None: it keeps its own, a new one the directory's owner.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    like: Path | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done: ``changes`` in this order; ``notes`` and ``advice`` are lines for the user."""
+
+    home: PulsarHome
+    settings: AttachedSettings | None
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ConfState:
+    """What one conf file says; ``socket`` is None if it does not say."""
+
+    name: str
+    attached: bool
+    socket: str | None
+    horizon_ms: str | None
+    edited: bool
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What ``inspect`` found. ``jar`` is ``missing``, ``current`` (this Tidegate's own) or ``other``."""
+
+    home: Path
+    pulsar_version: str
+    jar: str
+    confs: tuple[ConfState, ...]
+
+    @property
+    def attached(self) -> bool:
+        """Whether every conf file names the tracker and its jar is there."""
+        return self.jar != "missing" and all(conf.attached for conf in self.confs)
+
+    @property
+    def state(self) -> str:
+        """``attached``, ``detached``, or ``partly``, which attaching or detaching again puts right."""
+        if self.attached:
+            return "attached"
+        return "detached" if self.jar == "missing" and not any(c.attached for c in self.confs) else "partly"
+
+
+def shim_jar() -> bytes:
+    """The shim that this Tidegate carries; raises ``AttachError`` if it was not built."""
+    jar = resources.files("tidegate.plugin") / "jars" / JAR_NAME
+    try:
+        return jar.read_bytes()
+    except OSError as error:
+        raise AttachError(f"the shim's jar is not built ({jar}): run `make shim` in the checkout") from error
+
+
+def inspect(path: Path) -> Attachment:
+    """Whether the Pulsar home ``path`` is attached; raises ``AttachError`` if it is not a Pulsar home."""
+    home = PulsarHome.open(path)
+    record = _record(home)
+    installed, own = read_if_there(home.jar), None
+    with contextlib.suppress(AttachError):
+        own = shim_jar()
+    if installed is None:
+        jar = "other" if home.other_jars else "missing"
+    else:
+        jar = "current" if installed == own else "other"
+    return Attachment(path, home.version, jar, tuple(_conf_state(conf, record) for conf in home.confs))
+
+
+def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) -> Plan:
+    """What attaching the Pulsar home ``path`` would change; raises ``AttachError`` if it cannot be."""
+    home = PulsarHome.open(path)
+    record = _record(home)
+    settings = _settings(wanted, record.settings if record else None, default_socket)
+    if not home.version_known and not settings.allow_unknown_version:
+        known = ", ".join(f"{line}.x" for line in KNOWN_LINES)
+        raise AttachError(
+            f"{path} is Pulsar {home.version}; the shim knows {known}: "
+            "use a Tidegate for that version, or add --allow-unknown-version to try it"
+        )
+    backups: list[Change] = []
+    confs: list[Change] = []
+    records: dict[str, ConfRecord] = {}
+    advice: dict[str, list[str]] = {}
+    for conf in home.confs:
+        current = read_conf(conf)
+        original, _ = _original(home, conf, current, record)
+        original_text = conf_file.decode(original)
+        keys = _keys(settings, conf_file.values(original_text))
+        text, edit = conf_file.apply(original_text, keys)
+        attached = conf_file.encode(text)
+        backup = home.record_dir / conf.name
+        backups.append(Change(backup, read_if_there(backup), original, like=conf))
+        confs.append(Change(conf, current, attached))
+        records[conf.name] = ConfRecord(_sha256(original), _sha256(attached), edit)
+        for line in _advice(conf_file.values(text)):
+            advice.setdefault(line, []).append(conf.name)
+    record_path = home.record_dir / attach_record.FILE_NAME
+    record_bytes = attach_record.dump(Record(settings, records))
+    changes = [
+        *backups,
+        Change(record_path, read_if_there(record_path), record_bytes),
+        Change(home.jar, read_if_there(home.jar), jar),
+        *(Change(other, read(other), None) for other in home.other_jars),
+        *confs,
+    ]
+    notes = [f"{other.name} is of another Tidegate and goes" for other in home.other_jars]
+    if home.jar.exists() and read(home.jar) != jar:
+        notes.append(f"{JAR_NAME} is of another Tidegate and is replaced")
+    lines = tuple(f"{', '.join(names)}: {line}" for line, names in advice.items())
+    return Plan(home, settings, _real(changes), tuple(notes), lines)
+
+
+def plan_detach(path: Path) -> Plan:
+    """What detaching the Pulsar home ``path`` would change; nothing if it is not attached."""
+    home = PulsarHome.open(path)
+    record = _record(home)
+    changes: list[Change] = []
+    notes: list[str] = []
+    for conf in home.confs:
+        current = read_conf(conf)
+        original, why = _original(home, conf, current, record)
+        changes.append(Change(conf, current, original))
+        notes += why
+    changes += [Change(jar, read_if_there(jar), None) for jar in (home.jar, *home.other_jars)]
+    # The record goes last: until then a detach that was interrupted can be repeated.
+    kept = [home.record_dir / name for name in (*CONF_NAMES, attach_record.FILE_NAME)]
+    changes += [Change(file, read_if_there(file), None) for file in kept]
+    return Plan(home, None, _real(changes), tuple(notes), ())
+
+
+def carry_out(plan: Plan) -> None:
+    """Do what ``plan`` says. Raises ``AttachError``; the same command again then does the rest."""
+    for change in plan.changes:
+        _require_writable(change.path.resolve().parent)
+    for change in plan.changes:
+        path = change.path
+        try:
+            if change.after is None:
+                path.unlink(missing_ok=True)
+                continue
+            if not path.parent.exists():
+                _make_directory(path.parent)
+            replace_file(path, change.after, change.like)
+        except OSError as error:
+            raise AttachError(
+                f"cannot write {path}: {error.strerror or error}; correct it and run the same command again"
+            ) from error
+    if plan.settings is None:
+        with contextlib.suppress(OSError):  # Not there, or somebody keeps files of his own in it.
+            plan.home.record_dir.rmdir()
+
+
+def _make_directory(path: Path) -> None:
+    """Whoever may look into the directory that ``path`` is in may look into ``path``."""
+    path.mkdir(0o700)
+    path.chmod(path.parent.stat().st_mode & 0o777)
+    _give_to_owner_of(path.parent, path)
+
+
+def replace_file(path: Path, content: bytes, like: Path | None = None) -> None:
+    """Write ``content`` to ``path`` whole or not at all; mode and owner stay, a link stays a link.
+
+    ``like``: another file, whose mode and owner it gets instead.
+    """
+    target = path.resolve()
+    if like is None:
+        like = target if target.exists() else target.parent
+    status = like.stat()
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(_FILE_MODE if like.is_dir() else status.st_mode & 0o7777)
+        _give_to_owner_of(like, temporary)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _give_to_owner_of(like: Path, path: Path) -> None:
+    # Only root can, and only root needs to: Pulsar's own user must still be able to read its files.
+    if os.geteuid() == 0:
+        status = like.stat()
+        os.chown(path, status.st_uid, status.st_gid)
+
+
+def _require_writable(directory: Path) -> None:
+    existing = directory if directory.exists() else directory.parent
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise AttachError(f"cannot write to {existing}: run this as the user that Pulsar belongs to")
+
+
+def _settings(wanted: Wanted, before: AttachedSettings | None, default_socket: Path) -> AttachedSettings:
+    otherwise = before or AttachedSettings(str(default_socket.absolute()), HORIZON_MS_DEFAULT)
+    socket = otherwise.socket if wanted.socket is None else str(wanted.socket.absolute())
+    if len(os.fsencode(socket)) > PATH_BYTES_MAX:
+        raise AttachError(
+            f"{socket} is too long for a socket ({PATH_BYTES_MAX} bytes at most): choose another --socket"
+        )
+    if any(ord(character) < 0x20 for character in socket) or socket != socket.strip():
+        raise AttachError(f"{socket!r} has control characters or outer spaces: choose another --socket")
+    return AttachedSettings(
+        socket,
+        otherwise.horizon_ms if wanted.horizon_ms is None else wanted.horizon_ms,
+        otherwise.tune_acks if wanted.tune_acks is None else wanted.tune_acks,
+        otherwise.allow_unknown_version
+        if wanted.allow_unknown_version is None
+        else wanted.allow_unknown_version,
+    )
+
+
+def _keys(settings: AttachedSettings, values: Mapping[str, str]) -> dict[str, str]:
+    keys = {
+        TRACKER_KEY: TRACKER_FACTORY,
+        SOCKET_KEY: settings.socket,
+        HORIZON_KEY: str(settings.horizon_ms),
+    }
+    if settings.tune_acks:
+        keys |= _ack_keys(values)
+    if settings.allow_unknown_version:
+        keys[ALLOW_UNKNOWN_KEY] = "true"
+    return keys
+
+
+def _ack_keys(values: Mapping[str, str]) -> dict[str, str]:
+    """The cursor settings that keep acknowledgements, as far as ``values`` has not got them (or more)."""
+    keys = {}
+    ranges = values.get(ACK_RANGES_KEY, "").strip()
+    if not ranges.isdecimal() or int(ranges) < ACK_RANGES:
+        keys[ACK_RANGES_KEY] = str(ACK_RANGES)
+    if values.get(ACK_LONG_ARRAY_KEY, "").strip() != "true":
+        keys[ACK_LONG_ARRAY_KEY] = "true"
+    return keys
+
+
+def _advice(values: Mapping[str, str]) -> list[str]:
+    advice: list[str] = []
+    missing = [f"{key}={value}" for key, value in _ack_keys(values).items()]
+    if missing:
+        advice.append(
+            f"set {' and '.join(missing)}, or Pulsar forgets acknowledgements "
+            "when many messages are acknowledged out of order (--tune-acks does it)"
+        )
+    if values.get("delayedDeliveryEnabled", "true").strip() == "false":
+        advice.append("delayedDeliveryEnabled is false, so that Pulsar delays nothing")
+    return advice
+
+
+def _original(home: PulsarHome, conf: Path, current: bytes, record: Record | None) -> tuple[bytes, list[str]]:
+    """The conf file as it is without Tidegate, and what the user should know about it."""
+    known = record.confs.get(conf.name) if record else None
+    if known is None:
+        return _without_keys(conf, current)
+    if _sha256(current) == known.original_sha256:
+        return current, []
+    backup = read_if_there(home.record_dir / conf.name)
+    unedited = _sha256(current) == known.attached_sha256
+    if unedited and backup is not None and _sha256(backup) == known.original_sha256:
+        return backup, []
+    undone = conf_file.undo(conf_file.decode(current), known.edit)
+    notes = [f"{conf.name}: {key} was changed and stays as it is" for key in undone.kept]
+    if not unedited:
+        notes.insert(0, f"{conf.name} was edited after it was attached: the edits stay, Tidegate's keys go")
+    return conf_file.encode(undone.text), notes
+
+
+def _without_keys(conf: Path, current: bytes) -> tuple[bytes, list[str]]:
+    text = conf_file.decode(current)
+    if conf_file.values(text).get(TRACKER_KEY) != TRACKER_FACTORY:
+        return current, []
+    text, _ = conf_file.apply(text, {TRACKER_KEY: PULSARS_OWN_TRACKER})
+    note = (
+        f"{conf.name} was attached and there is no record of how it was: "
+        f"Tidegate's keys go, {TRACKER_KEY} becomes Pulsar's default"
+    )
+    return conf_file.encode(conf_file.remove(text, conf_file.OWNED_PREFIX)), [note]
+
+
+def _conf_state(conf: Path, record: Record | None) -> ConfState:
+    content = read_conf(conf)
+    values = conf_file.values(conf_file.decode(content))
+    known = record.confs.get(conf.name) if record else None
+    edited = known is not None and _sha256(content) not in {known.attached_sha256, known.original_sha256}
+    attached = values.get(TRACKER_KEY) == TRACKER_FACTORY
+    return ConfState(conf.name, attached, values.get(SOCKET_KEY), values.get(HORIZON_KEY), edited)
+
+
+def _record(home: PulsarHome) -> Record | None:
+    path = home.record_dir / attach_record.FILE_NAME
+    content = read_if_there(path)
+    return None if content is None else attach_record.load(content, str(path))
+
+
+def _real(changes: list[Change]) -> tuple[Change, ...]:
+    return tuple(change for change in changes if change.before != change.after)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

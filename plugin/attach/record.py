@@ -1,0 +1,84 @@
+"""What ``attach`` did, as ``conf/tidegate/attach.json``, so that ``detach`` can take it back.
+
+Invariants: the same attachment makes the same bytes (so that a second ``attach`` finds nothing to do); a
+record of a newer format is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidegate.plugin.attach.conf_file import Edit, Replaced
+from tidegate.plugin.errors import AttachError
+
+FORMAT = 1
+FILE_NAME = "attach.json"
+
+
+@dataclass(frozen=True)
+class AttachedSettings:
+    """What an attached broker is told. ``horizon_ms``: how far ahead due entries come to the broker."""
+
+    socket: str
+    horizon_ms: int
+    tune_acks: bool = False
+    allow_unknown_version: bool = False
+
+
+@dataclass(frozen=True)
+class ConfRecord:
+    """One conf file: what it was before and after (SHA-256, hex) and what was changed in it."""
+
+    original_sha256: str
+    attached_sha256: str
+    edit: Edit
+
+
+@dataclass(frozen=True)
+class Record:
+    """One attachment; ``confs`` by file name."""
+
+    settings: AttachedSettings
+    confs: Mapping[str, ConfRecord]
+
+
+def dump(record: Record) -> bytes:
+    """``record`` as JSON."""
+    confs = {name: asdict(conf) for name, conf in record.confs.items()}
+    content = {"format": FORMAT, "settings": asdict(record.settings), "confs": confs}
+    return (json.dumps(content, indent=2, sort_keys=True) + "\n").encode("ascii")
+
+
+def load(content: bytes, where: str) -> Record:
+    """The inverse of ``dump``; raises ``AttachError``, which names ``where``, for anything else."""
+    try:
+        fields = json.loads(content)
+        found = fields["format"]
+        if found != FORMAT:
+            raise AttachError(
+                f"{where} is of format {found} and this Tidegate knows {FORMAT}: "
+                "use the Tidegate that attached it"
+            )
+        confs = {name: _conf(conf) for name, conf in fields["confs"].items()}
+        return Record(AttachedSettings(**fields["settings"]), confs)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AttachError(
+            f"{where} is damaged; correct it, or delete it and go by the files beside it, "
+            "which are the conf files as they were"
+        ) from error
+
+
+def _conf(fields: Mapping[str, Any]) -> ConfRecord:
+    edit = fields["edit"]
+    return ConfRecord(
+        fields["original_sha256"],
+        fields["attached_sha256"],
+        Edit(
+            tuple(Replaced(**change) for change in edit["replaced"]),
+            edit["appended"],
+            tuple((key, value) for key, value in edit["appended_keys"]),
+        ),
+    )

@@ -1,0 +1,168 @@
+"""``tidegate attach`` and ``tidegate detach``: plans of ``plugin.attach.plan``, shown and carried out."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tidegate.plugin.attach import conf_file
+from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
+from tidegate.plugin.attach.pulsar_home import CONF_NAMES
+from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+Home = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PULSAR_HOME", envvar="PULSAR_HOME", help="The directory Pulsar was unpacked into."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def attach(  # noqa: PLR0917 the flags
+    pulsar_home: Home,
+    socket: Annotated[
+        Path | None,
+        typer.Option(envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {DEFAULT_SOCKET}]."),
+    ] = None,
+    horizon_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=3_600_000, help="How far ahead due entries come to the broker [default: 2000]."
+        ),
+    ] = None,
+    tune_acks: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune-acks/--no-tune-acks", help="Also set the cursor settings that keep acknowledgements."
+        ),
+    ] = None,
+    allow_unknown_version: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-unknown-version/--known-versions-only",
+            help="Try a Pulsar that the shim does not know.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Let the brokers of PULSAR_HOME use Tidegate: put the shim into lib, its keys into the conf files.
+
+    Attached already, only what is given and differs is changed. Takes effect when the broker is restarted.
+    """
+    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version)
+    plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), DEFAULT_SOCKET)
+    _carry_out_and_show(plan, dry_run, as_json)
+
+
+def detach(pulsar_home: Home, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Take Tidegate out of PULSAR_HOME: the conf files become byte for byte as they were.
+
+    What somebody has edited in them since stays. Takes effect when the broker is restarted.
+    """
+    _carry_out_and_show(plan_detach(pulsar_home.absolute()), dry_run, as_json)
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands to ``app``."""
+    app.command(epilog="Example: tidegate attach /opt/pulsar --socket /run/tidegate/tidegate.sock --dry-run")(
+        attach
+    )
+    app.command(epilog="Example: tidegate detach /opt/pulsar --dry-run")(detach)
+
+
+def unified_diff(change: Change, name: str) -> list[str]:
+    """The lines of a unified diff, without line endings; a missing newline at the end of a file is shown."""
+    before, after = _diff_lines(change.before), _diff_lines(change.after)
+    return list(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm=""))
+
+
+def _diff_lines(content: bytes | None) -> list[str]:
+    lines = conf_file.decode(content or b"").split("\n")
+    if lines[-1]:
+        lines[-1] += "\n\\ No newline at end of file"
+        return lines
+    return lines[:-1]
+
+
+def _carry_out_and_show(plan: Plan, dry_run: bool, as_json: bool) -> None:
+    if not dry_run:
+        carry_out(plan)
+    if as_json:
+        typer.echo(json.dumps(_json(plan, dry_run), indent=2))
+        return
+    if dry_run:
+        _show_diffs(plan)
+    for line in _summary(plan, dry_run):
+        typer.echo(line)
+
+
+def _show_diffs(plan: Plan) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for change in plan.changes:
+        name = _name(plan, change)
+        if change.path.name not in CONF_NAMES or change.path.parent == plan.home.record_dir:
+            verb = _verb(change)
+            console.print(Text(f"{verb} {name}", style="bold"))
+            continue
+        for line in unified_diff(change, name):
+            printable = line.encode("utf-8", errors="replace").decode("utf-8")
+            console.print(Text(printable, style=_STYLES.get(line[:1], "")))
+
+
+def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
+    where = f"{plan.home.path} (Pulsar {plan.home.version})"
+    attaching = plan.settings is not None
+    if not plan.changes:
+        yield f"{where} is {'attached already' if attaching else 'not attached'}: nothing to do"
+    elif dry_run:
+        yield f"{where} would be {'attached' if attaching else 'detached'}; nothing was changed"
+    else:
+        names = ", ".join(_name(plan, c) for c in plan.changes if c.path.parent != plan.home.record_dir)
+        yield f"{'attached' if attaching else 'detached'} {where}" + (f": {names}" if names else "")
+    for note in plan.notes:
+        yield f"note: {note}"
+    for line in plan.advice:
+        yield f"advice: {line}"
+    if plan.changes and not dry_run:
+        if plan.settings is not None:
+            yield f"originals: {plan.home.record_dir}"
+            yield f"next: tidegate serve --data DIR --socket {plan.settings.socket}, then restart the broker"
+        else:
+            yield "next: restart the broker"
+
+
+def _json(plan: Plan, dry_run: bool) -> dict[str, Any]:
+    return {
+        "pulsar_home": str(plan.home.path),
+        "pulsar_version": plan.home.version,
+        "action": "detach" if plan.settings is None else "attach",
+        "dry_run": dry_run,
+        "changed": bool(plan.changes),
+        "settings": None if plan.settings is None else asdict(plan.settings),
+        "files": [{"path": _name(plan, change), "change": _verb(change)} for change in plan.changes],
+        "notes": list(plan.notes),
+        "advice": list(plan.advice),
+    }
+
+
+def _verb(change: Change) -> str:
+    if change.before is None:
+        return "create"
+    return "delete" if change.after is None else "replace"
+
+
+def _name(plan: Plan, change: Change) -> str:
+    return str(change.path.relative_to(plan.home.path))

@@ -1,0 +1,225 @@
+"""``tidegate demo``: delayed messages on a real Pulsar broker, through kill -9 of the broker and of the
+daemon.
+
+This module is the command line: flags, checks, signals, where the output goes. ``demo_run`` is the demo
+itself. Exit codes: 0 nothing early or lost, 1 something was, 2 a bad value or a missing part, 128 + n ended
+by signal n.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.local import toolchain
+from tidegate.plugin.local.distribution import default_cache_dir, home_of
+
+if TYPE_CHECKING:
+    from tidegate.plugin.demo.course import Demo, Options, Outcome
+    from tidegate.plugin.demo.processes import Stop
+
+JAR = Path(__file__).resolve().parents[1] / "jars" / "tidegate-pulsar-shim.jar"
+MESSAGES_MAX = 1_000_000
+# The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
+DISK_BASE_BYTES = 300 * 2**20
+DISK_MESSAGE_BYTES = 1_000
+SECONDS_MIN, SECONDS_MAX = 5.0, 3_600.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TRACKERS = ("tidegate", "pulsar", "bucket")
+
+
+def demo(  # noqa: PLR0917 the flags
+    messages: Annotated[int, typer.Option(help="Messages that come due during the run.")] = 20_000,
+    seconds: Annotated[float, typer.Option(help="How long to send and deliver.")] = 50.0,
+    far: Annotated[
+        int, typer.Option(help="Messages due tomorrow, which must stay where they are.")
+    ] = 100_000,
+    plain: Annotated[bool, typer.Option("--plain", help="A line a second instead of a live screen.")] = False,
+    json_file: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE|-", help="Write the report as JSON; - is standard output."),
+    ] = None,
+    pulsar_home: Annotated[
+        Path | None, typer.Option(help="An unpacked Pulsar [default: the one that tidegate setup fetched].")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where report, plot and working files go.")] = Path("run/demo"),
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the working files: logs, index, topic.")] = False,
+    tracker: Annotated[
+        str, typer.Option(help="Who delays: tidegate, or for comparison Pulsar's own: pulsar, bucket.")
+    ] = "tidegate",
+) -> None:
+    """Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it."""
+    # Here, since the client takes its time to load and every command would wait for it.
+    from tidegate.plugin.demo.course import Options  # noqa: PLC0415
+
+    _check_values(messages, seconds, far, tracker)
+    _check_json(json_file)
+    options = Options(
+        messages=messages,
+        seconds=seconds,
+        far=far,
+        tracker=tracker,
+        pulsar_home=_check_home(pulsar_home),
+        jar=_check_jar() if tracker == "tidegate" else None,
+        out_dir=out.absolute(),
+        keep=keep,
+    )
+    _check_disk(options.out_dir, messages + far)
+    course = _course(options)
+    try:
+        outcome = _run(course, plain=plain, json_to_stdout=json_file == "-")
+        _report(outcome, json_file)
+    except UserError as error:
+        if course.stuck:
+            print(f"tidegate: {error}", file=sys.stderr)
+            _leave_at_once(error.exit_code)
+        raise
+    if keep:
+        outcome.recorder.save(outcome.options.out_dir / "work" / "record.npz")
+    exit_code = 0 if outcome.passed else 1
+    if course.stuck:
+        _leave_at_once(exit_code)
+    raise typer.Exit(exit_code)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(epilog="Example: tidegate demo --seconds 30 --messages 5000 --far 10000 --plain")(demo)
+
+
+def _check_values(messages: int, seconds: float, far: int, tracker: str) -> None:
+    if not math.isfinite(seconds) or not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise ConfigError(
+            f"--seconds must be between {SECONDS_MIN:.0f} and {SECONDS_MAX:.0f}, it is {seconds:g}"
+        )
+    if not 1 <= messages <= MESSAGES_MAX:
+        raise ConfigError(f"--messages must be between 1 and {MESSAGES_MAX:,}, it is {messages}")
+    if not 0 <= far <= MESSAGES_MAX:
+        raise ConfigError(f"--far must be between 0 and {MESSAGES_MAX:,}, it is {far}")
+    if tracker not in _TRACKERS:
+        raise ConfigError(f"--tracker must be one of {', '.join(_TRACKERS)}, it is {tracker}")
+
+
+def _check_json(json_file: str | None) -> None:
+    """Before the run rather than after it; nothing is opened, since that would disturb a pipe's reader."""
+    if json_file is None or json_file == "-":
+        return
+    path = Path(json_file)
+    if path.is_dir():
+        reason = "it is a directory"
+    elif not path.parent.is_dir():
+        reason = f"there is no directory {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = "no permission to write there"
+    else:
+        return
+    raise ConfigError(f"cannot write the report to {path}: {reason}; choose another --json")
+
+
+class MissingPartError(UserError):
+    """Something that setting up puts in place is not there."""
+
+    exit_code = 2
+
+
+def _check_home(chosen: Path | None) -> Path:
+    jdk = toolchain.find_jdk(os.environ)
+    if isinstance(jdk, toolchain.Problem):
+        raise MissingPartError(jdk.text)
+    home = (chosen or home_of(default_cache_dir(os.environ))).absolute()
+    if not (home / "bin" / "pulsar").is_file():
+        advice = "correct --pulsar-home" if chosen else "run: make setup (or: tidegate setup)"
+        raise MissingPartError(f"there is no Pulsar in {home}: {advice}")
+    return home
+
+
+def _check_jar() -> Path:
+    if not JAR.is_file():
+        raise MissingPartError(f"the shim's jar is missing ({JAR}): run: make setup")
+    return JAR
+
+
+def _check_disk(out_dir: Path, messages: int) -> None:
+    needed_bytes = DISK_BASE_BYTES + messages * DISK_MESSAGE_BYTES
+    if problem := toolchain.check_disk(out_dir, needed_bytes, "choose an --out on another disk"):
+        raise UserError(problem.text)
+
+
+@contextlib.contextmanager
+def _signals_stop(stop: Stop) -> Iterator[None]:
+    """A signal only asks for the end: an exception at any instruction could lose a process just started."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        stop.request(number)
+
+    before = {number: signal.signal(number, ask) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _course(options: Options) -> Demo:
+    from tidegate.plugin.demo.course import Demo  # noqa: PLC0415
+    from tidegate.plugin.demo.processes import Stop  # noqa: PLC0415
+
+    return Demo(options, Stop())
+
+
+def _run(course: Demo, *, plain: bool, json_to_stdout: bool) -> Outcome:
+    from rich.console import Console  # noqa: PLC0415
+
+    from tidegate.plugin.demo.view import LiveView, PlainView  # noqa: PLC0415
+
+    console = Console(stderr=json_to_stdout)
+    view = PlainView if plain or not console.is_terminal else LiveView
+    with _signals_stop(course.stop), view(course.progress, console):
+        return course.run()
+
+
+def _leave_at_once(exit_code: int) -> NoReturn:
+    """End without Python's ordinary ending, during which a thread inside the Pulsar client would abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def _report(outcome: Outcome, json_file: str | None) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    from tidegate.plugin.demo.plot import write_plots  # noqa: PLC0415
+    from tidegate.plugin.demo.report import as_json, as_text  # noqa: PLC0415
+
+    plots = [_shown(path) for path in write_plots(outcome, outcome.options.out_dir)]
+    report = json.dumps(as_json(outcome, plots), indent=2) + "\n"
+    _write(outcome.options.out_dir / "report.json", report)
+    if json_file == "-":
+        sys.stdout.write(report)
+    elif json_file is not None:
+        _write(Path(json_file), report)
+    console = Console(stderr=json_file == "-")
+    # In a file or a pipe there is no width to keep to: a report is not cut.
+    console.print(as_text(outcome, plots), width=None if console.is_terminal else 140, highlight=False)
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write the report to {path}: {error.strerror or error}") from error

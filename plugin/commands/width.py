@@ -1,0 +1,87 @@
+"""``tidegate width``: shows and changes how wide the slices of a subscription are, while the daemon runs.
+
+Invariant: a change is told as done only after the daemon has answered that it is durable.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+from tidegate.plugin.daemon.width import checked_width_ms
+from tidegate.plugin.durations import duration, milliseconds
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.wire.client import ask_socket
+
+AUTO = "auto"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(epilog="Example: tidegate width persistent://public/default/orders:billing 10m")(width)
+
+
+def width(
+    subscription: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC:SUBSCRIPTION",
+            help="As in tidegate status; persistent://public/default/ may be left out, * is anything.",
+        ),
+    ],
+    new_width: Annotated[
+        str | None,
+        typer.Argument(metavar="WIDTH|auto", help="1s to 3660d, as in 30s, 10m, 6h, 7d. Without: show it."),
+    ] = None,
+    socket: Annotated[
+        Path,
+        typer.Option(help="The daemon's Unix socket.", envvar="TIDEGATE_SOCKET"),
+    ] = DEFAULT_SOCKET,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Show or set the width of a subscription's slices. Slices that exist keep theirs."""
+    answer = ask_socket(socket, {"what": "width", "subscription": subscription} | _wish(new_width))
+    if json_output:
+        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        return
+    try:
+        for line in lines(answer):
+            print(line)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
+
+
+def _wish(new_width: str | None) -> dict[str, Any]:
+    if new_width is None:
+        return {}
+    if new_width == AUTO:
+        return {"auto": True}
+    try:
+        return {"width_ms": checked_width_ms(milliseconds(new_width))}
+    except (ValueError, UserError) as error:
+        raise typer.BadParameter(
+            f"{error}, or auto" if isinstance(error, ValueError) else str(error)
+        ) from error
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """An answer as text, a line or two for each subscription.
+
+    Raises ``KeyError`` or ``TypeError`` if it does not follow the schema.
+    """
+    said = []
+    for one in answer["subscriptions"]:
+        how = "auto" if one["slice_width_auto"] else "fixed"
+        now = " from now on" if answer["changed"] else ""
+        said.append(f"{one['topic']}:{one['subscription']}  {duration(one['slice_width_ms'])}, {how}{now}")
+        if one["slice_width_auto"]:
+            said.append(f"  {one['slice_width_reason']}")
+        if one["slices_of_other_widths"]:
+            said.append(f"  {one['slices_of_other_widths']:,} of {one['slices']:,} slices have another width")
+    if answer["subscriptions_omitted"]:
+        said.append(f"… and {answer['subscriptions_omitted']:,} subscriptions more")
+    return said

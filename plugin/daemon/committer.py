@@ -1,0 +1,225 @@
+"""Group commit: many frames, one synced write.
+
+Invariants:
+
+- a frame is reported durable only after a commit of the catalog has returned a token that covers it;
+- a change waits at most ``interval_s`` for its commit, less when ``entries_max`` have come together;
+- a failed commit is tried again until it succeeds, with nothing reported durable meanwhile; the owner hears
+  of every failure and of the first success after it.
+
+While one commit is being written the next one gathers, so a slow disk makes groups larger, not more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from typing import Generic, Protocol, TypeVar
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock
+from tidegate.index.errors import StorageError
+from tidegate.index.journal import Commit
+from tidegate.plugin.daemon.tracker import Durability, Tracker
+
+NS_PER_SECOND = 1_000_000_000
+
+
+class Committed(Protocol):
+    """A stream with frames that wait for a commit."""
+
+    @property
+    def tracker(self) -> Tracker:
+        """Its logic."""
+        ...
+
+
+StreamT = TypeVar("StreamT", bound=Committed)
+HeardT_contra = TypeVar("HeardT_contra", bound=Committed, contravariant=True)
+
+
+class CommitListener(Protocol[HeardT_contra]):
+    """Who is told of commits."""
+
+    def on_durable(self, stream: HeardT_contra, durability: Durability) -> None:
+        """Frames of ``stream`` are on disk."""
+        ...
+
+    def on_committed(self, seconds: float) -> None:
+        """A commit took so long and succeeded."""
+        ...
+
+    def on_commit_failed(self, waiting: Iterable[HeardT_contra], error: StorageError) -> None:
+        """A commit failed; the frames of ``waiting`` are not durable."""
+        ...
+
+
+class Committer(Generic[StreamT]):
+    """Gathers changes and commits them together.
+
+    ``executor`` writes, so that a slow disk holds up nobody's due entries; None writes on the loop.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        listener: CommitListener[StreamT],
+        *,
+        executor: Executor | None,
+        interval_s: float,
+        entries_max: int,
+        retry_s: float,
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._loop = loop
+        self._listener = listener
+        self._executor = executor
+        self._interval_s = interval_s
+        self._entries_max = entries_max
+        self._retry_s = retry_s
+        self._waiting: dict[StreamT, None] = {}
+        self._told_after: list[tuple[int, Callable[[StorageError | None], None]]] = []
+        self._entries = 0
+        self._wanted = False
+        self._in_flight: Commit | None = None
+        self._begin_ns = 0
+        self._committing: dict[StreamT, None] = {}
+        self._entries_committing = 0
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._retrying = False
+
+    @property
+    def uncommitted_entries(self) -> int:
+        """Entries and positions of the changes that no commit has covered yet."""
+        return self._entries + self._entries_committing
+
+    def note(self, stream: StreamT, entries: int) -> None:
+        """``stream`` has made a change worth ``entries`` journal entries."""
+        self._waiting[stream] = None
+        full_before = self._entries >= self._entries_max
+        self._entries += entries
+        if self._timer is None or (self._entries >= self._entries_max and not full_before):
+            self.wake()
+
+    def after(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
+        """Call ``tell`` once everything up to ``token`` is durable, or with the error if that fails first.
+
+        What failed is committed all the same when the store works again.
+        """
+        self._told_after.append((token, tell))
+        self.wake()
+
+    def wake(self) -> None:
+        """Something was appended: commit it with the next group."""
+        self._wanted = True
+        if self._in_flight is not None or self._retrying:
+            return
+        if self._entries >= self._entries_max:
+            self._cancel()
+            self._timer = self._loop.call_soon(self._begin)
+        elif self._timer is None:
+            self._timer = self._loop.call_later(self._interval_s, self._begin)
+
+    def forget(self, stream: StreamT) -> None:
+        """``stream`` has ended; its changes are committed all the same, but it need not be told."""
+        self._waiting.pop(stream, None)
+        self._committing.pop(stream, None)
+
+    def commit_now(self) -> None:
+        """Commit everything on the calling thread, also what is on its way; no more by itself after it."""
+        self._cancel()
+        self._take()
+        self._in_flight = None
+        try:
+            durable_token = self._catalog.commit()
+        except StorageError as error:
+            self._failed(error)
+            self._cancel()
+        else:
+            self._succeeded(durable_token)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._take()
+        commit = self._catalog.begin_commit()
+        if commit is None:  # frames that changed nothing, after everything else was durable
+            self._succeeded(self._catalog.durable_token)
+            if self._wanted:
+                self.wake()
+            return
+        self._in_flight = commit
+        if self._executor is None:
+            _run(commit)
+            self._finish(commit)
+        else:
+            running = self._loop.run_in_executor(self._executor, _run, commit)
+            running.add_done_callback(lambda _: self._finish(commit))
+
+    def _take(self) -> None:
+        self._begin_ns = self._clock.monotonic_ns()
+        self._wanted = False
+        self._committing |= self._waiting
+        self._waiting = {}
+        self._entries_committing += self._entries
+        self._entries = 0
+
+    def _finish(self, commit: Commit) -> None:
+        if self._in_flight is not commit:
+            return  # `commit_now` has waited for it
+        self._in_flight = None
+        try:
+            durable_token = self._catalog.finish_commit(commit)
+        except StorageError as error:
+            self._failed(error)
+            return
+        self._succeeded(durable_token)
+        if self._wanted:
+            self.wake()
+
+    def _failed(self, error: StorageError) -> None:
+        self._retrying = True
+        self._timer = self._loop.call_later(self._retry_s, self._begin)
+        self._listener.on_commit_failed([*self._committing, *self._waiting], error)
+        self._tell(None, error)
+
+    def _succeeded(self, durable_token: int) -> None:
+        self._retrying = False
+        self._entries_committing = 0
+        committed, self._committing = self._committing, {}
+        self._listener.on_committed((self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND)
+        for stream in committed:
+            durability = stream.tracker.durable(durable_token)
+            if durability is not None:
+                self._listener.on_durable(stream, durability)
+            if stream.tracker.undurable_frames:  # came while the commit was being written
+                self._waiting[stream] = None
+                self._wanted = True
+
+        self._tell(durable_token, None)
+
+    def _tell(self, durable_token: int | None, error: StorageError | None) -> None:
+        """Tell those that wait for ``durable_token`` or less, all of them if there is none."""
+        asked, self._told_after = self._told_after, []
+        for token, tell in asked:
+            if durable_token is None or token <= durable_token:
+                tell(error)
+            else:
+                self._told_after.append((token, tell))
+                self._wanted = True
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _run(commit: Commit) -> None:
+    """Write the commit. Whatever goes wrong, known to the store or not, must never look like a success."""
+    try:
+        commit.run()
+    except Exception as error:
+        commit.error = StorageError(f"the commit was not written: {error!r}")

@@ -1,0 +1,387 @@
+"""One client's connection: greeting, frames, heartbeats, back-pressure. What the frames mean is the engine's
+business.
+
+Invariants:
+
+- nothing is accepted before HELLO, and nothing at all after the connection was told to close;
+- while the peer does not take what is written, no DUE and no HELD is made for it and nothing more is read
+  from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
+- a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
+  dropped, and so is what is left of its answer;
+- everything that was written to it in one turn of the loop leaves in one write;
+- what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
+  broker's last acknowledgements are among it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import cast
+
+import structlog
+
+from tidegate.index.clock import Clock
+from tidegate.plugin.daemon.streams import Engine, Stream
+from tidegate.plugin.daemon.tracker import Change
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.frames import Frame, FrameDecoder, FrameType
+from tidegate.plugin.wire.messages import (
+    Ack,
+    Add,
+    Clear,
+    Close,
+    Credit,
+    Error,
+    Hello,
+    MarkDelete,
+    Message,
+    Open,
+    Ping,
+    Pong,
+    Query,
+    Reply,
+    Role,
+    Unack,
+    json_body,
+    negotiate,
+)
+
+READ_BYTES = 128 * 1024
+FLUSH_BYTES = 64 * 1024
+SILENT_HEARTBEATS = 3
+CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
+NS_PER_MS = 1_000_000
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's end of one connection."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        metrics: Metrics,
+        log: structlog.typing.FilteringBoundLogger,
+        heartbeat_ms: int,
+        write_buffer_bytes: int,
+        may_talk: Callable[[socket.socket], bool],
+    ) -> None:
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self.hello: Hello | None = None
+        self.streams: dict[int, Stream] = {}
+        self.writable = True
+        self.connected_at_ms = clock.now_ms()
+        self._engine = engine
+        self._clock = clock
+        self._loop = loop
+        self._metrics = metrics
+        self._log = log
+        self._heartbeat_ns = heartbeat_ms * NS_PER_MS
+        self._write_buffer_bytes = write_buffer_bytes
+        self._may_talk = may_talk
+        self._decoder = FrameDecoder()
+        self._read_buffer = bytearray(READ_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._peer: socket.socket | None = None
+        self._closing = False
+        self._held_back = False
+        self._ended_streams: set[int] = set()
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._to_answer: deque[Stream] = deque()
+        self._answering: Iterator[bytes] | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._received_ns = self._sent_ns = clock.monotonic_ns()
+
+    @property
+    def peer_name(self) -> str:
+        """The name that the client gave in its HELLO."""
+        return "" if self.hello is None else self.hello.name
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio: the peer is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
+        if not self._may_talk(transport.get_extra_info("socket")):
+            self._log.warning("a process of another user tried to connect")
+            self.abort()
+            return
+        # A second descriptor of the same socket: the transport closes its own without reading what is left.
+        self._peer = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self._beat()
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+        """Called by asyncio: where to put what comes."""
+        return self._read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio: so many bytes came."""
+        self._received_ns = self._clock.monotonic_ns()
+        self._metrics.bytes_received.inc(nbytes)
+        if self._closing:
+            return
+        try:
+            for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
+                self._on_frame(frame)
+                if self._closing:
+                    break
+        except ProtocolError as error:
+            self._log.warning(
+                "protocol error", peer=self.peer_name, code=error.code.name, error=error.message
+            )
+            self.fail(error.code, error.message)
+
+    def eof_received(self) -> bool:
+        """Called by asyncio: the peer sends no more. The transport closes itself."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Called by asyncio: it is over."""
+        self.read_rest()
+        torn = self._decoder.buffered_bytes
+        if torn and not self._closing:
+            self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
+        self._closing = True
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        for stream in list(self.streams.values()):
+            self._engine.ended(stream)
+        self.streams.clear()
+        self._to_answer.clear()
+        self._answering = None
+        self._engine.gone(self)
+        self.lost.set_result(None)
+
+    def read_rest(self) -> None:
+        """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
+        peer, self._peer = self._peer, None
+        if peer is None:
+            return
+        with peer, contextlib.suppress(OSError):  # nothing more there, or a peer that is gone
+            while not self._closing and (count := peer.recv_into(self._read_buffer)):
+                self.buffer_updated(count)
+
+    def pause_writing(self) -> None:
+        """Called by asyncio: the peer does not take more for now."""
+        self.writable = False
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio: the peer takes data again."""
+        self.writable = True
+        self._set_reading()
+        self._answer()
+        if self.writable:
+            self._engine.writable(self)
+
+    def hold_back(self, hold: bool) -> None:
+        """Read no more from the peer while ``hold``: the daemon has enough to do."""
+        self._held_back = hold
+        self._set_reading()
+
+    def send(self, message: Message, stream_id: int = 0, seq: int = 0) -> None:
+        """Send a frame; it leaves at the end of this turn of the loop."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._write(encode(message, stream_id, seq))
+        self._metrics.frames_sent(message.type)
+        if isinstance(message, Error):
+            self._metrics.errors_sent(ErrorCode(message.code).name)
+
+    def answer_open(self, stream: Stream) -> None:
+        """Send the HELD frames of ``stream`` as fast as the peer takes them."""
+        self._to_answer.append(stream)
+        self._answer()
+
+    def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
+        """The daemon ends one stream with ERROR."""
+        stream_id = stream.tracker.stream_id
+        if not self._is_open(stream):
+            return
+        del self.streams[stream_id]
+        self._ended_streams.add(stream_id)
+        self._engine.ended(stream)
+        self.send(Error(code, message), stream_id)
+
+    def close_stream(self, stream: Stream) -> None:
+        """Answer CLOSE: the stream has ended as the broker wished."""
+        self.streams.pop(stream.tracker.stream_id, None)
+        self._engine.ended(stream)
+        stream.send(Close())
+
+    def fail(self, code: ErrorCode, message: str) -> None:
+        """Send ERROR on stream 0 and close."""
+        if self._closing or self._transport is None:
+            return
+        self.send(Error(code, message))
+        self._closing = True
+        self._flush()
+        transport = self._transport
+        transport.close()
+        self._loop.call_later(CLOSE_SECONDS, transport.abort)
+
+    def abort(self) -> None:
+        """Cut the connection off; what was not sent yet is dropped."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def _on_frame(self, frame: Frame) -> None:
+        message = decode(frame)
+        self._metrics.frames_received(message.type)
+        if self.hello is None:
+            if not isinstance(message, Hello):
+                raise ProtocolError(ErrorCode.MALFORMED, f"{message.type.name} before HELLO")
+            self._on_hello(message)
+            return
+        match message:
+            case Ping():
+                self.send(Pong(), 0, frame.seq)
+            case Pong():
+                pass
+            case Query() if self.hello.role == Role.CONTROL:
+                self._engine.query(message.request(), partial(self._reply, frame.seq))
+            case Error():
+                self._on_error(frame.stream, message)
+            case Open() | Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
+                self.hello.role == Role.BROKER
+            ):
+                self._on_stream_frame(frame, message)
+            case _:
+                raise ProtocolError(
+                    ErrorCode.MALFORMED,
+                    f"{message.type.name} is not for a {self.hello.role.name.lower()} to send",
+                )
+
+    def _reply(self, seq: int, answer: dict[str, object]) -> None:
+        self.send(Reply(json_body(answer)), 0, seq)
+
+    def _on_hello(self, hello: Hello) -> None:
+        version = negotiate(hello)
+        self.hello = hello
+        self.send(self._engine.greet(self, hello, version))
+
+    def _on_error(self, stream_id: int, error: Error) -> None:
+        self._log.warning(
+            "the peer reports an error", peer=self.peer_name, stream=stream_id, error=error.message
+        )
+        if stream_id == 0:
+            self._closing = True
+            if self._transport is not None:
+                self._transport.close()
+            return
+        stream = self.streams.pop(stream_id, None)
+        if stream is not None:
+            self._engine.ended(stream)
+
+    def _on_stream_frame(self, frame: Frame, message: Open | Credit | Change) -> None:
+        stream_id = frame.stream
+        if isinstance(message, Open):
+            self._on_open(stream_id, message)
+            return
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if stream_id not in self._ended_streams:
+                self.send(Error(ErrorCode.UNKNOWN_STREAM, "the stream is not open"), stream_id)
+            return
+        if isinstance(message, Credit):
+            self._engine.credit(stream, message.more)
+            return
+        try:
+            self._engine.change(stream, frame.seq, message, self._received_ns)
+        except StreamError as error:
+            self.end_stream(stream, error.code, error.message)
+
+    def _on_open(self, stream_id: int, request: Open) -> None:
+        if stream_id in self.streams:
+            raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
+        try:
+            stream = self._engine.open(self, stream_id, request)
+        except StreamError as error:
+            self._ended_streams.add(stream_id)
+            self.send(Error(error.code, error.message), stream_id)
+            return
+        self._ended_streams.discard(stream_id)
+        self.streams[stream_id] = stream
+        self.answer_open(stream)
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        while self.writable and not self._closing:
+            if self._answering is None:
+                if not self._to_answer:
+                    return
+                self._answering = self._encode_answer(self._to_answer.popleft())
+            frame = next(self._answering, None)
+            if frame is None:
+                self._answering = None
+            else:
+                self._write(frame)
+
+    def _encode_answer(self, stream: Stream) -> Iterator[bytes]:
+        if not self._is_open(stream):
+            return  # ended while it waited
+        # Encoded at once: the sets belong to the index and change with the next frame.
+        frames = [encode(held, stream.tracker.stream_id) for held in stream.tracker.held_frames()]
+        for frame in frames:
+            yield frame
+            self._metrics.frames_sent(FrameType.HELD)
+            if not self._is_open(stream):
+                return  # its number may be another stream's by now, which would take the rest for its answer
+        self._engine.answered(stream)
+
+    def _is_open(self, stream: Stream) -> bool:
+        return self.streams.get(stream.tracker.stream_id) is stream
+
+    def _write(self, data: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes >= FLUSH_BYTES:
+            self._flush()  # so that the transport can say "enough" before the turn is over
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and not self._transport.is_closing():
+            data = b"".join(self._out)
+            self._sent_ns = self._clock.monotonic_ns()
+            self._metrics.bytes_sent.inc(len(data))
+            self._transport.write(data)
+        self._out.clear()
+        self._out_bytes = 0
+
+    def _set_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._held_back or not self.writable:
+            self._transport.pause_reading()
+        else:
+            self._received_ns = self._clock.monotonic_ns()  # silence while nobody listened does not count
+            self._transport.resume_reading()
+
+    def _beat(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        silent_ns = now_ns - self._received_ns
+        if silent_ns > SILENT_HEARTBEATS * self._heartbeat_ns and not self._held_back:
+            self._log.warning(
+                "no sign of life, closing", peer=self.peer_name, silent_ms=silent_ns // NS_PER_MS
+            )
+            self.read_rest()
+            self.abort()
+            return
+        if self.hello is not None and now_ns - self._sent_ns >= self._heartbeat_ns // 2:
+            self.send(Ping())
+        self._heartbeat = self._loop.call_later(self._heartbeat_ns / 4 / 1e9, self._beat)

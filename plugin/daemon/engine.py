@@ -1,0 +1,399 @@
+"""The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
+
+It runs on one event loop and owns nothing but the wiring; what a stream means is in ``tracker``, when it is
+looked at in ``due_timer``, when a change is durable in ``committer``, what happens without a cause in
+``maintenance``. Invariants:
+
+- whatever the index raises ends at most the stream it was raised for;
+- a subscription is handed out to its current stream only;
+- while the store fails, changes are refused with ERROR 8 and what is held keeps being handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+
+import structlog
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock
+from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.names import SubscriptionName
+from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.due_timer import DueTimer
+from tidegate.plugin.daemon.maintenance import Maintenance
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.daemon.streams import Stream
+from tidegate.plugin.daemon.tracker import Change, Durability, Tracker
+from tidegate.plugin.daemon.unserved import Unserved
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
+from tidegate.plugin.telemetry import report
+from tidegate.plugin.telemetry.health import Health
+from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.wire.codec import RECORDS_MAX, split_positions
+from tidegate.plugin.wire.messages import Add, Close, Due, Durable, Hello, Open, Role, Unheld, Welcome
+
+DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
+DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
+DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
+NS_PER_MS = 1_000_000
+NS_PER_DAY = 86_400_000_000_000
+UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
+
+
+class DaemonEngine:
+    """Implements ``streams.Engine`` over a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        commit_executor: Executor | None,
+        settings: Settings,
+        metrics: Metrics,
+        health: Health,
+        log: structlog.typing.FilteringBoundLogger,
+        product: str,
+        daemon_id: int,
+    ) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self.settings = settings
+        self.health = health
+        self.product = product
+        self.daemon_id = daemon_id
+        self.started_at_ms = clock.now_ms()
+        self.brokers: dict[str, Connection] = {}
+        self.ownership: Ownership[Stream] = Ownership()
+        self._loop = loop
+        self._metrics = metrics
+        self._log = log
+        self._known_brokers: set[str] = set()
+        self._blocked: dict[Connection, dict[Stream, None]] = {}
+        self._held_back = False
+        self._unheld_sent_ms = 0
+        self._storage_failing = False
+        self._stopping = False
+        self._unreadable: dict[Stream, str] = {}
+        self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
+        self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
+        self._due: DueTimer[Stream] = DueTimer(clock, loop, self._serve_due, DUE_ROUND_S)
+        self._committer: Committer[Stream] = Committer(
+            catalog,
+            clock,
+            loop,
+            self,
+            executor=commit_executor,
+            interval_s=settings.commit_interval_ms / 1_000,
+            entries_max=settings.commit_entries,
+            retry_s=settings.storage_retry_ms / 1_000,
+        )
+
+    @property
+    def uncommitted_entries(self) -> int:
+        """Entries and positions received that no commit has covered yet."""
+        return self._committer.uncommitted_entries
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the upkeep; the daemon is ready."""
+        for index in self.catalog:
+            self.catalog.park(index)
+            self._unserved.begin(index.name, self.clock.monotonic_ns())
+        self._maintenance.start()
+        self.health.clear("starting")
+
+    def stop(self) -> None:
+        """Commit what there is, and hand out nothing more."""
+        self._stopping = True
+        self.health.block("stopping", "the daemon is shutting down")
+        self._due.stop()
+        self._maintenance.stop()
+        self._committer.commit_now()
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:
+        """See ``streams.Engine``."""
+        if self._stopping:
+            raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
+        if hello.role == Role.BROKER:
+            previous = self.brokers.get(hello.name)
+            self.brokers[hello.name] = connection
+            if previous is not None:
+                self._log.warning("broker connected again, its old connection is closed", broker=hello.name)
+                previous.read_rest()
+                previous.fail(ErrorCode.STALE_EPOCH, f"a newer connection of {hello.name} has taken over")
+            if hello.name in self._known_brokers:
+                self._metrics.reconnects.inc()
+            self._known_brokers.add(hello.name)
+            self._log.info("broker connected", broker=hello.name, product=hello.product)
+            connection.hold_back(self._held_back)
+        return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
+
+    def gone(self, connection: Connection) -> None:
+        """See ``streams.Engine``."""
+        self._blocked.pop(connection, None)
+        if self.brokers.get(connection.peer_name) is connection:
+            del self.brokers[connection.peer_name]
+            self._log.info("broker disconnected", broker=connection.peer_name)
+
+    def writable(self, connection: Connection) -> None:
+        """See ``streams.Engine``."""
+        for stream in self._blocked.pop(connection, {}):
+            self._schedule(stream)
+
+    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+        """See ``streams.Engine``."""
+        try:
+            match request.get("what"):
+                case "status":
+                    reply(self._status(request))
+                case "width":
+                    self._width(request, reply)
+                case what:
+                    raise UserError(f"unknown query {what!r}, known: 'status', 'width'")
+        except UserError as error:
+            reply({"error": str(error)})
+
+    def _status(self, request: dict[str, object]) -> dict[str, object]:
+        limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
+        if not isinstance(limit, int) or limit < 0:
+            raise UserError("subscriptions_max must be a number, 0 or more")
+        return report.status(self, min(limit, report.SUBSCRIPTIONS_MAX))
+
+    def _width(self, query: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+        request = width.WidthRequest.of(query)
+        indexes = width.find(self.catalog, request.subscription)
+        if not request.changes:
+            reply(width.answer(request, indexes))
+            return
+        if self._storage_failing:
+            raise UserError("the store is failing, nothing can be made durable: try again later")
+        token = width.apply(request, indexes)
+        self._log.info("slice width set", asked=request._asdict(), subscriptions=len(indexes))
+
+        def tell(error: StorageError | None) -> None:
+            if error is None:
+                reply(width.answer(request, indexes))
+            else:
+                reply({"error": f"the store fails, the new width is lost if the daemon stops now: {error}"})
+
+        self._committer.after(token, tell)
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def open(self, connection: Connection, stream_id: int, request: Open) -> Stream:
+        """See ``streams.Engine``."""
+        name = SubscriptionName(request.topic, request.subscription)
+        self.ownership.admit(name, request.epoch)
+        try:
+            index = self.catalog.subscription(name, request.incarnation)
+            tracker = Tracker(stream_id, index, request, self.settings.credit_max)
+        except TidegateIndexError as error:
+            raise self._stream_error(error) from error
+        stream = Stream(connection, tracker)
+        previous = self.ownership.take_over(stream)
+        self._unserved.end(name)
+        if previous is not None:
+            self._due.discard(previous)
+            if previous.connection is connection:
+                previous.tracker.supersede()
+            else:
+                previous.connection.end_stream(
+                    previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
+                )
+        self._committer.note(stream, 0)
+        self._log.debug(
+            "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
+        )
+        return stream
+
+    def answered(self, stream: Stream) -> None:
+        """See ``streams.Engine``."""
+        stream.answered = True
+        self._schedule(stream)
+
+    def ended(self, stream: Stream) -> None:
+        """See ``streams.Engine``."""
+        self._due.discard(stream)
+        self._committer.forget(stream)
+        self._readable(stream)
+        blocked = self._blocked.get(stream.connection)
+        if blocked is not None:
+            blocked.pop(stream, None)
+        if self.ownership.get(stream.name) is stream:
+            self.catalog.park(stream.tracker.index)
+            self.ownership.release(stream)
+            self._unserved.begin(stream.name, self.clock.monotonic_ns())
+
+    def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
+        """See ``streams.Engine``."""
+        if self._storage_failing and not isinstance(change, Close):
+            raise StreamError(
+                ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
+            )
+        try:
+            entries = stream.tracker.apply(seq, change, received_ns)
+        except TidegateIndexError as error:
+            raise self._stream_error(error) from error
+        if isinstance(change, Add):
+            self._metrics.entries_added.inc(entries)
+        self._committer.note(stream, entries)
+        self._schedule(stream)
+
+    def credit(self, stream: Stream, more: int) -> None:
+        """See ``streams.Engine``."""
+        stream.tracker.add_credit(more)
+        self._schedule(stream)
+
+    # --- due --------------------------------------------------------------------------------------
+
+    def _schedule(self, stream: Stream) -> None:
+        self._due.set(stream, self._next_look(stream))
+
+    def _next_look(self, stream: Stream) -> int | None:
+        """When to look at the stream; the index prefetches only for streams that can take something."""
+        tracker = stream.tracker
+        if self.ownership.get(tracker.name) is stream:
+            if tracker.hands_out:
+                self.catalog.unpark(tracker.index)
+            else:
+                self.catalog.park(tracker.index)
+        return tracker.wake_at_ms()
+
+    def _serve_due(self, stream: Stream, now_ms: int) -> int | None:
+        """Hand out one frame's worth; returns when to look at the stream again."""
+        if not stream.connection.writable:
+            self._blocked.setdefault(stream.connection, {})[stream] = None
+            return None
+        tracker = stream.tracker
+        try:
+            entries = tracker.pop_due(now_ms, DUE_RECORDS_MAX)
+        except TidegateIndexError as error:
+            self._log.error("cannot read what is due, trying again", stream=repr(tracker), error=str(error))
+            self._unreadable[stream] = str(error)
+            self._tell_unreadable()
+            return now_ms + self.settings.storage_retry_ms
+        self._readable(stream)
+        if len(entries):
+            stream.send(Due(entries))
+            self._metrics.observe_due(entries.deliver_at_ms, now_ms)
+            if tracker.credit == 0:
+                self._metrics.credit_exhausted.inc()
+        again_at_ms = self._next_look(stream)
+        if again_at_ms is not None and not len(entries):
+            again_at_ms = max(again_at_ms, now_ms + DUE_AGAIN_MS)
+        return again_at_ms
+
+    def _readable(self, stream: Stream) -> None:
+        if self._unreadable.pop(stream, None) is not None:
+            self._tell_unreadable()
+
+    def _tell_unreadable(self) -> None:
+        if not self._unreadable:
+            self.health.clear("read")
+            return
+        error = next(iter(self._unreadable.values()))
+        count = len(self._unreadable)
+        self.health.block("read", f"entries that are due cannot be read ({count} subscriptions): {error}")
+
+    def _send_unheld(self, stream: Stream) -> None:
+        if not stream.answered:
+            return  # a HELD that was made before the loss may be on its way: it must not come after UNHELD
+        lost = stream.tracker.index.take_unheld()
+        if lost:
+            self._log.error(
+                "positions lost to a corrupt block are read again",
+                stream=repr(stream.tracker),
+                lost=len(lost),
+            )
+            for part in split_positions(lost):
+                stream.send(Unheld(part))
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def on_durable(self, stream: Stream, durability: Durability) -> None:
+        """See ``committer.CommitListener``."""
+        stream.send(Durable(), durability.seq)
+        self._metrics.durable_lag_ms.observe((self.clock.monotonic_ns() - durability.received_ns) / NS_PER_MS)
+        if stream.tracker.closing and not stream.tracker.undurable_frames:
+            stream.connection.close_stream(stream)
+            self._forget_if_empty(stream)
+
+    def on_committed(self, seconds: float) -> None:
+        """See ``committer.CommitListener``."""
+        self._metrics.commit_ms.observe(seconds * 1_000)
+        self._metrics.commits("ok")
+        if self._storage_failing:
+            self._storage_failing = False
+            self.health.clear("storage")
+            self._log.info("the store works again")
+
+    def on_commit_failed(self, waiting: Iterable[Stream], error: StorageError) -> None:
+        """See ``committer.CommitListener``."""
+        self._metrics.commits("failed")
+        if not self._storage_failing:
+            self._log.error("the store fails, frames are not durable", error=str(error))
+        self._storage_failing = True
+        self.health.block("storage", f"the store fails: {error}")
+        for stream in waiting:
+            if stream.tracker.undurable_frames:
+                stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
+
+    def _stream_error(self, error: TidegateIndexError) -> StreamError:
+        self._log.error("the index refuses a frame", error=str(error))
+        return StreamError(ErrorCode.STORAGE, str(error))
+
+    # --- maintenance ------------------------------------------------------------------------------
+
+    def hold_back(self, hold: bool) -> None:
+        """See ``MaintenanceOwner``."""
+        if hold == self._held_back:
+            return
+        self._held_back = hold
+        self._log.info("reading is held back until entries are spilled" if hold else "reading goes on")
+        for connection in self.brokers.values():
+            connection.hold_back(hold)
+
+    def tell_unheld(self, now_ms: int) -> None:
+        """See ``MaintenanceOwner``."""
+        if 0 <= now_ms - self._unheld_sent_ms < UNHELD_INTERVAL_MS:
+            return
+        self._unheld_sent_ms = now_ms
+        for stream in self.ownership:
+            self._send_unheld(stream)
+
+    def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
+        """See ``MaintenanceOwner``. A lost index costs reading the topic again, never a message."""
+        for name in self._unserved.take_expired(self.clock.monotonic_ns()):
+            if self.catalog.get(name) is not None:
+                self._log.info(
+                    "no broker has opened it for a long time, its index is removed",
+                    topic=name.topic,
+                    subscription=name.subscription,
+                    days=self.settings.forget_days,
+                )
+                self._forget(name)
+
+    def _forget_if_empty(self, stream: Stream) -> None:
+        """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
+        index = stream.tracker.index
+        served = self.ownership.get(stream.name) is not None or self.catalog.get(stream.name) is not index
+        if served or index.held() or index.acknowledged() or width.is_own(index, self.settings):
+            return
+        self._forget(stream.name)
+
+    def _forget(self, name: SubscriptionName) -> None:
+        self.catalog.remove(name)
+        self.ownership.forget(name)
+        self._unserved.end(name)
+        self._committer.wake()

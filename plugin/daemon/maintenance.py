@@ -1,0 +1,160 @@
+"""What the daemon does from time to time: have the index persisted, hold brokers back, tell of losses.
+
+Invariants:
+
+- the next persist begins as soon as one is done while staging is over its budget; without such need, upkeep
+  rests many times as long as it took, because it looks at every subscription;
+- each part runs whatever becomes of the others; what fails is logged and stands in ``/readyz``;
+- a failing persist stands there until one has succeeded, not only at the instant at which it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock
+from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index.errors import StorageError
+from tidegate.plugin.daemon.logs import Logger
+from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.telemetry.health import Health
+
+REST = 20  # times as long as the last look took
+REST_MAX_S = 1.0
+BUG_STANDS_MS = 60_000  # nothing tells when a bug is gone: it is shown for so long after it was last met
+
+
+class MaintenanceOwner(Protocol):
+    """Who knows what upkeep does not: connections and streams."""
+
+    def hold_back(self, hold: bool) -> None:
+        """Read no more from the brokers while ``hold``."""
+        ...
+
+    def tell_unheld(self, now_ms: int) -> None:
+        """Tell the brokers what the index has lost."""
+        ...
+
+    def forget_unserved(self, now_ms: int) -> None:
+        """Remove what nobody has asked for in a long time."""
+        ...
+
+
+class Maintenance:
+    """Runs from ``start`` to ``stop``, every ``maintain_interval_ms`` or more."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        owner: MaintenanceOwner,
+        *,
+        settings: Settings,
+        health: Health,
+        log: Logger,
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._loop = loop
+        self._owner = owner
+        self._settings = settings
+        self._health = health
+        self._log = log
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = False
+        self._rest_s = 0.0
+        self._staged_bytes = 0
+        self._following: Future[None] | None = None
+        self._failure: str | None = None
+        self._bug_at_ms: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Look for the first time now."""
+        self._running = True
+        self._look()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _follow_persist(self) -> None:
+        persisting = self._catalog.persisting
+        if persisting is not None and persisting is not self._following:
+            self._following = persisting
+            persisting.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._persisted))
+
+    def _persisted(self) -> None:
+        """A persist is done: apply it and begin the next one, at once if staging is over its budget."""
+        self._look_in(0.0 if self._over_budget else self._rest_s)
+
+    @property
+    def _over_budget(self) -> bool:
+        return self._staged_bytes > self._settings.staging_bytes
+
+    def _look_in(self, delay_s: float) -> None:
+        if not self._running:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= self._loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        begin_ns = self._clock.monotonic_ns()
+        now_ms = self._clock.now_ms()
+        try:
+            for part in (self._maintain, self._budget, self._owner.tell_unheld, self._owner.forget_unserved):
+                self._run(part, now_ms)
+        finally:
+            self._follow_persist()
+            took_s = (self._clock.monotonic_ns() - begin_ns) / 1e9
+            self._rest_s = min(took_s * REST, REST_MAX_S)
+            interval_s = self._settings.maintain_interval_ms / 1_000
+            self._look_in(interval_s if self._over_budget else max(interval_s, self._rest_s))
+
+    def _run(self, part: Callable[[int], None], now_ms: int) -> None:
+        name = part.__name__.lstrip("_")
+        reason = f"bug in {name}"
+        try:
+            part(now_ms)
+        except Exception as error:
+            if reason not in self._bug_at_ms:
+                self._log.error("upkeep failed unexpectedly, trying again", part=name, exc_info=error)
+            self._bug_at_ms[reason] = now_ms
+            self._health.block(reason, f"upkeep failed unexpectedly ({name}): {error!r}")
+            return
+        bug_at_ms = self._bug_at_ms.get(reason)
+        if bug_at_ms is not None and not bug_at_ms <= now_ms < bug_at_ms + BUG_STANDS_MS:
+            del self._bug_at_ms[reason]
+            self._health.clear(reason)
+
+    def _maintain(self, now_ms: int) -> None:
+        failure: str | None = None
+        try:
+            self._catalog.maintain(now_ms)
+        except StorageError as error:
+            failure = str(error)
+        failure = failure or self._catalog.persist_failure
+        if failure is None:
+            self._health.clear("maintain")
+        else:
+            self._health.block("maintain", f"the index cannot be persisted: {failure}")
+            if failure != self._failure:
+                self._log.error("upkeep of the index failed, trying again", error=failure)
+        self._failure = failure
+
+    def _budget(self, now_ms: int) -> None:  # noqa: ARG002
+        self._staged_bytes = sum(index.staged_entries for index in self._catalog) * ENTRY_BYTES
+        if self._staged_bytes > self._settings.staging_bytes_max:
+            self._owner.hold_back(True)
+        elif self._staged_bytes <= self._settings.staging_bytes_max // 2:
+            self._owner.hold_back(False)

@@ -1,0 +1,77 @@
+"""Which stream serves which subscription, and who may take it over.
+
+Invariants: a subscription has at most one stream that hands entries out; its epoch never falls while the
+daemon runs; a stream that was replaced can give up nothing but itself.
+
+The epoch orders owners of a subscription: a topic that has moved to another broker is opened there with a
+greater one, and the old owner, should it still believe in itself, is refused from then on. Equal epochs are
+the same owner again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from tidegate.index.names import SubscriptionName
+from tidegate.plugin.errors import ErrorCode, StreamError
+
+
+class Owned(Protocol):
+    """What ownership needs to know of a stream."""
+
+    @property
+    def name(self) -> SubscriptionName:
+        """The subscription it serves."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The owner's epoch."""
+        ...
+
+
+StreamT = TypeVar("StreamT", bound=Owned)
+
+
+class Ownership(Generic[StreamT]):
+    """The current stream of every subscription."""
+
+    def __init__(self) -> None:
+        self._current: dict[SubscriptionName, StreamT] = {}
+        self._epochs: dict[SubscriptionName, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    def __iter__(self) -> Iterator[StreamT]:
+        return iter(list(self._current.values()))
+
+    def get(self, name: SubscriptionName) -> StreamT | None:
+        """The stream that serves ``name`` now."""
+        return self._current.get(name)
+
+    def admit(self, name: SubscriptionName, epoch: int) -> None:
+        """Raises ``StreamError`` (stale epoch) if a newer owner has been seen."""
+        newest = self._epochs.get(name)
+        if newest is not None and epoch < newest:
+            raise StreamError(
+                ErrorCode.STALE_EPOCH,
+                f"epoch {epoch} is over: the subscription was opened with epoch {newest}",
+            )
+
+    def take_over(self, stream: StreamT) -> StreamT | None:
+        """Make ``stream`` the current one; returns the one it replaces. ``admit`` must have passed."""
+        self._epochs[stream.name] = stream.epoch
+        previous = self._current.get(stream.name)
+        self._current[stream.name] = stream
+        return previous
+
+    def release(self, stream: StreamT) -> None:
+        """``stream`` has ended; nothing happens if it is not the current one any more."""
+        if self._current.get(stream.name) is stream:
+            del self._current[stream.name]
+
+    def forget(self, name: SubscriptionName) -> None:
+        """The subscription is empty and nobody serves it: its epoch does not matter any more."""
+        self._epochs.pop(name, None)

@@ -1,0 +1,201 @@
+"""``tidegate serve``: puts the parts together, runs until it is told to stop, and leaves everything
+persisted.
+
+Invariants: the data directory and the socket are taken before anything is served, and given back whatever
+happens; on SIGTERM and SIGINT every connected broker is told, everything received is committed, the index is
+persisted, and the process ends with 0. A killed process needs nothing of this: what was reported durable is
+in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock, SystemClock
+from tidegate.index.errors import TidegateIndexError
+from tidegate.index.options import IndexOptions
+from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Store
+from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
+from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.listener import Listener
+from tidegate.plugin.daemon.logs import Logger
+from tidegate.plugin.daemon.server import Server
+from tidegate.plugin.daemon.settings import HttpAddress, Settings, read_token
+from tidegate.plugin.errors import StartError, StopError
+from tidegate.plugin.telemetry import report
+from tidegate.plugin.telemetry.health import Health
+from tidegate.plugin.telemetry.http import HttpSide
+from tidegate.plugin.telemetry.metrics import Metrics
+
+StoreFactory = Callable[[Settings], Store]
+
+
+@dataclass(frozen=True)
+class RunningDaemon:
+    """The parts of a daemon that serves."""
+
+    engine: DaemonEngine
+    metrics: Metrics
+    health: Health
+    http_port: int | None
+
+
+def product_name() -> str:
+    """``tidegate`` and its version."""
+    return f"tidegate {importlib.metadata.version('tidegate')}"
+
+
+def open_store(settings: Settings) -> Store:
+    """The RocksDB store in the data directory. Raises what the index raises."""
+    return RocksStore.open(settings.data)
+
+
+def index_options(settings: Settings) -> IndexOptions:
+    """What the settings say about the index."""
+    return IndexOptions(
+        slice_width_ms=settings.slice_width_ms,
+        slice_width_auto=settings.slice_width_is_auto,
+        staging_budget_bytes=settings.staging_bytes,
+        prefetch_ms=settings.prefetch_ms,
+        retry_ms=settings.storage_retry_ms,
+    )
+
+
+@asynccontextmanager
+async def running_daemon(
+    settings: Settings,
+    log: Logger,
+    clock: Clock | None = None,
+    store_factory: StoreFactory = open_store,
+) -> AsyncIterator[RunningDaemon]:
+    """A daemon that serves inside the ``async with`` and is stopped cleanly at its end.
+
+    Raises ``UserError``.
+    """
+    clock = SystemClock() if clock is None else clock
+    loop = asyncio.get_running_loop()
+    token = None if settings.http_token_file is None else read_token(settings.http_token_file)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(closing(Listener(settings.socket)))
+        executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
+        commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
+        catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
+        metrics, health = Metrics(), Health()
+        engine = DaemonEngine(
+            catalog,
+            clock,
+            loop,
+            commit_executor=commit_executor,
+            settings=settings,
+            metrics=metrics,
+            health=health,
+            log=log,
+            product=product_name(),
+            daemon_id=secrets.randbits(64),
+        )
+        metrics.follow(lambda: report.gauges(engine))
+        server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
+        http = _http_side(settings, engine, metrics, health, token)
+        if http is not None:
+            await http.start()
+        try:
+            await server.start()
+            engine.start()
+            yield RunningDaemon(engine, metrics, health, None if http is None else http.port)
+        finally:
+            engine.stop()
+            await server.stop(settings.shutdown_seconds)
+            if http is not None:
+                await http.stop()
+
+
+async def serve(settings: Settings, log: Logger) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    A second one ends the process at once. Raises ``UserError`` if it cannot start.
+    """
+    give_back_memory()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)  # for SIGINT, Python's default would raise and clean up
+        log.info("stopping", signal=number.name)
+        stop.set()
+
+    def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        log.error(context["message"], exc_info=context.get("exception"))
+
+    loop.set_exception_handler(on_bug)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    async with running_daemon(settings, log) as daemon:
+        collect_rarely()
+        stats = daemon.engine.catalog.stats()
+        log.info(
+            "serving",
+            socket=str(settings.socket),
+            data=str(settings.data),
+            http=_where(settings.http_address, daemon.http_port),
+            subscriptions=stats.subscriptions,
+            entries_held=stats.held,
+        )
+        await stop.wait()
+    log.info("stopped, everything is persisted")
+
+
+def _where(address: HttpAddress | None, port: int | None) -> str | None:
+    """Where the HTTP side listens: port 0 of the settings has become a real one."""
+    return None if address is None or port is None else str(address.at(port))
+
+
+@contextmanager
+def _open_catalog(
+    settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor
+) -> Iterator[Catalog]:
+    options = index_options(settings)
+    try:
+        store = store_factory(settings)
+        try:
+            catalog = Catalog.open(store, clock, options, executor)
+        except TidegateIndexError:
+            store.close()
+            raise
+    except TidegateIndexError as error:
+        raise StartError(str(error)) from error
+    try:
+        yield catalog
+    finally:
+        try:
+            catalog.close()
+        except TidegateIndexError as error:
+            raise StopError(
+                f"not everything could be persisted ({error}); what was durable is kept"
+            ) from error
+
+
+def _http_side(
+    settings: Settings, engine: DaemonEngine, metrics: Metrics, health: Health, token: str | None
+) -> HttpSide | None:
+    if settings.http_address is None:
+        return None
+    return HttpSide(
+        settings.http_address,
+        metrics,
+        health,
+        lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
+        token,
+    )

@@ -1,0 +1,193 @@
+"""One stream's logic: frames of a broker in, calls of the index and things to send out. No I/O, no clock of
+its own.
+
+A tracker answers for one subscription on one connection, from OPEN to CLOSE. Invariants:
+
+- ADD, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
+- a seq is reported durable only when the index says that the token of its change, and so of every change
+  before it, is on disk;
+- nothing is handed out before the last HELD frame has been made, nor without credit, nor after CLOSE or
+  ``supersede``;
+- entries that the broker reports as in flight, or as near, are not handed out on this stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import Entries
+from tidegate.index.names import SubscriptionName
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.wire.codec import split_positions
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, Held, MarkDelete, Open, Unack
+
+Change = Add | Ack | Unack | MarkDelete | Clear | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What a commit made durable: every frame up to ``seq``; the oldest of them came at ``received_ns``."""
+
+    seq: int
+    received_ns: int
+
+
+class Tracker:
+    """The stream ``stream_id`` of a connection, which serves ``index``.
+
+    ``credit`` is how many more entries may be handed out; ``credit_max`` bounds it.
+    """
+
+    def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
+        self.stream_id = stream_id
+        self.index = index
+        self.name = SubscriptionName(request.topic, request.subscription)
+        self.epoch = request.epoch
+        self.horizon_ms = request.horizon_ms
+        self.credit = min(request.credit, credit_max)
+        self.answered = False
+        self.closing = False
+        self.superseded = False
+        self._credit_max = credit_max
+        self._seq = 0
+        self._token = max(index.mark_delete(*request.mark_delete), 0)
+        self._pending: deque[tuple[int, int, int]] = deque()  # seq, token, received_ns
+        index.rewind(request.in_flight)
+        # The broker has these, but the index lost them before they were durable: they will be added again,
+        # once. Better handed out twice than never: any other change of such a position makes it an ordinary
+        # one.
+        self._in_flight_unheld = request.in_flight.difference(index.held())
+        index.take_unheld()  # the answer to OPEN tells what is held: what was lost before needs no UNHELD
+
+    def __repr__(self) -> str:
+        return f"Tracker({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
+
+    @property
+    def undurable_frames(self) -> int:
+        """Frames applied that no commit has covered yet."""
+        return len(self._pending)
+
+    def held_frames(self) -> Iterator[Held]:
+        """The answer to OPEN, at least one frame.
+
+        To be taken at once: the sets may change with the next frame.
+        """
+        nothing = PositionSet()
+        parts = list(
+            zip_longest(
+                split_positions(self.index.held()),
+                split_positions(self.index.acknowledged()),
+                fillvalue=nothing,
+            )
+        ) or [(nothing, nothing)]
+        for number, (held, acknowledged) in enumerate(parts, start=1):
+            yield Held(held, acknowledged, last=number == len(parts))
+        self.answered = True
+
+    def apply(self, seq: int, change: Change, received_ns: int) -> int:
+        """Make one change; returns how many journal entries it is worth (for the size of a commit group).
+
+        Raises ``ProtocolError`` (out of order) when ``seq`` is not the next one, ``StreamError`` (unknown
+        stream) after CLOSE, and what the index raises.
+        """
+        if self.closing:
+            raise StreamError(ErrorCode.UNKNOWN_STREAM, "the stream is closed")
+        if seq != self._seq + 1:
+            raise ProtocolError(
+                ErrorCode.OUT_OF_ORDER,
+                f"stream {self.stream_id}: {change.type.name} with seq {seq}, expected {self._seq + 1}",
+            )
+        weight = self._change(change)
+        self._seq = seq
+        self._pending.append((seq, self._token, received_ns))
+        return weight
+
+    def _change(self, change: Change) -> int:
+        index = self.index
+        weight = 1
+        match change:
+            case Add():
+                token = index.add(change.entries)
+                self._keep_with_broker(change)
+                weight = len(change.entries)
+            case Ack():
+                token = index.acknowledge(change.positions)
+                self._in_flight_unheld.difference_update(change.positions)
+                weight = len(change.positions)
+            case Unack():
+                token = index.unacknowledge(change.positions)
+                self._in_flight_unheld.difference_update(change.positions)
+                weight = len(change.positions)
+            case MarkDelete():
+                token = index.mark_delete(*change.position)
+                self._in_flight_unheld.discard_up_to(*change.position)
+            case Clear():
+                token = index.clear()
+                self._in_flight_unheld.clear()
+            case Close():
+                token = self._token
+                self.closing = True
+        self._token = max(self._token, token)
+        return weight
+
+    def _keep_with_broker(self, change: Add) -> None:
+        """Do not hand out what the broker's near tier has, or has handed out already."""
+        entries = change.entries
+        if not change.near:
+            if not self._in_flight_unheld:
+                return
+            entries = entries.take(self._in_flight_unheld.contains(entries))
+        positions = PositionSet.of_entries(entries)
+        self._in_flight_unheld.difference_update(positions)
+        self.index.mark_popped(positions)
+
+    def durable(self, durable_token: int) -> Durability | None:
+        """The newest seq covered by ``durable_token``, once; None when that is no news."""
+        news: Durability | None = None
+        while self._pending and self._pending[0][1] <= durable_token:
+            seq, _, received_ns = self._pending.popleft()
+            news = Durability(seq, received_ns if news is None else news.received_ns)
+        return news
+
+    def add_credit(self, more: int) -> None:
+        """The broker has room for so many more entries."""
+        self.credit = min(self.credit + more, self._credit_max)
+
+    def supersede(self) -> None:
+        """A newer stream of the same connection serves the subscription now.
+
+        What was acknowledged or added in the old topic's last moments still counts, but nothing is handed out
+        here.
+        """
+        self.superseded = True
+
+    def pop_due(self, now_ms: int, limit: int) -> Entries:
+        """Entries to hand out now.
+
+        At most ``limit``, at most the credit, in order. Raises what the index raises.
+        """
+        if not self.hands_out:
+            return Entries.empty()
+        entries = self.index.pop_due(now_ms + self.horizon_ms, min(limit, self.credit))
+        self.credit -= len(entries)
+        return entries
+
+    def wake_at_ms(self) -> int | None:
+        """When ``pop_due`` may give something (it may turn out to be nothing), or None.
+
+        Not before something changes.
+        """
+        if not self.hands_out:
+            return None
+        next_due_ms = self.index.next_due_ms()
+        return None if next_due_ms is None else next_due_ms - self.horizon_ms
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether anything can be handed out here now."""
+        return self.answered and self.credit > 0 and not self.closing and not self.superseded

@@ -1,0 +1,132 @@
+"""The daemon's side of ``tidegate width``: which subscriptions are meant, and what is to become of them.
+
+Invariants: a request is understood and its subscriptions found before anything is changed; the answer to a
+change is given when it is durable, and not before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.names import SubscriptionName
+from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
+from tidegate.plugin.durations import duration
+from tidegate.plugin.errors import UserError
+
+SCHEMA = 1
+SHOWN_MAX = 1_000
+_NEAR = 3
+_COMPARED_MAX = 300  # names that an unknown one is compared with: each costs some microseconds of the loop
+_SHORT = ("", "persistent://", "persistent://public/default/")
+
+
+class WidthRequest(NamedTuple):
+    """What is asked for; with neither ``width_ms`` nor ``auto`` nothing is changed."""
+
+    subscription: str
+    width_ms: int | None
+    auto: bool
+
+    @property
+    def changes(self) -> bool:
+        """Whether a width is to be set."""
+        return self.auto or self.width_ms is not None
+
+    @classmethod
+    def of(cls, query: dict[str, object]) -> WidthRequest:
+        """Raises ``UserError`` if the query makes no sense."""
+        subscription, width_ms, auto = (query.get(key) for key in ("subscription", "width_ms", "auto"))
+        if not isinstance(subscription, str):
+            raise UserError("a width query needs subscription, as in topic:subscription")
+        if auto not in (None, False, True) or (auto and width_ms is not None):
+            raise UserError("auto must be true or false, and goes without width_ms")
+        if width_ms is None:
+            return cls(subscription, None, bool(auto))
+        if not isinstance(width_ms, int) or isinstance(width_ms, bool):
+            raise UserError("width_ms must be a number of milliseconds")
+        return cls(subscription, checked_width_ms(width_ms), False)
+
+
+def checked_width_ms(width_ms: int) -> int:
+    """``width_ms`` if a slice may be so wide. Raises ``UserError``."""
+    if not WIDTH_MIN_MS <= width_ms <= WIDTH_MAX_MS:
+        raise UserError(
+            f"a slice is {duration(WIDTH_MIN_MS)} to {duration(WIDTH_MAX_MS)} wide, not {duration(width_ms)}"
+        )
+    return width_ms
+
+
+def spellings(name: SubscriptionName) -> list[str]:
+    """How a subscription may be written, the shortest way last: Pulsar's tools leave defaults out."""
+    return [
+        f"{name.topic.removeprefix(left_out)}:{name.subscription}"
+        for left_out in _SHORT
+        if name.topic.startswith(left_out)
+    ]
+
+
+def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
+    """The subscriptions that ``text`` means, ``*`` standing for anything, in the order of their names.
+
+    Raises ``UserError`` that names similar ones if there is none.
+    """
+    wanted = re.compile(".*".join(re.escape(part) for part in text.split("*")), re.DOTALL)
+    known = sorted(indexes, key=lambda index: index.name)
+    found = [index for index in known if any(wanted.fullmatch(one) for one in spellings(index.name))]
+    if found:
+        return found
+    if not known:
+        raise UserError(
+            f"no subscription {text!r}: the daemon has none yet, not before its first delayed message"
+        )
+    tail = text.rpartition(":")[2]
+    # The same subscription of another topic is the likeliest to be meant.
+    known.sort(key=lambda index: index.name.subscription != tail)
+    shortest = [spellings(index.name)[-1] for index in known[:_COMPARED_MAX]]
+    near = difflib.get_close_matches(text, shortest, _NEAR, cutoff=0.4)
+    hint = f"is it {' or '.join(near)}? " if near else ""
+    raise UserError(f"no subscription {text!r}: {hint}tidegate status lists them, as topic and subscription")
+
+
+def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
+    """Make the change; returns the token that is durable when all of it is."""
+    token = 0
+    for index in indexes:
+        width_ms = index.slice_width_ms if request.width_ms is None else request.width_ms
+        token = max(token, index.set_slice_width(width_ms, auto=request.auto))
+    return token
+
+
+def is_own(index: DelayIndex, settings: Settings) -> bool:
+    """Whether somebody has set the width of this subscription: a reason to remember it while it is empty."""
+    if index.slice_width_auto:
+        return not settings.slice_width_is_auto
+    return settings.slice_width_is_auto or index.slice_width_ms != settings.slice_width_ms
+
+
+def answer(request: WidthRequest, indexes: list[DelayIndex]) -> dict[str, Any]:
+    """What ``tidegate width --json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "changed": request.changes,
+        "subscriptions": [_describe(index) for index in indexes[:SHOWN_MAX]],
+        "subscriptions_omitted": max(0, len(indexes) - SHOWN_MAX),
+    }
+
+
+def _describe(index: DelayIndex) -> dict[str, Any]:
+    stats = index.stats()
+    return {
+        "topic": index.name.topic,
+        "subscription": index.name.subscription,
+        "slice_width_ms": stats.slice_width_ms,
+        "slice_width_auto": stats.slice_width_auto,
+        "slice_width_reason": stats.slice_width_reason,
+        "slices": len(stats.slices),
+        "slices_of_other_widths": sum(one.width_ms != stats.slice_width_ms for one in stats.slices),
+        "blocks": stats.blocks,
+    }

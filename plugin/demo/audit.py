@@ -1,0 +1,290 @@
+"""What became of every message of the demo, from what was planned, confirmed and received.
+
+Pure functions over arrays: no clock, no broker. Words:
+
+- *early*: received before its deliver_at. *Lost*: confirmed by the broker, due in the run, never received.
+- *repeated*: one position of the topic received again. Whether it had been acknowledged before the kill in
+  between, and how long before, is told apart: delivery is at least once, so what was not acknowledged has to
+  come again.
+- *resent*: one message at two positions. The producer sent it again since a kill took the confirmation; no
+  tracker can know.
+- a message's *cause* says why it may be late: the broker or the daemon was down, what had piled up meanwhile
+  came first, or it was stored only after it was due. Lateness is judged by what has the cause ``NORMAL``.
+
+Times are microseconds since the epoch; -1 stands for never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.plugin.demo.workload import Int64, Kind, Workload
+
+NEVER = -1
+# What the shim promises: a kill -9 of the broker repeats no message acknowledged longer ago than this.
+REPEAT_WINDOW_MS = 200
+
+Bools = npt.NDArray[np.bool_]
+
+
+class Cause(IntEnum):
+    """Why a message may be late."""
+
+    NORMAL = 0
+    BROKER_DOWN = 1
+    DAEMON_DOWN = 2
+    CATCHING_UP = 3
+    STORED_LATE = 4
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One kill -9 and what came after.
+
+    ``ready_us``: the process answers its health check again. ``disconnected_us``: the last moment it was seen
+    unusable for deliveries, ``usable_us`` the first it was seen usable (a consumer is subscribed; for the
+    daemon: the broker is connected to it).
+    """
+
+    what: str
+    killed_us: int
+    ready_us: int
+    disconnected_us: int
+    usable_us: int
+
+    def lies_between(self, first_us: int, second_us: int) -> bool:
+        """Whether the kill can be why what came at ``first_us`` came again at ``second_us``."""
+        # A consumer hands on what its client has fetched for a moment after the broker is gone.
+        last_fetched_us = self.disconnected_us if self.what == "broker" else self.killed_us
+        return first_us < last_fetched_us and self.killed_us <= second_us
+
+    @property
+    def cause(self) -> Cause:
+        """The cause of lateness it stands for."""
+        return Cause.BROKER_DOWN if self.what == "broker" else Cause.DAEMON_DOWN
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    """Everything that was received, in any order: five arrays of one length."""
+
+    number: Int64
+    ledger_id: Int64
+    entry_id: Int64
+    received_us: Int64
+    acked_us: Int64
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> Deliveries:
+        """From (number, ledger_id, entry_id, received_us, acked_us) rows."""
+        columns = np.array(rows, np.int64).reshape(len(rows), 5)
+        order = np.argsort(columns[:, 3], kind="stable")
+        return cls(*(np.ascontiguousarray(columns[order, index]) for index in range(5)))
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Percentiles in milliseconds; all zero when ``count`` is."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+    @classmethod
+    def of(cls, lateness_us: Int64) -> Lateness:
+        """Of the given sample."""
+        if len(lateness_us) == 0:
+            return cls(0, 0.0, 0.0, 0.0)
+        p50, p99, top = np.percentile(lateness_us, (50, 99, 100)) / 1000
+        return cls(len(lateness_us), float(p50), float(p99), float(top))
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Positions received more than once.
+
+    ``plain``: not delayed, and so no tracker's matter: a killed broker forgets their acknowledgements. Of the
+    delayed ones: ``unacknowledged``: nobody had acknowledged them before the kill. ``acknowledged``: somebody
+    had, at most ``oldest_ack_ms`` before the kill; ``acknowledged_too_old`` of them more than
+    ``REPEAT_WINDOW_MS`` before. ``other``: no kill lies between.
+    """
+
+    plain: int
+    unacknowledged: int
+    acknowledged: int
+    acknowledged_too_old: int
+    oldest_ack_ms: float
+    other: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.plain + self.unacknowledged + self.acknowledged + self.other
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How an outage went, in seconds; None is for what did not happen before the run ended."""
+
+    what: str
+    killed_at_s: float
+    down_s: float
+    usable_after_s: float
+    first_due_after_kill_s: float | None
+    first_due_after_usable_s: float | None
+    due_meanwhile: int
+    due_afterwards: int
+    delivered_meanwhile: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The verdict."""
+
+    planned: int
+    sent: int
+    unconfirmed: int
+    delivered: int
+    plain: int
+    early: int
+    earliest_ms: float
+    lost: int
+    resent: int
+    repeats: Repeats
+    overall: Lateness
+    by_cause: dict[Cause, Lateness]
+    steady: Lateness  # outside the outages and without the burst
+    by_kind: dict[Kind, Lateness]
+    recoveries: list[Recovery]
+    # For the plot, one element for each delayed message that was delivered.
+    due_us: Int64
+    lateness_us: Int64
+    kind: npt.NDArray[np.int8]
+
+
+def audit(
+    workload: Workload, start_us: int, confirmed_us: Int64, deliveries: Deliveries, outages: Sequence[Outage]
+) -> Audit:
+    """Hold what was received against what was planned (``confirmed_us``: one element a message)."""
+    received_us = _first_receipts(len(workload), deliveries)
+    got = received_us != NEVER
+    confirmed = confirmed_us != NEVER
+    delayed = workload.due_ms >= 0
+    due_us = np.where(delayed, start_us + workload.due_ms * 1000, NEVER)
+    expected = workload.kind != Kind.FAR
+
+    measured = got & delayed
+    lateness_us = received_us[measured] - due_us[measured]
+    early = lateness_us < 0
+    kinds = workload.kind[measured]
+    causes = causes_of(due_us[measured], confirmed_us[measured], received_us[measured], outages)
+    return Audit(
+        planned=len(workload),
+        sent=int(np.count_nonzero(confirmed)),
+        unconfirmed=int(np.count_nonzero(~confirmed)),
+        delivered=int(np.count_nonzero(got)),
+        plain=int(np.count_nonzero(got & ~delayed)),
+        early=int(np.count_nonzero(early)),
+        earliest_ms=float(-lateness_us.min() / 1000) if early.any() else 0.0,
+        lost=int(np.count_nonzero(confirmed & expected & ~got)),
+        resent=_resent(deliveries),
+        repeats=_repeats(deliveries, delayed, outages),
+        overall=Lateness.of(lateness_us),
+        by_cause={cause: Lateness.of(lateness_us[causes == cause]) for cause in Cause},
+        steady=Lateness.of(lateness_us[(causes == Cause.NORMAL) & (kinds != Kind.BURST)]),
+        by_kind={kind: Lateness.of(lateness_us[kinds == kind]) for kind in Kind if kind != Kind.PLAIN},
+        recoveries=[_recovery(one, start_us, due_us, expected, deliveries) for one in outages],
+        due_us=due_us[measured],
+        lateness_us=lateness_us,
+        kind=kinds,
+    )
+
+
+def causes_of(
+    due_us: Int64, confirmed_us: Int64, received_us: Int64, outages: Sequence[Outage]
+) -> npt.NDArray[np.int8]:
+    """The cause of each message.
+
+    An outage is the cause if it lies (in part) between deliver_at and the receipt, catching up if the message
+    came due while what had piled up in an outage was still being delivered.
+    """
+    causes = np.full(len(due_us), Cause.NORMAL, np.int8)
+    causes[(confirmed_us != NEVER) & (confirmed_us > due_us)] = Cause.STORED_LATE
+    for outage in outages:
+        waited = (due_us < outage.usable_us) & (received_us >= outage.killed_us)
+        caught_up_us = received_us[waited].max(initial=outage.usable_us)
+        causes[(due_us >= outage.usable_us) & (due_us < caught_up_us)] = Cause.CATCHING_UP
+        causes[waited] = outage.cause
+    return causes
+
+
+def _first_receipts(messages: int, deliveries: Deliveries) -> Int64:
+    received_us = np.full(messages, NEVER, np.int64)
+    # The deliveries are in order of time: writing them backwards leaves each message's first.
+    received_us[deliveries.number[::-1]] = deliveries.received_us[::-1]
+    return received_us
+
+
+def _resent(deliveries: Deliveries) -> int:
+    places = np.stack((deliveries.number, deliveries.ledger_id, deliveries.entry_id), axis=1)
+    return len(np.unique(places, axis=0)) - len(np.unique(deliveries.number))
+
+
+def _repeats(deliveries: Deliveries, delayed: Bools, outages: Sequence[Outage]) -> Repeats:
+    acknowledged_ms: list[float] = []
+    plain = unacknowledged = other = 0
+    order = np.lexsort((deliveries.received_us, deliveries.entry_id, deliveries.ledger_id))
+    ledger_id, entry_id = deliveries.ledger_id[order], deliveries.entry_id[order]
+    again = np.flatnonzero((ledger_id[1:] == ledger_id[:-1]) & (entry_id[1:] == entry_id[:-1]))
+    for before, after in zip(order[again], order[again + 1], strict=True):
+        first_us, second_us = int(deliveries.received_us[before]), int(deliveries.received_us[after])
+        kills_us = [one.killed_us for one in outages if one.lies_between(first_us, second_us)]
+        acked_us = int(deliveries.acked_us[before])
+        # Of two kills the first after the acknowledgement is the one that can have forgotten it.
+        forgetful_us = next((kill_us for kill_us in kills_us if NEVER < acked_us < kill_us), None)
+        if not kills_us:
+            other += 1
+        elif not delayed[deliveries.number[before]]:
+            plain += 1
+        elif forgetful_us is None:
+            unacknowledged += 1
+        else:
+            acknowledged_ms.append((forgetful_us - acked_us) / 1000)
+    return Repeats(
+        plain=plain,
+        unacknowledged=unacknowledged,
+        acknowledged=len(acknowledged_ms),
+        acknowledged_too_old=sum(age_ms > REPEAT_WINDOW_MS for age_ms in acknowledged_ms),
+        oldest_ack_ms=max(acknowledged_ms, default=0.0),
+        other=other,
+    )
+
+
+def _recovery(
+    outage: Outage, start_us: int, due_us: Int64, expected: Bools, deliveries: Deliveries
+) -> Recovery:
+    # What is received before a consumer is subscribed again had been fetched before the kill.
+    fresh = (deliveries.received_us >= outage.disconnected_us) & (due_us[deliveries.number] >= 0)
+    first_us = int(deliveries.received_us[fresh].min()) if fresh.any() else None
+    meanwhile = expected & (due_us >= outage.killed_us) & (due_us < outage.usable_us)
+    delivered = (deliveries.received_us >= outage.killed_us) & (deliveries.received_us < outage.usable_us)
+    return Recovery(
+        what=outage.what,
+        killed_at_s=(outage.killed_us - start_us) / 1e6,
+        down_s=(outage.ready_us - outage.killed_us) / 1e6,
+        usable_after_s=(outage.usable_us - outage.killed_us) / 1e6,
+        first_due_after_kill_s=None if first_us is None else (first_us - outage.killed_us) / 1e6,
+        first_due_after_usable_s=None if first_us is None else max(first_us - outage.usable_us, 0) / 1e6,
+        due_meanwhile=int(np.count_nonzero(meanwhile)),
+        due_afterwards=int(np.count_nonzero(expected & (due_us >= outage.killed_us))),
+        delivered_meanwhile=int(np.count_nonzero(delivered)),
+    )

@@ -1,0 +1,175 @@
+"""What a machine must have before Tidegate is built or run: Python, a JDK, Maven, disk space, free ports.
+
+``python plugin/local/toolchain.py --need jdk maven`` is the Makefile's first step, before there is a virtual
+environment.
+
+Invariants:
+
+- only the standard library is imported, and nothing of this package: the file runs as a script by itself;
+- a check never raises and changes nothing: it answers with the tool it found or with a ``Problem``, whose
+  text is one line that ends in what to do;
+- where to look (``PATH``, ``JAVA_HOME``) is passed in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTHON_MIN = (3, 11)
+JDK_MIN = 17
+MAVEN_MIN = (3, 8)
+LOOPBACK = "127.0.0.1"
+_TOOL_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that was found, and its version."""
+
+    path: Path
+    version: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is missing; ``text`` is one line that says what to do."""
+
+    text: str
+
+
+def check_python(version: tuple[int, ...]) -> Problem | None:
+    """Whether ``version`` (as ``sys.version_info``) is new enough."""
+    if tuple(version[:2]) >= PYTHON_MIN:
+        return None
+    found, wanted = _dotted(version[:2]), _dotted(PYTHON_MIN)
+    return Problem(
+        f"Python {found} is too old: install Python {wanted} or newer and run: make PYTHON=python{wanted}"
+    )
+
+
+def find_jdk(environment: Mapping[str, str]) -> Tool | Problem:
+    """The ``java`` of a JDK, from ``JAVA_HOME`` if set (as Maven and Pulsar do), else from ``PATH``."""
+    advice = f"install a JDK {JDK_MIN} or newer (Debian: apt-get install openjdk-17-jdk-headless)"
+    java_home = environment.get("JAVA_HOME")
+    where = str(Path(java_home) / "bin") if java_home else environment.get("PATH", "")
+    java = shutil.which("java", path=where)
+    if java is None:
+        if java_home:
+            return Problem(f"JAVA_HOME is {java_home}, where there is no bin/java: correct it, or {advice}")
+        return Problem(f"no java found: {advice}, or set JAVA_HOME")
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', _output_of([java, "-version"], environment))
+    if match is None:
+        return Problem(f"{java} does not say its version: {advice}")
+    # Up to Java 8 the version was written 1.8.
+    major = int(match[2] or 0) if match[1] == "1" else int(match[1])
+    if major < JDK_MIN:
+        return Problem(f"Java {major} is too old ({java}): {advice}, and set JAVA_HOME to it")
+    if shutil.which("javac", path=where) is None:
+        return Problem(f"Java {major} has no compiler ({java} is of a JRE): {advice}")
+    return Tool(Path(java), (major,))
+
+
+def find_maven(environment: Mapping[str, str]) -> Tool | Problem:
+    """Maven from ``PATH``."""
+    advice = f"install Maven {_dotted(MAVEN_MIN)} or newer (Debian: apt-get install maven)"
+    maven = shutil.which("mvn", path=environment.get("PATH", ""))
+    if maven is None:
+        return Problem(f"no mvn found: {advice}")
+    match = re.search(r"Apache Maven (\d+)\.(\d+)", _output_of([maven, "-version"], environment))
+    if match is None:
+        return Problem(f"{maven} does not say its version: {advice}")
+    version = (int(match[1]), int(match[2]))
+    if version < MAVEN_MIN:
+        return Problem(f"Maven {_dotted(version)} is too old ({maven}): {advice}")
+    return Tool(Path(maven), version)
+
+
+def check_disk(directory: Path, needed_bytes: int, elsewhere: str) -> Problem | None:
+    """Whether the file system that ``directory`` is (or will be) on has ``needed_bytes`` left.
+
+    ``elsewhere`` says how to choose another directory.
+    """
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    free_bytes = shutil.disk_usage(existing).free
+    if free_bytes >= needed_bytes:
+        return None
+    return Problem(
+        f"{directory} has {free_bytes // 2**20} MiB of disk left and {needed_bytes // 2**20} MiB are needed: "
+        f"free some, or {elsewhere}"
+    )
+
+
+def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]:
+    """A problem for each port of ``ports`` (what it is for -> number) that somebody listens on already."""
+    problems: list[Problem] = []
+    for purpose, port in ports.items():
+        with socket.socket() as probe:
+            # As a server binds: a port that only lingers in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                problems.append(
+                    Problem(
+                        f"port {port} ({purpose}) is in use: stop what listens there, "
+                        "or run the same command again, which takes other ports"
+                    )
+                )
+    return problems
+
+
+def check(needs: Iterable[str], environment: Mapping[str, str]) -> list[Problem]:
+    """All problems with ``needs`` (of ``python``, ``jdk`` and ``maven``); empty: nothing is missing."""
+    checks: dict[str, Callable[[], Tool | Problem | None]] = {
+        "python": lambda: check_python(sys.version_info[:3]),
+        "jdk": lambda: find_jdk(environment),
+        "maven": lambda: find_maven(environment),
+    }
+    answers = [checks[need]() for need in needs]
+    return [answer for answer in answers if isinstance(answer, Problem)]
+
+
+def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(  # noqa: S603
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_TOOL_TIMEOUT_S,
+            check=False,
+        )
+        # Maven colours its version even when nobody watches.
+        return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout) if done.returncode == 0 else ""
+    return ""
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print one line for each problem; the exit code is 1 if there is one."""
+    parser = argparse.ArgumentParser(description="check what this machine must have")
+    parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"], required=True)
+    problems = check(parser.parse_args(arguments).need, os.environ)
+    for problem in problems:
+        print(f"tidegate: {problem.text}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the daemon tells of itself: metrics, readiness, the status report, and the HTTP that serves them."""

@@ -1,0 +1,1 @@
+"""The protocol between broker and daemon: frames, messages and their bytes, and a client that asks."""

@@ -1,0 +1,302 @@
+"""The payloads of the frames: messages to bytes and back, without any I/O.
+
+The layout is that of ``docs/protocol.md``. Invariants:
+
+- ``decode`` raises ``ProtocolError`` and nothing else, whatever the bytes are;
+- a payload is used up to its last byte, ids and times are in range, sets are ascending and never hold an
+  empty bitmap;
+- ``encode`` gives the bytes of a decoded frame back.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from pyroaring import BitMap
+
+from tidegate.index.entry import ENTRY_ID_MAX, Entries
+from tidegate.index.errors import TidegateIndexError
+from tidegate.index.format.roaring import deserialize_bitmap, serialize_bitmap
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.errors import ErrorCode, ProtocolError
+from tidegate.plugin.wire.frames import FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
+from tidegate.plugin.wire.messages import (
+    Ack,
+    Add,
+    Clear,
+    Close,
+    Credit,
+    Due,
+    Durable,
+    Error,
+    Held,
+    Hello,
+    MarkDelete,
+    Message,
+    Open,
+    Ping,
+    Pong,
+    Query,
+    Reply,
+    Role,
+    Unack,
+    Unheld,
+    Welcome,
+)
+
+MAGIC = b"TIDE"
+RECORD_BYTES = 24
+SET_CUT_BYTES = 1024 * 1024
+RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side sends
+
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_POSITION = struct.Struct("<qq")
+_LEDGER = struct.Struct("<qI")
+_HELLO = struct.Struct("<4sHHB")
+_WELCOME = struct.Struct("<HIQ")
+_OPEN = struct.Struct("<16sQIIqq")
+_ON_STREAM_0 = {
+    FrameType.HELLO,
+    FrameType.WELCOME,
+    FrameType.PING,
+    FrameType.PONG,
+    FrameType.QUERY,
+    FrameType.REPLY,
+}
+_ON_ANY_STREAM = {FrameType.ERROR}
+_WITH_SEQ = {
+    FrameType.ADD,
+    FrameType.ACK,
+    FrameType.UNACK,
+    FrameType.MARK_DELETE,
+    FrameType.CLEAR,
+    FrameType.CLOSE,
+    FrameType.DURABLE,
+    FrameType.PING,
+    FrameType.PONG,
+    FrameType.QUERY,
+    FrameType.REPLY,
+}
+
+
+class _Reader:
+    """Takes a payload apart from front to back."""
+
+    def __init__(self, kind: FrameType, payload: bytes | memoryview) -> None:
+        self._kind = kind
+        self._data = memoryview(payload)
+        self._offset = 0
+
+    def malformed(self, why: str) -> ProtocolError:
+        return ProtocolError(ErrorCode.MALFORMED, f"{self._kind.name}: {why}")
+
+    def take(self, size: int) -> memoryview:
+        end = self._offset + size
+        if end > len(self._data):
+            raise self.malformed(f"payload ends {end - len(self._data)} bytes too early")
+        piece = self._data[self._offset : end]
+        self._offset = end
+        return piece
+
+    def rest(self) -> bytes:
+        return bytes(self.take(len(self._data) - self._offset))
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack(self.take(layout.size))
+
+    def u16(self) -> int:
+        return int(self.unpack(_U16)[0])
+
+    def u32(self) -> int:
+        return int(self.unpack(_U32)[0])
+
+    def string(self) -> str:
+        try:
+            return str(self.take(self.u16()), "utf-8")
+        except UnicodeDecodeError as error:
+            raise self.malformed("a string is not UTF-8") from error
+
+    def records(self) -> Entries:
+        count = self.u32()
+        table = np.frombuffer(self.take(count * RECORD_BYTES), dtype="<i8").reshape(count, 3)
+        if count and (table.min() < 0 or table[:, 1].max() > ENTRY_ID_MAX):
+            raise self.malformed("a record's ledger id, entry id or time is out of range")
+        return Entries.from_records(table)
+
+    def positions(self) -> PositionSet:
+        start = self._offset
+        previous = -1
+        for _ in range(self.u32()):
+            ledger_id, size = self.unpack(_LEDGER)
+            if ledger_id <= previous:
+                raise self.malformed(f"ledger {ledger_id} does not come after ledger {previous}")
+            previous = ledger_id
+            self.take(size)
+        try:
+            return PositionSet.deserialize(bytes(self._data[start : self._offset]))
+        except (TidegateIndexError, ValueError, IndexError) as error:
+            raise self.malformed(f"a set of positions is damaged: {error}") from error
+
+    def end(self) -> None:
+        if self._offset != len(self._data):
+            raise self.malformed(f"{len(self._data) - self._offset} bytes after the payload")
+
+
+def _read_hello(reader: _Reader, _: int) -> Hello:
+    magic, min_version, max_version, role = reader.unpack(_HELLO)
+    if magic != MAGIC:
+        raise reader.malformed("not the greeting of a Tidegate client")
+    if role not in (Role.BROKER, Role.CONTROL):
+        raise reader.malformed(f"unknown role {role}")
+    return Hello(min_version, max_version, Role(role), reader.string(), reader.string())
+
+
+def _read_welcome(reader: _Reader, _: int) -> Welcome:
+    version, heartbeat_ms, daemon_id = reader.unpack(_WELCOME)
+    return Welcome(version, heartbeat_ms, daemon_id, reader.string())
+
+
+def _read_open(reader: _Reader, _: int) -> Open:
+    incarnation, epoch, horizon_ms, credit, ledger_id, entry_id = reader.unpack(_OPEN)
+    return Open(
+        incarnation,
+        epoch,
+        horizon_ms,
+        credit,
+        _mark_delete(reader, ledger_id, entry_id),
+        reader.string(),
+        reader.string(),
+        reader.positions(),
+    )
+
+
+def _mark_delete(reader: _Reader, ledger_id: int, entry_id: int) -> tuple[int, int]:
+    # -1 is Pulsar's "before the first": of the topic, or of the ledger.
+    if ledger_id < -1 or not -1 <= entry_id <= ENTRY_ID_MAX:
+        raise reader.malformed(f"position {ledger_id}:{entry_id} is out of range")
+    return ledger_id, entry_id
+
+
+_DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
+    FrameType.HELLO: _read_hello,
+    FrameType.WELCOME: _read_welcome,
+    FrameType.ERROR: lambda r, _: Error(r.u16(), r.string()),
+    FrameType.PING: lambda _r, _: Ping(),
+    FrameType.PONG: lambda _r, _: Pong(),
+    FrameType.OPEN: _read_open,
+    FrameType.HELD: lambda r, flags: Held(r.positions(), r.positions(), bool(flags & FLAG_LAST)),
+    FrameType.ADD: lambda r, flags: Add(r.records(), bool(flags & FLAG_NEAR)),
+    FrameType.DURABLE: lambda _r, _: Durable(),
+    FrameType.DUE: lambda r, _: Due(r.records()),
+    FrameType.CREDIT: lambda r, _: Credit(r.u32()),
+    FrameType.ACK: lambda r, _: Ack(r.positions()),
+    FrameType.UNACK: lambda r, _: Unack(r.positions()),
+    FrameType.MARK_DELETE: lambda r, _: MarkDelete(_mark_delete(r, *r.unpack(_POSITION))),
+    FrameType.CLEAR: lambda _r, _: Clear(),
+    FrameType.CLOSE: lambda _r, _: Close(),
+    FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
+    FrameType.QUERY: lambda r, _: Query(r.rest()),
+    FrameType.REPLY: lambda r, _: Reply(r.rest()),
+}
+
+
+def decode(frame: Frame) -> Message:
+    """What ``frame`` says. Raises ``ProtocolError`` if its stream, seq or payload breaks a rule."""
+    kind = frame.type
+    if kind not in _ON_ANY_STREAM and (frame.stream == 0) != (kind in _ON_STREAM_0):
+        raise ProtocolError(ErrorCode.MALFORMED, f"{kind.name} on stream {frame.stream}")
+    if frame.seq != 0 and kind not in _WITH_SEQ:
+        raise ProtocolError(ErrorCode.MALFORMED, f"{kind.name} with seq {frame.seq}, must be 0")
+    reader = _Reader(kind, frame.payload)
+    message = _DECODERS[kind](reader, frame.flags)
+    reader.end()
+    return message
+
+
+def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:
+    """The whole frame of ``message``. Raises ``ProtocolError`` (oversized) if it does not fit into one."""
+    flags = 0
+    match message:
+        case Hello():
+            head = _HELLO.pack(MAGIC, message.min_version, message.max_version, message.role)
+            payload = head + _string(message.name) + _string(message.product)
+        case Welcome():
+            head = _WELCOME.pack(message.version, message.heartbeat_ms, message.daemon_id)
+            payload = head + _string(message.product)
+        case Error():
+            payload = _U16.pack(message.code) + _string(message.message)
+        case Open():
+            payload = _open(message)
+        case Held():
+            payload = message.held.serialize() + message.acknowledged.serialize()
+            flags = FLAG_LAST if message.last else 0
+        case Add():
+            payload = _records(message.entries)
+            flags = FLAG_NEAR if message.near else 0
+        case Due():
+            payload = _records(message.entries)
+        case Credit():
+            payload = _U32.pack(message.more)
+        case Ack() | Unack() | Unheld():
+            payload = message.positions.serialize()
+        case MarkDelete():
+            payload = _POSITION.pack(*message.position)
+        case Query() | Reply():
+            payload = message.body
+        case Ping() | Pong() | Durable() | Clear() | Close():
+            payload = b""
+    return encode_frame(Frame(message.type, stream, seq, flags, payload))
+
+
+def _string(text: str) -> bytes:
+    data = text.encode("utf-8")
+    return _U16.pack(len(data)) + data
+
+
+def _records(entries: Entries) -> bytes:
+    return _U32.pack(len(entries)) + entries.to_records().astype("<i8", copy=False).tobytes()
+
+
+def _open(message: Open) -> bytes:
+    head = _OPEN.pack(
+        message.incarnation, message.epoch, message.horizon_ms, message.credit, *message.mark_delete
+    )
+    return head + _string(message.topic) + _string(message.subscription) + message.in_flight.serialize()
+
+
+def split_positions(positions: PositionSet, cut_bytes: int = SET_CUT_BYTES) -> Iterator[PositionSet]:
+    """Cut a set at ledger borders into sets that take about ``cut_bytes`` each on the wire.
+
+    A ledger whose own bitmap takes more than that (over 8 M entries) is cut at entry ids: the union of the
+    parts is the set.
+    """
+    part: list[tuple[int, bytes]] = []
+    size = 0
+    for ledger_id, data in positions.portable():
+        for piece in _split_bitmap(data, cut_bytes):
+            piece_bytes = _LEDGER.size + len(piece)
+            if part and (size + piece_bytes > cut_bytes or ledger_id == part[-1][0]):
+                yield PositionSet.of_portable(part)
+                part, size = [], 0
+            part.append((ledger_id, piece))
+            size += piece_bytes
+    if part:
+        yield PositionSet.of_portable(part)
+
+
+def _split_bitmap(data: bytes, cut_bytes: int) -> Iterator[bytes]:
+    if len(data) <= cut_bytes:
+        yield data
+        return
+    bitmap = deserialize_bitmap(data)
+    # A container of 65,536 ids takes at most 8 KiB and 8 bytes of header; a cut of whole containers always
+    # fits.
+    ids = max(1, cut_bytes // (8192 + 8)) * 65_536
+    for first in range(bitmap.min() // ids * ids, bitmap.max() + 1, ids):
+        piece = bitmap & BitMap(range(first, first + ids))
+        if piece:
+            yield serialize_bitmap(piece)

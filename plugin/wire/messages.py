@@ -1,0 +1,247 @@
+"""What the frames say: one class a frame type of ``docs/protocol.md``, and the choice of a version.
+
+``payloads`` turns them into bytes and back. Invariant: a message that was decoded follows the rules of its
+type; nothing behind the codec needs to check ids, times or sets again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from tidegate.index.entry import Entries
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.errors import ErrorCode, ProtocolError
+from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
+
+
+class Role(IntEnum):
+    """What a client is."""
+
+    BROKER = 1
+    CONTROL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client's greeting."""
+
+    type: ClassVar[FrameType] = FrameType.HELLO
+    min_version: int
+    max_version: int
+    role: Role
+    name: str
+    product: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The daemon's greeting."""
+
+    type: ClassVar[FrameType] = FrameType.WELCOME
+    version: int
+    heartbeat_ms: int
+    daemon_id: int
+    product: str
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The end of a stream, or on stream 0 of the connection."""
+
+    type: ClassVar[FrameType] = FrameType.ERROR
+    code: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Are you there?"""
+
+    type: ClassVar[FrameType] = FrameType.PING
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to PING."""
+
+    type: ClassVar[FrameType] = FrameType.PONG
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A stream for a subscription begins."""
+
+    type: ClassVar[FrameType] = FrameType.OPEN
+    incarnation: bytes
+    epoch: int
+    horizon_ms: int
+    credit: int
+    mark_delete: tuple[int, int]
+    topic: str
+    subscription: str
+    in_flight: PositionSet
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A part of the answer to OPEN."""
+
+    type: ClassVar[FrameType] = FrameType.HELD
+    held: PositionSet
+    acknowledged: PositionSet
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """New entries."""
+
+    type: ClassVar[FrameType] = FrameType.ADD
+    entries: Entries
+    near: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """Everything up to the frame's seq is on disk."""
+
+    type: ClassVar[FrameType] = FrameType.DURABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Entries that are due within the horizon."""
+
+    type: ClassVar[FrameType] = FrameType.DUE
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """So many more entries may be sent."""
+
+    type: ClassVar[FrameType] = FrameType.CREDIT
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Positions that are acknowledged."""
+
+    type: ClassVar[FrameType] = FrameType.ACK
+    positions: PositionSet
+
+
+@dataclass(frozen=True, slots=True)
+class Unack:
+    """Positions that are not acknowledged after all."""
+
+    type: ClassVar[FrameType] = FrameType.UNACK
+    positions: PositionSet
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDelete:
+    """The persisted mark-delete position moved."""
+
+    type: ClassVar[FrameType] = FrameType.MARK_DELETE
+    position: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Forget the subscription's entries."""
+
+    type: ClassVar[FrameType] = FrameType.CLEAR
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The stream ends."""
+
+    type: ClassVar[FrameType] = FrameType.CLOSE
+
+
+@dataclass(frozen=True, slots=True)
+class Unheld:
+    """Positions that the index lost."""
+
+    type: ClassVar[FrameType] = FrameType.UNHELD
+    positions: PositionSet
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question of a control client; ``body`` is a JSON object."""
+
+    type: ClassVar[FrameType] = FrameType.QUERY
+    body: bytes
+
+    def request(self) -> dict[str, Any]:
+        """The JSON object. Raises ``ProtocolError`` if it is none."""
+        return _json_object(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a QUERY; ``body`` is a JSON object."""
+
+    type: ClassVar[FrameType] = FrameType.REPLY
+    body: bytes
+
+    def answer(self) -> dict[str, Any]:
+        """The JSON object. Raises ``ProtocolError`` if it is none."""
+        return _json_object(self.body)
+
+
+Message = (
+    Hello
+    | Welcome
+    | Error
+    | Ping
+    | Pong
+    | Open
+    | Held
+    | Add
+    | Durable
+    | Due
+    | Credit
+    | Ack
+    | Unack
+    | MarkDelete
+    | Clear
+    | Close
+    | Unheld
+    | Query
+    | Reply
+)
+
+
+def negotiate(hello: Hello) -> int:
+    """The version to speak with this client. Raises ``ProtocolError`` (version) if there is none."""
+    version = min(hello.max_version, VERSION_MAX)
+    if version < max(hello.min_version, VERSION_MIN):
+        raise ProtocolError(
+            ErrorCode.VERSION,
+            f"the daemon speaks versions {VERSION_MIN} to {VERSION_MAX}, "
+            f"the client {hello.min_version} to {hello.max_version}: install matching versions of both",
+        )
+    return version
+
+
+def json_body(value: dict[str, Any]) -> bytes:
+    """The body of a QUERY or REPLY."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError as error:
+        raise ProtocolError(ErrorCode.MALFORMED, "not JSON") from error
+    if not isinstance(value, dict):
+        raise ProtocolError(ErrorCode.MALFORMED, "not a JSON object")
+    return value

@@ -1,0 +1,203 @@
+"""Stored bytes: golden files that must keep their meaning, sizes, and corruption that must be noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.golden_format import DIRECTORY, Golden, golden
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.errors import CorruptRecordError
+from tidegate.index.format import keys
+from tidegate.index.format.block import decode_block, describe, encode_block
+from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import (
+    Identity,
+    State,
+    decode_keys,
+    decode_slice,
+    encode_keys,
+    encode_slice,
+)
+from tidegate.index.format.packing import pack_entries, unpack_entries
+from tidegate.index.format.roaring import deserialize_bitmap, serialize_bitmap
+from tidegate.index.format.upgrade import decode_state_1, format_record
+from tidegate.index.journal import (
+    JournalLog,
+    Record,
+    RecordType,
+    decode_entries,
+    decode_numbers,
+    decode_positions,
+)
+from tidegate.index.names import SubscriptionName
+from tidegate.index.positions import PositionSet
+from tidegate.index.sort import sort_entries
+from tidegate.index.store import Batch
+
+THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700_000_000_250, 6, 70_000)])
+HUNDRED = Entries.of((1_700_000_000_000 + 100 * at, 5, at) for at in range(100))
+POSITIONS = PositionSet.of([*((5, at) for at in range(5)), (6, 70_000)])
+IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), bytes(range(16)))
+STATE = State(3, 41, 11, 3_600_000, (5, -1), True)
+STATE_1 = STATE._replace(slice_width_auto=False)
+DAY_MS = 86_400_000
+
+
+def bitmap_of_five() -> bytes:
+    return serialize_bitmap(dict(POSITIONS.items())[5])
+
+
+def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
+    made = Record(JournalLog(7, sequence - 1), record_type)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    batch = Batch()
+    made.put_into(batch)
+    _, key, value = batch.operations[0]
+    return Golden(key, value)
+
+
+SLICE = SliceId(3_600_000, 472_222)
+WRITTEN: dict[str, Callable[[], Golden]] = {
+    "format": lambda: Golden(keys.FORMAT_KEY, format_record(FORMAT_VERSION)),
+    "identity": lambda: Golden(keys.subscription_key(b"S", 7), IDENTITY.encode()),
+    "state": lambda: Golden(keys.subscription_key(b"T", 7), STATE.encode()),
+    "slice": lambda: Golden(keys.slice_key(7, SLICE), encode_slice([describe(THREE, 150, 9, 9)])),
+    "block_fixed": lambda: Golden(keys.block_key(7, SLICE, 9), encode_block(THREE)),
+    "held": lambda: Golden(keys.bitmap_key(b"H", 7, 5, 3), seal(b"H", bitmap_of_five())),
+    "carry": lambda: Golden(keys.subscription_key(b"C", 7), seal(b"C", pack_entries(THREE, compress=False))),
+    "journal_add": lambda: record(1, RecordType.ADD, parts=[THREE]),
+    "journal_acknowledge": lambda: record(2, RecordType.ACKNOWLEDGE, positions=POSITIONS),
+    "journal_unacknowledge": lambda: record(3, RecordType.UNACKNOWLEDGE, positions=POSITIONS),
+    "journal_mark_delete": lambda: record(4, RecordType.MARK_DELETE, numbers=(5, -1)),
+    "journal_clear": lambda: record(5, RecordType.CLEAR),
+    "journal_width": lambda: record(6, RecordType.WIDTH, numbers=(60_000, 0)),
+    "journal_width_auto": lambda: record(7, RecordType.WIDTH, numbers=(60_000, 1)),
+    "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
+}
+READ: dict[str, tuple[Callable[[bytes], object], object]] = {
+    "format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
+    "v1_format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
+    "v1_state": (lambda value: decode_state_1(value, False), STATE_1),
+    "identity": (Identity.decode, IDENTITY),
+    "state": (State.decode, STATE),
+    "slice": (decode_slice, [describe(THREE, 150, 9, 9)]),
+    "block_fixed": (decode_block, THREE),
+    "block_pcodec": (decode_block, HUNDRED),
+    "held": (lambda value: set(deserialize_bitmap(bytes(unseal(b"H", value)))), set(range(5))),
+    "carry": (lambda value: unpack_entries(unseal(b"C", value)), THREE),
+    "journal_add": (decode_entries, THREE),
+    "journal_acknowledge": (decode_positions, POSITIONS),
+    "journal_unacknowledge": (decode_positions, POSITIONS),
+    "journal_mark_delete": (decode_numbers, (5, -1)),
+    "journal_clear": (decode_numbers, (0, 0)),
+    "journal_width": (decode_numbers, (60_000, 0)),
+    "journal_width_auto": (decode_numbers, (60_000, 1)),
+    "intent": (decode_keys, [keys.bitmap_key(b"H", 7, 5, 3)]),
+}
+
+
+def test_every_golden_file_is_read() -> None:
+    assert {path.stem for path in DIRECTORY.glob("*.hex")} == READ.keys()
+
+
+@pytest.mark.parametrize("name", sorted(READ))
+def test_golden_bytes_are_read(name: str) -> None:
+    decode, expected = READ[name]
+    assert decode(golden(name).value) == expected
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_golden_bytes_are_written(name: str) -> None:
+    assert WRITTEN[name]() == golden(name)
+
+
+@pytest.mark.parametrize("name", sorted(READ))
+def test_every_flipped_bit_and_every_cut_is_noticed(name: str) -> None:
+    decode, _ = READ[name]
+    value = golden(name).value
+    for at in range(len(value)):
+        flipped = value[:at] + bytes([value[at] ^ (1 << at % 8)]) + value[at + 1 :]
+        with pytest.raises(CorruptRecordError):
+            decode(flipped)
+    for size in range(len(value)):
+        with pytest.raises(CorruptRecordError):
+            decode(value[:size])
+    with pytest.raises(CorruptRecordError):
+        decode(value + b"\0")
+
+
+@pytest.mark.parametrize("name", sorted(READ))
+def test_a_valid_checksum_does_not_excuse_a_wrong_body(name: str) -> None:
+    """Bytes that a bug has written rather than a disk has damaged."""
+    decode, expected = READ[name]
+    value = golden(name).value
+    kind, body = value[3:4], value[8:]
+    for size in range(len(body)):
+        try:
+            decoded = decode(seal(kind, body[:size]))
+        except CorruptRecordError:
+            continue
+        assert decoded != expected
+    if name != "intent":
+        assert name.endswith("format") or decode(seal(kind, body)) == expected
+
+
+def test_keys_of_golden_files_are_parsed() -> None:
+    assert keys.parse_slice_key(golden("slice").key) == SLICE
+    assert keys.parse_slice_key(golden("block_pcodec").key) == SliceId(3_600_000, -1)
+    assert keys.parse_block_key(golden("block_fixed").key) == 9
+    assert keys.parse_bitmap_key(golden("held").key) == (5, 3)
+    assert keys.parse_journal_key(golden("journal_width").key) == (6, RecordType.WIDTH)
+    assert keys.subscription_id_of(golden("state").key) == 7
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(
+    rows=st.lists(
+        st.one_of(
+            st.tuples(INT64, INT64, INT64), st.tuples(st.integers(0, 300), st.just(5), st.just(1 << 32))
+        ),
+        max_size=150,
+    ),
+    compress=st.booleans(),
+)
+@settings(deadline=None)
+def test_any_entries_come_back(rows: list[EntryKey], compress: bool) -> None:
+    entries = Entries.of(rows)
+    assert unpack_entries(memoryview(pack_entries(entries, compress=compress))) == entries
+
+
+def bytes_an_entry(entries: Entries) -> float:
+    """Of entries in blocks of 65,536, as one slice after another holds them."""
+    size_bytes = 0
+    for start in range(0, len(entries), 65_536):
+        part = entries.part(start, min(len(entries), start + 65_536))
+        value = encode_block(part)
+        assert decode_block(value) == part
+        size_bytes += len(value)
+    return size_bytes / len(entries)
+
+
+def test_blocks_of_uniform_delays_are_near_the_information_floor() -> None:
+    """10 M entries uniform over 24 h; the first 4 blocks of them."""
+    rng = np.random.default_rng(1)
+    total, kept = 10_000_000, 4 * 65_536
+    deliver_at_ms = np.sort(rng.integers(0, DAY_MS * kept // total, kept))
+    position = rng.integers(0, total, kept)
+    entries = Entries(deliver_at_ms, position // 50_000 + 100, position % 50_000)
+    assert bytes_an_entry(sort_entries(entries)) <= 4.2
+
+
+def test_blocks_of_one_fixed_delay_are_almost_nothing() -> None:
+    position = np.arange(4 * 65_536)
+    entries = Entries(1_700_000_000_000 + position // 20, position // 50_000 + 100, position % 50_000)
+    assert bytes_an_entry(entries) < 0.1

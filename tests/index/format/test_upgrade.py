@@ -1,0 +1,114 @@
+"""A directory of format 1 is opened, upgraded in one write, and says the same as before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.catalogs import (
+    INCARNATION,
+    NAME,
+    OPTIONS,
+    OTHER,
+    START_MS,
+    damage,
+    drained,
+    overwrite,
+    reopened,
+    spread,
+    stored,
+)
+from tests.support.golden_format import golden
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.errors import NewerFormatError, StorageError
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.manifest import State
+from tidegate.index.format.upgrade import decode_state_1, format_record
+from tidegate.index.options import IndexOptions
+from tidegate.index.store import Batch, MemoryStore
+
+AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0, block_entries=100)
+
+
+def downgraded(store: MemoryStore) -> MemoryStore:
+    """The same directory as Tidegate of format 1 had written it."""
+    store.close()
+    store = store.reopen()
+    for key, value in stored(store, keys.STATE):
+        overwrite(store, key, seal(keys.STATE, bytes(unseal(keys.STATE, value))[:-1]))
+    overwrite(store, keys.FORMAT_KEY, golden("v1_format").value)
+    return store
+
+
+def a_directory_of_format_1() -> MemoryStore:
+    store = MemoryStore()
+    catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
+    for name in (NAME, OTHER):
+        catalog.subscription(name, INCARNATION).add(spread(500, 20_000))
+        catalog.persist(name)
+    catalog.subscription(NAME, INCARNATION).add(spread(100, 20_000, ledger_id=6, seed=2))
+    catalog.commit()
+    return downgraded(store)
+
+
+@pytest.mark.parametrize("options", [OPTIONS, AUTOMATIC])
+def test_a_directory_of_format_1_is_upgraded(options: IndexOptions) -> None:
+    store = a_directory_of_format_1()
+    before = {key: decode_state_1(value, False) for key, value in stored(store, keys.STATE)}
+    catalog, index = reopened(store, options)
+    assert len(catalog) == len(before) == 2
+    assert store.get(keys.FORMAT_KEY) == format_record(FORMAT_VERSION)
+    for key, value in stored(store, keys.STATE):
+        assert State.decode(value) == before[key]._replace(slice_width_auto=options.slice_width_auto)
+    stats = index.stats()
+    assert (stats.slice_width_ms, stats.slice_width_auto) == (1_000, options.slice_width_auto)
+    index.check()
+    assert len(drained(index)) == 600
+
+
+def test_what_the_settings_said_at_the_upgrade_stays() -> None:
+    store = a_directory_of_format_1()
+    reopened(store, AUTOMATIC)
+    _, index = reopened(store, OPTIONS)
+    assert index.stats().slice_width_auto
+
+
+def test_an_upgrade_that_is_not_written_leaves_format_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = a_directory_of_format_1()
+    before = stored(store, keys.STATE)
+
+    def full(batch: Batch, *, sync: bool) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(store, "write", full)
+    with pytest.raises(StorageError, match="no space left"):
+        Catalog.open(store, ManualClock(START_MS), OPTIONS)
+    assert stored(store, keys.STATE) == before
+    assert store.get(keys.FORMAT_KEY) == golden("v1_format").value
+
+
+def test_a_corrupt_state_of_format_1_is_reported_as_in_any_directory() -> None:
+    store = a_directory_of_format_1()
+    (first, _), _ = stored(store, keys.STATE)
+    damage(store, first)
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records >= 1
+    assert len(index.held()) == 600
+    index.check()
+
+
+def test_a_state_of_format_1_in_a_directory_of_format_2_is_corrupt() -> None:
+    store = a_directory_of_format_1()
+    overwrite(store, keys.FORMAT_KEY, format_record(FORMAT_VERSION))
+    catalog, _ = reopened(store)
+    assert catalog.stats().corrupt_records >= 2
+
+
+def test_a_newer_format_is_refused_and_not_touched() -> None:
+    store = a_directory_of_format_1()
+    overwrite(store, keys.FORMAT_KEY, format_record(FORMAT_VERSION + 1))
+    before = stored(store, keys.STATE)
+    with pytest.raises(NewerFormatError, match=f"knows formats up to {FORMAT_VERSION}"):
+        Catalog.open(store, ManualClock(START_MS), OPTIONS)
+    assert stored(store, keys.STATE) == before

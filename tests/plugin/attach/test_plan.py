@@ -1,0 +1,403 @@
+"""Attaching and detaching: what is written, that nothing is left, what is said when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.conf_texts import texts
+from tidegate.plugin.attach import conf_file
+from tidegate.plugin.attach.plan import (
+    ACK_LONG_ARRAY_KEY,
+    ACK_RANGES_KEY,
+    HORIZON_KEY,
+    PULSARS_OWN_TRACKER,
+    SOCKET_KEY,
+    TRACKER_FACTORY,
+    TRACKER_KEY,
+    Plan,
+    Wanted,
+    carry_out,
+    inspect,
+    plan_attach,
+    plan_detach,
+)
+from tidegate.plugin.attach.pulsar_home import read_if_there
+from tidegate.plugin.errors import AttachError
+from tidegate.plugin.local import broker
+
+JAR = b"a shim"
+SOCKET = Path("/run/tidegate/t.sock")
+CONFS = ("broker.conf", "standalone.conf")
+
+
+def attach(
+    home: Path,
+    jar: bytes = JAR,
+    *,
+    socket: Path | None = None,
+    horizon_ms: int | None = None,
+    tune_acks: bool | None = None,
+    allow_unknown_version: bool | None = None,
+) -> Plan:
+    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version)
+    plan = plan_attach(home, wanted, jar, SOCKET)
+    carry_out(plan)
+    return plan
+
+
+def detach(home: Path) -> Plan:
+    plan = plan_detach(home)
+    carry_out(plan)
+    return plan
+
+
+def tree(home: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below ``home`` with its mode and bytes, every directory with its mode."""
+    return {
+        str(path.relative_to(home)): (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in home.rglob("*")
+    }
+
+
+def conf_values(home: Path, name: str) -> dict[str, str]:
+    return conf_file.values(conf_file.decode((home / "conf" / name).read_bytes()))
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    content = path.read_bytes()
+    assert old.encode() in content
+    path.write_bytes(content.replace(old.encode(), new.encode()))
+
+
+def test_the_broker_is_told_where_the_daemon_is(home: Path) -> None:
+    attach(home, horizon_ms=750)
+    for name in CONFS:
+        values = conf_values(home, name)
+        assert values[TRACKER_KEY] == broker.TRACKER_FACTORY == TRACKER_FACTORY
+        assert (values[SOCKET_KEY], values[HORIZON_KEY]) == (str(SOCKET), "750")
+    assert (home / "lib" / "tidegate-pulsar-shim.jar").read_bytes() == JAR
+
+
+def test_nothing_else_changes_in_the_conf_files(home: Path) -> None:
+    before = {name: conf_values(home, name) for name in CONFS}
+    lines = {name: (home / "conf" / name).read_bytes().splitlines() for name in CONFS}
+    attach(home)
+    for name in CONFS:
+        ours = {TRACKER_KEY, SOCKET_KEY, HORIZON_KEY}
+        assert {k: v for k, v in conf_values(home, name).items() if k not in ours} == {
+            k: v for k, v in before[name].items() if k not in ours
+        }
+        after = (home / "conf" / name).read_bytes().splitlines()[: len(lines[name])]
+        changed = [new for old, new in zip(lines[name], after, strict=True) if old != new]
+        assert changed == [f"{TRACKER_KEY}={TRACKER_FACTORY}".encode()]
+
+
+@pytest.mark.parametrize("kind", ["as shipped", "CRLF", "no last newline", "no tracker key", "odd bytes"])
+@pytest.mark.parametrize("tune_acks", [False, True])
+def test_detach_restores_every_byte_and_mode(home: Path, kind: str, tune_acks: bool) -> None:
+    for name in CONFS:
+        path = home / "conf" / name
+        content = path.read_bytes()
+        match kind:
+            case "CRLF":
+                content = content.replace(b"\n", b"\r\n")
+            case "no last newline":
+                content = content.rstrip(b"\n")
+            case "no tracker key":
+                content = content.replace(TRACKER_KEY.encode(), b"# " + TRACKER_KEY.encode())
+            case "odd bytes":
+                content += b"# \xff\xfe \x85\n key\\\n  = value\\\n"
+        path.write_bytes(content)
+        path.chmod(0o640)
+    before = tree(home)
+    attach(home, tune_acks=tune_acks)
+    assert {(home / "conf" / name).stat().st_mode & 0o777 for name in CONFS} == {0o640}
+    assert tree(home) != before
+    detach(home)
+    assert tree(home) == before
+
+
+def test_the_second_time_nothing_is_written(home: Path) -> None:
+    attach(home, tune_acks=True, horizon_ms=900)
+    written = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in home.rglob("*")}
+    assert attach(home).changes == ()
+    assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in home.rglob("*")} == written
+    detach(home)
+    assert detach(home).changes == ()
+
+
+def test_other_settings_start_from_the_original(home: Path) -> None:
+    before = tree(home)
+    attach(home, tune_acks=True)
+    attach(home, socket=Path("/run/other.sock"), tune_acks=False)
+    values = conf_values(home, "broker.conf")
+    assert (values[SOCKET_KEY], values[ACK_RANGES_KEY]) == ("/run/other.sock", "10000")
+    detach(home)
+    assert tree(home) == before
+
+
+def test_tuning_acknowledgements_raises_and_never_lowers(home: Path) -> None:
+    edit(home / "conf" / "standalone.conf", f"{ACK_RANGES_KEY}=10000", f"{ACK_RANGES_KEY}=2000000")
+    assert "managedLedgerMaxUnackedRangesToPersist=1000000" in "".join(attach(home).advice)
+    assert attach(home, tune_acks=True).advice == ()
+    assert conf_values(home, "broker.conf")[ACK_RANGES_KEY] == "1000000"
+    assert conf_values(home, "standalone.conf")[ACK_RANGES_KEY] == "2000000"
+    assert {conf_values(home, name)[ACK_LONG_ARRAY_KEY] for name in CONFS} == {"true"}
+
+
+def test_delayed_delivery_that_is_off_is_pointed_out(home: Path) -> None:
+    edit(home / "conf" / "broker.conf", "delayedDeliveryEnabled=true", "delayedDeliveryEnabled=false")
+    assert any("delayedDeliveryEnabled is false" in line for line in attach(home).advice)
+
+
+def test_detach_keeps_what_was_edited_since(home: Path) -> None:
+    path = home / "conf" / "broker.conf"
+    original = path.read_bytes()
+    attach(home, tune_acks=True)
+    edit(path, "\nwebServicePort=8080\n", "\nwebServicePort=18080\n")
+    edit(path, f"{ACK_RANGES_KEY}=1000000", f"{ACK_RANGES_KEY}=50000")
+    with path.open("ab") as file:
+        file.write(b"mine=1\n")
+    notes = "\n".join(detach(home).notes)
+    assert "broker.conf was edited" in notes
+    assert f"{ACK_RANGES_KEY} was changed and stays" in notes
+    expected = original.replace(b"\nwebServicePort=8080\n", b"\nwebServicePort=18080\n")
+    expected = expected.replace(f"{ACK_RANGES_KEY}=10000".encode(), f"{ACK_RANGES_KEY}=50000".encode())
+    assert path.read_bytes() == expected + b"mine=1\n"
+
+
+def test_attaching_again_after_an_edit_keeps_the_edit_for_good(home: Path) -> None:
+    path = home / "conf" / "broker.conf"
+    original = path.read_bytes()
+    attach(home)
+    edit(path, "\nwebServicePort=8080\n", "\nwebServicePort=18080\n")
+    attach(home)
+    detach(home)
+    assert path.read_bytes() == original.replace(b"\nwebServicePort=8080\n", b"\nwebServicePort=18080\n")
+
+
+def test_an_edited_file_without_its_copy_still_comes_back(home: Path) -> None:
+    path = home / "conf" / "broker.conf"
+    original = path.read_bytes()
+    attach(home)
+    (home / "conf" / "tidegate" / "broker.conf").unlink()
+    assert detach(home).notes == ()
+    assert path.read_bytes() == original
+
+
+def test_detach_without_a_record_goes_back_to_pulsars_default(home: Path) -> None:
+    names, values = set(tree(home)), [conf_values(home, name) for name in CONFS]
+    attach(home)
+    for file in (home / "conf" / "tidegate").iterdir():
+        file.unlink()
+    assert all("there is no record" in note for note in detach(home).notes)
+    assert set(tree(home)) == names
+    assert [conf_values(home, name) for name in CONFS] == values
+    assert values[0][TRACKER_KEY] == PULSARS_OWN_TRACKER
+
+
+def test_another_shim_is_replaced_and_one_under_another_name_goes(home: Path) -> None:
+    attach(home, jar=b"an older shim")
+    stray = home / "lib" / "tidegate-pulsar-shim-0.0.9.jar"
+    stray.write_bytes(b"a much older shim")
+    assert inspect(home).jar == "other"
+    notes = attach(home).notes
+    assert len(notes) == 2
+    assert (home / "lib" / "tidegate-pulsar-shim.jar").read_bytes() == JAR
+    assert not stray.exists()
+
+
+def test_a_linked_conf_file_stays_a_link(home: Path, tmp_path: Path) -> None:
+    real = tmp_path / "etc" / "broker.conf"
+    real.parent.mkdir()
+    link = home / "conf" / "broker.conf"
+    link.rename(real)
+    link.symlink_to(real)
+    attach(home)
+    assert link.is_symlink()
+    assert conf_values(home, "broker.conf")[TRACKER_KEY] == TRACKER_FACTORY
+    assert [path.name for path in real.parent.iterdir()] == ["broker.conf"]
+
+
+@pytest.mark.parametrize("steps", range(7))
+def test_an_attach_that_was_cut_off_anywhere_is_finished_or_undone(home: Path, steps: int) -> None:
+    before = tree(home)
+    plan = plan_attach(home, Wanted(tune_acks=True), JAR, SOCKET)
+    carry_out(Plan(home=plan.home, settings=plan.settings, changes=plan.changes[:steps], notes=(), advice=()))
+    detach(home)
+    assert tree(home) == before
+    carry_out(Plan(home=plan.home, settings=plan.settings, changes=plan.changes[:steps], notes=(), advice=()))
+    attach(home, tune_acks=True)
+    assert inspect(home).state == "attached"
+    detach(home)
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_detach_that_was_cut_off_anywhere_is_finished(home: Path, steps: int) -> None:
+    before = tree(home)
+    attach(home)
+    plan = plan_detach(home)
+    carry_out(Plan(home=plan.home, settings=None, changes=plan.changes[:steps], notes=(), advice=()))
+    detach(home)
+    assert tree(home) == before
+
+
+def test_what_inspect_says(home: Path) -> None:
+    assert (inspect(home).state, inspect(home).pulsar_version) == ("detached", "4.0.8")
+    attach(home, horizon_ms=900)
+    found = inspect(home)
+    assert found.attached
+    assert [(c.name, c.attached, c.socket, c.horizon_ms, c.edited) for c in found.confs] == [
+        (name, True, str(SOCKET), "900", False) for name in CONFS
+    ]
+    edit(home / "conf" / "broker.conf", TRACKER_FACTORY, PULSARS_OWN_TRACKER)
+    assert (inspect(home).state, inspect(home).confs[0].edited) == ("partly", True)
+    (home / "lib" / "tidegate-pulsar-shim.jar").unlink()
+    assert inspect(home).state == "partly"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    text=texts,
+    tail=st.sampled_from(["", "\n", "\r\n"]),
+    tunings=st.lists(st.booleans(), min_size=1, max_size=3),
+)
+def test_any_conf_file_comes_back(text: str, tail: str, tunings: list[bool]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        (home / "lib").mkdir()
+        (home / "lib" / "pulsar-broker-4.2.4.jar").touch()
+        (home / "conf").mkdir()
+        original = conf_file.encode(f"clusterName=c\n{text}{tail}")
+        (home / "conf" / "broker.conf").write_bytes(original)
+        for number, tune in enumerate(tunings):
+            attach(home, tune_acks=tune, horizon_ms=1 + number)
+            assert conf_values(home, "broker.conf")[HORIZON_KEY] == str(1 + number)
+        detach(home)
+        assert (home / "conf" / "broker.conf").read_bytes() == original
+
+
+def refused(home: Path, *, socket: Path | None = None) -> str:
+    """What attach says when it refuses; it must be one line, and nothing may have changed."""
+    before = tree(home) if home.is_dir() else {}
+    with pytest.raises(AttachError) as raised:
+        attach(home, socket=socket)
+    message = str(raised.value)
+    assert "\n" not in message
+    assert (tree(home) if home.is_dir() else {}) == before
+    return message
+
+
+def test_what_is_not_a_pulsar_home_is_refused(tmp_path: Path, home: Path) -> None:
+    assert "is not a directory" in refused(tmp_path / "nowhere")
+    assert "is not a Pulsar home" in refused(tmp_path / "pulsar" / "conf")
+    for name in CONFS:
+        (home / "conf" / name).unlink()
+    assert "has no conf/broker.conf" in refused(home)
+
+
+@pytest.mark.parametrize("content", [b"", b"# clusterName=x\n", b"[server]\nport = 1\n", b"clusterName=\0\n"])
+def test_a_conf_file_that_is_not_pulsars_is_refused(home: Path, content: bytes) -> None:
+    (home / "conf" / "standalone.conf").write_bytes(content)
+    assert "standalone.conf is not a Pulsar broker's conf file" in refused(home)
+
+
+def test_a_record_that_cannot_be_read_is_refused(home: Path) -> None:
+    (home / "conf" / "tidegate" / "attach.json").mkdir(parents=True)
+    assert "cannot read" in refused(home)
+
+
+@pytest.mark.parametrize("version", ["3.3.9", "4.3.0", "5.0.0-rc-1"])
+def test_a_pulsar_that_the_shim_does_not_know_is_refused_unless_allowed(home: Path, version: str) -> None:
+    jar = home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar"
+    jar.rename(jar.with_name(f"org.apache.pulsar-pulsar-broker-{version}.jar"))
+    assert f"is Pulsar {version}; the shim knows 4.0.x, 4.1.x, 4.2.x" in refused(home)
+    attach(home, allow_unknown_version=True)
+    assert conf_values(home, "broker.conf")["tidegateAllowUnknownVersion"] == "true"
+
+
+def test_a_mixture_of_pulsars_is_refused(home: Path) -> None:
+    (home / "lib" / "org.apache.pulsar-pulsar-broker-4.1.1.jar").touch()
+    assert "more than one Pulsar (4.0.8, 4.1.1)" in refused(home)
+
+
+def test_a_socket_path_that_cannot_be_is_refused(home: Path) -> None:
+    assert "too long for a socket" in refused(home, socket=Path("/run") / ("x" * 110))
+    assert "control characters" in refused(home, socket=Path("/run/a\nb"))
+
+
+def test_a_record_that_cannot_be_understood_is_refused(home: Path) -> None:
+    attach(home)
+    record = home / "conf" / "tidegate" / "attach.json"
+    edit(record, '"format": 1', '"format": 2')
+    assert "is of format 2 and this Tidegate knows 1" in refused(home)
+    record.write_text("{")
+    assert "is damaged" in refused(home)
+
+
+def test_a_place_that_cannot_be_written_is_named(home: Path) -> None:
+    (home / "conf" / "tidegate").write_bytes(b"in the way")
+    assert "conf/tidegate" in refused(home)
+
+
+def test_without_permission_nothing_is_begun(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lib = home / "lib"
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != lib)
+    assert refused(home) == f"cannot write to {lib}: run this as the user that Pulsar belongs to"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_the_copy_of_a_conf_file_is_as_private_as_the_file(home: Path, mode: int) -> None:
+    for name in CONFS:
+        (home / "conf" / name).chmod(mode)
+    (home / "conf").chmod(0o750)
+    attach(home)
+    kept = home / "conf" / "tidegate"
+    assert kept.stat().st_mode & 0o777 == 0o750
+    for name in CONFS:
+        assert (kept / name).stat().st_mode & 0o777 == mode
+        assert (home / "conf" / name).stat().st_mode & 0o777 == mode
+
+
+def test_what_cannot_be_looked_at_is_said_in_one_line(tmp_path: Path) -> None:
+    assert read_if_there(tmp_path / "none") is None
+    with pytest.raises(AttachError, match="cannot read"):
+        read_if_there(tmp_path / ("x" * 300))
+
+
+def test_attaching_again_makes_a_copy_private_that_was_not(home: Path) -> None:
+    attach(home)
+    conf, copy = home / "conf" / "broker.conf", home / "conf" / "tidegate" / "broker.conf"
+    conf.chmod(0o600)
+    edit(conf, "clusterName=", "clusterName=other")
+    assert copy.stat().st_mode & 0o777 != 0o600
+    attach(home)
+    assert copy.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_copy_belongs_to_whom_the_conf_file_belongs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    confs = {home / "conf" / name for name in CONFS}
+    given: list[tuple[str, int, int]] = []
+    real_stat = Path.stat
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = real_stat(path, follow_symlinks=follow_symlinks)
+        return os.stat_result((*found[:4], 12_345, 12_346, *found[6:])) if path in confs else found
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        if path.parent.name == "tidegate":
+            given.append((path.name, uid, gid))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(os, "chown", chown)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    attach(home)
+    for conf in CONFS:
+        assert [(uid, gid) for name, uid, gid in given if conf in name] == [(12_345, 12_346)]

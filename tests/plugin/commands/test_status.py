@@ -1,0 +1,176 @@
+"""`tidegate status`: the answer, how it is shown, and whether a Pulsar installation is attached."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.support.daemons import StartDaemon
+from tests.support.shim_client import ShimClient, entries
+from tidegate.index.names import SubscriptionName
+from tidegate.plugin.commands.status import attachment, render
+from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.wire.client import ask_http, ask_socket
+from tidegate.plugin.wire.codec import encode
+from tidegate.plugin.wire.messages import Query, Reply, Role
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def shown(answer: dict[str, object]) -> str:
+    out = io.StringIO()
+    render(answer, Console(file=out, width=200))
+    return out.getvalue()
+
+
+async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "billing", credit=3)
+        stream.add(entries(5, now_ms() - 10_000))
+        stream.add(entries(1_000, now_ms() + 3 * HOUR_MS, ledger_id=2))
+        other = await client.open(f"{TOPIC}-2")
+        other.add(entries(1, now_ms() + 20_000))
+        await stream.take_due(3)
+        await other.close()
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+        over_http = await asyncio.to_thread(ask_http, f"127.0.0.1:{daemon.http_port}")
+    assert answer["schema"] == 1
+    assert answer["daemon"]["ready"]
+    assert answer["totals"]["held"] == 1_006
+    first, second = answer["subscriptions"]
+    assert (first["subscription"], first["held"], first["popped"], first["credit"]) == (
+        "billing",
+        1_005,
+        3,
+        0,
+    )
+    assert first["overdue_ms"] >= 10_000
+    assert first["near_due"]
+    assert (second["broker"], second["held"], second["overdue_ms"]) == (None, 1, 0)
+    assert over_http.keys() == answer.keys()
+    assert over_http["subscriptions"][0].keys() == first.keys()
+    text = shown(answer)
+    assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in text
+    assert "1,006 held" in text
+    overdue, in_time = (line for line in text.splitlines() if TOPIC in line and "Slices" not in line)
+    assert overdue.split("│")[7].strip().endswith(" s")
+    assert in_time.split("│")[7].strip() == "-"
+    assert in_time.split("│")[9].strip() == "1h auto"
+    assert "billing" in text
+
+
+async def test_times_that_no_calendar_has(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        for number, deliver_at_ms in enumerate((2**63 - 1, 253_402_300_800_000, now_ms() + 9 * HOUR_MS)):
+            stream.add(entries(1, deliver_at_ms, ledger_id=number))
+        await stream.durable()
+        daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    assert len(answer["subscriptions"][0]["slices"]) == 3
+    assert shown(answer).count("beyond year 9999") == 2
+
+
+async def test_not_ready_is_shown(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon:
+        daemon.health.block("storage", "the store fails: no space left")
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    assert "NOT READY: the store fails: no space left" in shown(answer)
+    assert "no broker is connected" in shown(answer)
+
+
+async def test_the_number_of_subscriptions_is_bounded(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for number in range(5):
+            stream = await client.open(f"{TOPIC}-{number}")
+            stream.add(entries(number, now_ms() + HOUR_MS))
+            await stream.durable()
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status", "subscriptions_max": 2})
+    assert [one["held"] for one in answer["subscriptions"]] == [4, 3]
+    assert answer["subscriptions_omitted"] == 3
+    assert "3 subscriptions more" in shown(answer)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"what": "weather"}, "unknown query 'weather'"),
+        ({}, "unknown query None"),
+        ({"what": "status", "subscriptions_max": "all"}, "must be a number"),
+        ({"what": "status", "subscriptions_max": -1}, "must be a number"),
+    ],
+)
+async def test_a_query_that_makes_no_sense(
+    request_: dict[str, object], said: str, start: StartDaemon, socket_path: Path
+) -> None:
+    async with start():
+        with pytest.raises(UserError, match=said):
+            await asyncio.to_thread(ask_socket, socket_path, request_)
+
+
+async def test_a_query_that_is_not_json(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path, role=Role.CONTROL) as client:
+        client.send(Query(b"status"), 0, 1)
+        error = await client.ended()
+        assert error is not None
+        assert "not JSON" in error.message
+
+
+async def test_the_reply_echoes_the_seq_of_the_query(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path, role=Role.CONTROL) as client:
+        client.send(Query(b'{"what":"status"}'), 0, 7)
+        client.send(Query(b'{"what":"status"}'), 0, 9)
+        await client.until(lambda: len(client.received) == 2)
+        assert [seq for message, seq in client.received if isinstance(message, Reply)] == [7, 9]
+
+
+def test_nobody_there(socket_path: Path) -> None:
+    with pytest.raises(DaemonAwayError, match="no daemon answers"):
+        ask_socket(socket_path, {"what": "status"})
+    with pytest.raises(DaemonAwayError, match="no daemon answers"):
+        ask_http("http://127.0.0.1:1")
+
+
+async def test_somebody_else_there(socket_path: Path) -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" + encode(Query(b"{}")))
+        writer.close()
+
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(babble, str(socket_path)):
+        with pytest.raises(UserError, match="does not speak this protocol"):
+            await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    socket_path.unlink()
+    async with await asyncio.start_unix_server(silence, str(socket_path)):
+        with pytest.raises(DaemonAwayError, match="does not answer within"):
+            await asyncio.to_thread(ask_socket, socket_path, {"what": "status"}, 0.1)
+
+
+def test_whether_an_installation_is_attached(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "lib").mkdir()
+    for name in ("broker.conf", "standalone.conf"):
+        (tmp_path / "conf" / name).write_text("clusterName=one\nbrokerServicePort=6650\n", "utf-8")
+    (tmp_path / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar").write_bytes(b"")
+    found = attachment(tmp_path)
+    assert (found["state"], found["attached"], found["pulsar_version"]) == ("detached", False, "4.0.8")
+    assert [conf["attached"] for conf in found["confs"]] == [False, False]
+
+
+def test_a_directory_that_is_not_pulsar(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=str(tmp_path)):
+        attachment(tmp_path)

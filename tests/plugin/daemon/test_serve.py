@@ -1,0 +1,430 @@
+"""A real `tidegate serve` as a process.
+
+Signals, kill -9, a second one, and what it says when it cannot start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, clean_environment, run
+from tests.support.shim_client import DaemonError, ShimClient, entries
+from tests.support.waiting import until
+from tidegate.index.format.envelope import FORMAT_VERSION, seal
+from tidegate.index.format.keys import FORMAT_KEY
+from tidegate.index.positions import PositionSet
+from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Batch
+from tidegate.plugin.errors import ErrorCode
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+Serve = Callable[..., DaemonProcess]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def write_store(data: Path, batch: Batch) -> None:
+    """Make a data directory that holds just this."""
+    store = RocksStore.open(data)
+    store.write(batch, sync=True)
+    store.close()
+
+
+async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serve, socket_path: Path) -> None:
+    daemon = serve("--log-format", "json")
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(1_000, now_ms() + HOUR_MS))
+        stream.ack(PositionSet.of([(1, 7)]))
+        await stream.durable()
+        code = await asyncio.to_thread(daemon.terminate)
+        error = await client.ended()
+        assert error is not None
+        assert error.code == ErrorCode.SHUTTING_DOWN
+    assert code == 0
+    assert not socket_path.exists()
+    events = [json.loads(line)["event"] for line in daemon.log().splitlines()]
+    assert events[0] == "serving"
+    assert events[-1] == "stopped, everything is persisted"
+
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert len(stream.held) == 999
+        assert list(stream.acknowledged) == [(1, 7)]
+
+
+async def test_sigint_is_clean_too(serve: Serve) -> None:
+    daemon = serve()
+    await daemon.ready()
+    daemon.process.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(daemon.process.wait, START_SECONDS) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_signal_ends_it_at_once(number: signal.Signals, short_dir: Path) -> None:
+    stuck = """
+import asyncio
+from tidegate.plugin.daemon import server
+from tidegate.plugin import cli
+async def stop(self, timeout_s):
+    await asyncio.Event().wait()
+server.Server.stop = stop
+cli.main()
+"""
+    arguments = ["serve", "--data", str(short_dir / "data"), "--socket", str(short_dir / "s")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", stuck, *arguments, "--log-format", "json"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+    )
+    assert process.stderr is not None
+    try:
+        for event in ("serving", "stopping"):
+            assert json.loads(await asyncio.to_thread(process.stderr.readline))["event"] == event
+            process.send_signal(number)
+        assert await asyncio.to_thread(process.wait, START_SECONDS) == -number
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("kills", [3])
+async def test_what_was_durable_survives_sigkill(serve: Serve, socket_path: Path, kills: int) -> None:
+    durable = PositionSet()
+    for life in range(kills):
+        daemon = serve()
+        await daemon.ready()
+        async with await ShimClient.connect(socket_path, f"broker-{life}") as client:
+            stream = await client.open(TOPIC)
+            assert durable.issubset(stream.held)
+            sent = []
+            for number in range(200):
+                batch = entries(50, now_ms() + HOUR_MS, ledger_id=life, first_entry=50 * number)
+                sent.append(batch)
+                stream.add(batch)
+                await asyncio.sleep(0)
+            await stream.durable(100)
+            daemon.kill()
+            await client.ended()
+            for batch in sent[: stream.durable_seq]:
+                durable.update(PositionSet.of_entries(batch))
+    assert len(durable) >= kills * 100 * 50
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert durable.issubset(stream.held)
+        stream.add(entries(1, now_ms(), ledger_id=99))
+        assert list(PositionSet.of_entries(await stream.take_due(1))) == [(99, 0)]
+
+
+async def test_overdue_entries_come_at_once_after_sigkill(serve: Serve, socket_path: Path) -> None:
+    daemon = serve()
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, credit=0)
+        stream.add(entries(100, now_ms() + 50))
+        await stream.durable()
+        daemon.kill()
+        await client.ended()
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        assert len(await (await client.open(TOPIC)).take_due(100)) == 100
+
+
+async def test_a_disk_that_is_full_for_a_while(serve: Serve, socket_path: Path) -> None:
+    daemon = serve("--log-format", "json")
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(1_000, now_ms() + HOUR_MS))
+        await stream.durable()
+        _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (100_000, hard))
+        for ledger_id in range(2, 10):
+            stream.add(entries(10_000, now_ms() + HOUR_MS, ledger_id=ledger_id))
+        assert (await stream.ended()).code == ErrorCode.STORAGE
+        durable = 1_000 + 10_000 * (stream.durable_seq - 1)
+        shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="400")
+        assert "NOT READY: the store fails" in shown.stdout
+
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                again = await client.open(TOPIC)
+                assert len(again.held) >= durable
+                again.add(entries(10_000, now_ms() + HOUR_MS, ledger_id=2))
+                try:
+                    await again.durable()
+                except DaemonError:
+                    await asyncio.sleep(0.05)
+                else:
+                    break
+        daemon.kill()
+        await client.ended()
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert PositionSet.of_entries(entries(10_000, 0, ledger_id=2)).issubset(stream.held)
+        assert PositionSet.of_entries(entries(1_000, 0)).issubset(stream.held)
+
+
+async def test_a_second_daemon_on_the_same_socket(serve: Serve, socket_path: Path, short_dir: Path) -> None:
+    await serve().ready()
+    second = await asyncio.to_thread(
+        run, "serve", "--data", str(short_dir / "data-2"), "--socket", str(socket_path)
+    )
+    assert_one_line(second, "another daemon answers on", 1)
+    async with await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC)
+
+
+async def test_a_second_daemon_on_the_same_data(serve: Serve, socket_path: Path, short_dir: Path) -> None:
+    first = serve()
+    await first.ready()
+    other_socket = short_dir / "other.sock"
+    second = await asyncio.to_thread(run, "serve", "--data", str(first.data), "--socket", str(other_socket))
+    assert_one_line(second, "is in use by another Tidegate daemon", 1)
+    assert not other_socket.exists()
+
+
+def test_a_data_directory_that_cannot_be_written(short_dir: Path, socket_path: Path) -> None:
+    (short_dir / "file").write_text("", "utf-8")
+    done = run("serve", "--data", str(short_dir / "file"), "--socket", str(socket_path))
+    assert_one_line(done, "cannot write to the data directory", 1)
+    assert not socket_path.exists()
+
+
+def test_a_data_directory_of_something_else(short_dir: Path, socket_path: Path) -> None:
+    batch = Batch()
+    batch.put(b"a key", b"of somebody else")
+    write_store(short_dir / "data", batch)
+    done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
+    assert_one_line(done, "choose another data directory", 1)
+
+
+def test_a_data_directory_of_a_newer_format(short_dir: Path, socket_path: Path) -> None:
+    batch = Batch()
+    batch.put(FORMAT_KEY, seal(FORMAT_KEY[:1], (FORMAT_VERSION + 1).to_bytes(4, "little")))
+    write_store(short_dir / "data", batch)
+    done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
+    assert_one_line(
+        done, f"has format {FORMAT_VERSION + 1}, this Tidegate knows formats up to {FORMAT_VERSION}", 1
+    )
+    assert not socket_path.exists()
+
+
+@pytest.mark.parametrize("value", [b"", b"garbage", bytes(16)])
+def test_a_data_directory_whose_format_record_is_damaged(
+    value: bytes, short_dir: Path, socket_path: Path
+) -> None:
+    batch = Batch()
+    batch.put(FORMAT_KEY, value)
+    write_store(short_dir / "data", batch)
+    done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
+    assert_one_line(done, str(short_dir / "data"), 1)
+    assert not socket_path.exists()
+
+
+@pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*"])
+def test_a_data_directory_whose_files_are_damaged(pattern: str, short_dir: Path, socket_path: Path) -> None:
+    data = short_dir / "data"
+    write_store(data, Batch())
+    (damaged,) = data.glob(pattern)
+    damaged.write_bytes(b"garbage")
+    done = run("serve", "--data", str(data), "--socket", str(socket_path))
+    assert_one_line(done, str(data), 1)
+    assert not socket_path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "data is not set"),
+        (("--data", "d", "--log-level", "loud"), "log_level: Input should be"),
+        (("--data", "d", "--http", "nowhere"), "http: must be an IP address"),
+        (("--data", "d", "--http", "0.0.0.0:8088"), "set http_token_file as well"),
+        (("--data", "d", "--config", "/nonexistent.toml"), "cannot read the config file"),
+    ],
+)
+def test_bad_settings(arguments: tuple[str, ...], said: str) -> None:
+    assert_one_line(run("serve", *arguments), said, 2)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"TIDEGATE_SLICE_WIDTH_MS": "99999999999999999"}, "slice_width_ms: Input should be less than"),
+        ({"TIDEGATE_STAGING_BYTES_MAX": "65536"}, "staging_bytes_max: 65536 is less than twice"),
+    ],
+)
+def test_bad_settings_in_the_environment(environment: dict[str, str], said: str, short_dir: Path) -> None:
+    arguments = ("--data", str(short_dir / "data"), "--socket", str(short_dir / "s"))
+    assert_one_line(run("serve", *arguments, **environment), said, 2)
+
+
+async def test_an_http_port_in_use(serve: Serve, short_dir: Path, socket_path: Path) -> None:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        done = await asyncio.to_thread(
+            run,
+            "serve",
+            "--data",
+            str(short_dir / "d"),
+            "--socket",
+            str(socket_path),
+            "--http",
+            f"127.0.0.1:{port}",
+        )
+    assert_one_line(done, "choose another --http", 1)
+    assert not socket_path.exists()
+
+
+async def test_settings_from_the_environment_and_http(
+    serve: Serve, short_dir: Path, socket_path: Path
+) -> None:
+    config = short_dir / "tidegate.toml"
+    config.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n', "utf-8")
+    daemon = serve("--config", str(config))
+    assert (await asyncio.to_thread(httpx.get, f"{await http_of(daemon)}/healthz")).text == "ok\n"
+
+
+async def http_of(daemon: DaemonProcess) -> str:
+    """Where a daemon that logs JSON listens for HTTP."""
+    await until(lambda: '"serving"' in daemon.log())
+    (serving,) = (one for one in map(json.loads, daemon.log().splitlines()) if one["event"] == "serving")
+    return f"http://{serving['http']}"
+
+
+async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
+    token, wrong = "d0e5-a-long-random-word", "77aa-another-word"
+    path = short_dir / "token"
+    path.write_text(token, "utf-8")
+    path.chmod(0o600)
+    http = ("--http", "127.0.0.1:0", "--http-token-file", str(path))
+    daemon = serve(*http, "--log-format", "json", "--log-level", "debug")
+    base = await http_of(daemon)
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for word, code in ((token, 405), (wrong, 401)):
+            headers = {"Authorization": f"Bearer {word}"}
+            assert (await client.post(f"{base}/status", headers=headers)).status_code == code
+            answer = await client.get(f"{base}/status", headers=headers)
+            assert word not in answer.text
+    await asyncio.to_thread(daemon.terminate)
+    lines = daemon.log().splitlines()
+    assert json.loads(lines[-1])["event"] == "stopped, everything is persisted"
+    assert not [line for line in lines if token in line or wrong in line or "Bearer" in line]
+
+
+async def test_status_of_a_running_daemon(serve: Serve, socket_path: Path) -> None:
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "billing")
+        stream.add(entries(30_000, now_ms() + 2 * HOUR_MS))
+        await stream.durable()
+        shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="200")
+        assert shown.returncode == 0, shown.stderr
+        assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in shown.stdout
+        assert "30,000 held" in shown.stdout
+        assert "billing" in shown.stdout
+        as_json = await asyncio.to_thread(run, "status", "--json", TIDEGATE_SOCKET=str(socket_path))
+        answer = json.loads(as_json.stdout)
+        assert answer["schema"] == 1
+        (subscription,) = answer["subscriptions"]
+        assert subscription["held"] == 30_000
+        assert subscription["broker"] == "broker-1"
+
+
+def test_status_without_a_daemon(socket_path: Path) -> None:
+    assert_one_line(run("status", "--socket", str(socket_path)), "no daemon answers on", 3)
+    assert_one_line(run("status", "--http", "127.0.0.1:1"), "no daemon answers on", 3)
+
+
+def test_status_without_a_daemon_tells_what_the_files_say(socket_path: Path, short_dir: Path) -> None:
+    home = short_dir / "pulsar"
+    (home / "conf").mkdir(parents=True)
+    (home / "lib").mkdir()
+    (home / "conf" / "broker.conf").write_text("clusterName=one\n", "utf-8")
+    (home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar").write_bytes(b"")
+    arguments = ("status", "--socket", str(socket_path), "--pulsar-home", str(home))
+    done = run(*arguments, COLUMNS="400")
+    assert_one_line(done, "no daemon answers on", 3)
+    assert "(Pulsar 4.0.8) is not attached" in done.stdout
+    done = run(*arguments, "--json")
+    assert_one_line(done, "no daemon answers on", 3)
+    answer = json.loads(done.stdout)
+    assert (answer["schema"], answer["daemon"], answer["attached"]["state"]) == (1, None, "detached")
+    done = run("status", "--socket", str(socket_path), "--json")
+    assert_one_line(done, "no daemon answers on", 3)
+    assert json.loads(done.stdout) == {"schema": 1, "daemon": None}
+
+
+def test_every_command_helps_with_an_example() -> None:
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert "Example: tidegate serve" in shown.stdout
+    listed = shown.stdout.partition("Commands:")[2].partition("Example:")[0]
+    commands = [line.split()[0] for line in listed.splitlines() if line[2:3].isalpha()]
+    assert set(commands) >= {"serve", "status", "width", "attach", "detach", "demo", "setup"}
+    for command in commands:
+        done = run(command, "--help")
+        assert done.returncode == 0
+        assert f"Example: tidegate {command}" in " ".join(done.stdout.split())
+
+
+def test_without_a_word_it_helps() -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "Commands:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sreve",), "tidegate: No such command 'sreve'. Did you mean 'serve'?; see `tidegate --help`"),
+        (("--colour",), "; see `tidegate --help`"),
+        (("serve", "--dta", "d"), "; see `tidegate serve --help`"),
+        (("serve", "--data"), "; see `tidegate serve --help`"),
+        (("attach",), "; see `tidegate attach --help`"),
+        (("attach", "home", "--horizon-ms", "soon"), "; see `tidegate attach --help`"),
+        (("status", "now"), "; see `tidegate status --help`"),
+        (("width",), "; see `tidegate width --help`"),
+        (
+            ("width", "orders:late", "ten"),
+            "'ten' is not a duration: write a number and ms, s, m, h or d, as in 10m",
+        ),
+        (("width", "orders:late", "10"), "as in 10m, or auto; see `tidegate width --help`"),
+        (
+            ("width", "orders:late", "500ms"),
+            "a slice is 1s to 3660d wide, not 500ms; see `tidegate width --help`",
+        ),
+        (("width", "orders:late", "4000d"), "a slice is 1s to 3660d wide, not 4000d"),
+    ],
+)
+def test_what_was_typed_wrongly_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+    done = run(*arguments)
+    assert_one_line(done, said, 2)
+    assert done.stderr.startswith("tidegate: ")
+    assert done.stdout == ""
+
+
+def test_the_version() -> None:
+    assert run("--version").stdout.startswith("tidegate ")

@@ -1,0 +1,138 @@
+"""Settings: where they come from, which one wins, and what is said about those that make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from annotated_types import Ge, Le
+
+from tidegate.plugin.daemon.serve import index_options
+from tidegate.plugin.daemon.settings import HttpAddress, Settings, load_settings, read_token
+from tidegate.plugin.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATA", "SOCKET", "HTTP", "LOG_LEVEL", "HEARTBEAT_MS"):
+        monkeypatch.delenv(f"TIDEGATE_{name}", raising=False)
+
+
+def config_file(directory: Path, text: str) -> Path:
+    path = directory / "tidegate.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_flags_win_over_the_environment_and_the_environment_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = config_file(tmp_path, 'data = "file"\nsocket = "file"\nheartbeat_ms = 100\nlog_level = "error"\n')
+    monkeypatch.setenv("TIDEGATE_DATA", "environment")
+    monkeypatch.setenv("TIDEGATE_SOCKET", "environment")
+    monkeypatch.setenv("TIDEGATE_HEARTBEAT_MS", "200")
+    settings = load_settings({"data": Path("flag"), "socket": None}, path)
+    assert settings.data == Path("flag")
+    assert settings.socket == Path("environment")
+    assert settings.heartbeat_ms == 200
+    assert settings.log_level == "error"
+    assert settings.commit_entries == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("heartbeat_ms = 100\n", "data is not set: give --data, TIDEGATE_DATA or data in the config file"),
+        ('data = "d"\nhartbeat_ms = 100\n', "hartbeat_ms is not a setting"),
+        ('data = "d"\nheartbeat_ms = 1\n', "heartbeat_ms: Input should be greater than or equal to 50"),
+        ('data = "d"\nhttp = "here"\n', "http: must be an IP address and a port"),
+        ('data = "d"\nhttp = "localhost:80"\n', "http: must be an IP address and a port"),
+        ('data = "d"\nhttp = "127.0.0.1:70000"\n', "http: must be an IP address and a port"),
+        ('data = "d"\nhttp = "0.0.0.0:80"\n', "set http_token_file as well"),
+        ('data = "d"\nhttp = "[::]:80"\n', "set http_token_file as well"),
+        ('data = "d"\nlog_format = "xml"\n', "log_format: Input should be 'auto', 'human' or 'json'"),
+        ("data = \n", "is not a TOML file"),
+        (
+            'data = "d"\nstaging_bytes = 100000\nstaging_bytes_max = 199999\n',
+            "staging_bytes_max: 199999 is less than twice staging_bytes (100000): make it 200000 or more",
+        ),
+        ('data = "d"\nstaging_bytes = 1000000000\n', "make it 2000000000 or more"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_settings({}, config_file(tmp_path, text))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the config file"):
+        load_settings({}, tmp_path / "none.toml")
+
+
+def test_a_config_file_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "tidegate.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not a TOML file"):
+        load_settings({}, path)
+
+
+BOUNDED = ("slice_width_ms", "staging_bytes", "prefetch_ms", "storage_retry_ms")
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_the_index_could_not_take_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: Input should be less than"):
+        load_settings({"data": Path("d"), name: 99_999_999_999_999_999})
+
+
+def test_the_index_takes_every_setting_that_is_allowed() -> None:
+    least, most = (
+        {name: bound(Settings.model_fields[name].metadata) for name in BOUNDED}
+        for bound in (
+            lambda metadata: next(one.ge for one in metadata if isinstance(one, Ge)),
+            lambda metadata: next(one.le for one in metadata if isinstance(one, Le)),
+        )
+    )
+    for values in (least, most):
+        settings = load_settings({"data": Path("d"), "staging_bytes_max": 1 << 60, **values})
+        options = index_options(settings)
+        assert (options.slice_width_ms, options.slice_width_auto) == (values["slice_width_ms"], False)
+        assert options.staging_budget_bytes == values["staging_bytes"]
+        assert options.prefetch_ms == values["prefetch_ms"]
+        assert options.retry_ms == values["storage_retry_ms"]
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "loopback"),
+    [
+        ("127.0.0.1:80", "127.0.0.1", 80, True),
+        ("[::1]:0", "::1", 0, True),
+        ("10.0.0.1:9", "10.0.0.1", 9, False),
+    ],
+)
+def test_http_addresses(text: str, host: str, port: int, loopback: bool) -> None:
+    address = HttpAddress.parse(text)
+    assert (address.host, address.port, address.is_loopback, str(address)) == (host, port, loopback, text)
+
+
+def test_tokens_are_read_from_private_files_only(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_token(path)
+    path.write_text(" secret \n", "utf-8")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_token(path)
+    path.chmod(0o600)
+    assert read_token(path) == "secret"
+    path.write_text("\n", "utf-8")
+    with pytest.raises(ConfigError, match="is empty"):
+        read_token(path)
+
+
+def test_a_token_file_allows_an_address_off_loopback(tmp_path: Path) -> None:
+    settings = load_settings({"data": tmp_path, "http": "0.0.0.0:80", "http_token_file": tmp_path / "token"})
+    assert settings.http_address is not None
+    assert not settings.http_address.is_loopback

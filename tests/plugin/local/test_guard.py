@@ -1,0 +1,53 @@
+"""What a demo leaves behind when it is killed -9: nothing, since its guard notices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import psutil
+
+from tidegate.plugin.local.guard import Guard, survivors
+
+SLEEP = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+
+def test_who_is_still_announced() -> None:
+    assert survivors(["+ 12\n", "+ 13\n", "- 12\n", "nonsense\n", "+ x\n"]) == {13}
+
+
+def test_what_was_not_forgotten_is_killed_when_the_pipe_ends() -> None:
+    with (
+        subprocess.Popen(SLEEP, stdin=subprocess.PIPE) as watched,
+        subprocess.Popen(SLEEP, stdin=subprocess.PIPE) as forgotten,
+    ):
+        guard = Guard()
+        guard.watch(watched.pid)
+        guard.watch(forgotten.pid)
+        guard.forget(forgotten.pid)
+        guard.close()
+        assert watched.wait(10) == -9
+        assert forgotten.poll() is None
+        forgotten.kill()
+
+
+def test_the_owner_of_the_guard_is_killed() -> None:
+    script = (
+        "import subprocess, sys\n"
+        "from tidegate.plugin.local.guard import Guard\n"
+        "guard = Guard()\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "guard.watch(child.pid)\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        child = psutil.Process(int(owner.stdout.readline()))
+        owner.kill()
+        owner.wait(10)
+    # The orphan is reaped by whoever adopted it: gone, or dead and not yet reaped.
+    _, alive = psutil.wait_procs([child], timeout=10)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,162 @@
+"""What is missing on a machine is said in one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidegate.plugin.local import toolchain
+from tidegate.plugin.local.toolchain import Problem, Tool
+
+SCRIPT = Path(toolchain.__file__).resolve()
+
+
+def program(directory: Path, name: str, output: str, exit_code: int = 0) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{output}\nEND\nexit {exit_code}\n")
+    path.chmod(0o755)
+
+
+def bin_with(
+    directory: Path, java: str | None, maven: str | None = None, javac: bool = True
+) -> dict[str, str]:
+    """An environment whose PATH has just these programs, and what a shell script needs."""
+    directory.mkdir(exist_ok=True)
+    for needed in ("sh", "cat"):
+        found = shutil.which(needed)
+        assert found is not None
+        (directory / needed).symlink_to(found)
+    if java is not None:
+        program(directory, "java", f'openjdk version "{java}" 2025-04-15')
+        if javac:
+            program(directory, "javac", "")
+    if maven is not None:
+        program(directory, "mvn", f"\x1b[1mApache Maven {maven}\x1b[m")
+    return {"PATH": str(directory)}
+
+
+def text(answer: Tool | Problem | None) -> str:
+    assert isinstance(answer, Problem)
+    assert "\n" not in answer.text
+    return answer.text
+
+
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("25-ea", 25)])
+def test_a_jdk_is_found_by_path(tmp_path: Path, version: str, major: int) -> None:
+    assert toolchain.find_jdk(bin_with(tmp_path, version)) == Tool(tmp_path / "java", (major,))
+
+
+def test_java_home_goes_before_path(tmp_path: Path) -> None:
+    environment = bin_with(tmp_path / "bin", "11.0.1") | {"JAVA_HOME": str(tmp_path / "jdk")}
+    program(tmp_path / "jdk" / "bin", "java", 'openjdk version "21.0.1"')
+    program(tmp_path / "jdk" / "bin", "javac", "")
+    assert toolchain.find_jdk(environment) == Tool(tmp_path / "jdk" / "bin" / "java", (21,))
+
+
+@pytest.mark.parametrize(("version", "said"), [("11.0.2", "Java 11"), ("1.8.0_412", "Java 8")])
+def test_an_old_java(tmp_path: Path, version: str, said: str) -> None:
+    assert f"{said} is too old" in text(toolchain.find_jdk(bin_with(tmp_path, version)))
+
+
+def test_no_java_a_jre_only_and_a_wrong_java_home(tmp_path: Path) -> None:
+    assert text(toolchain.find_jdk(bin_with(tmp_path / "none", None))).startswith(
+        "no java found: install a JDK 17"
+    )
+    assert "has no compiler" in text(toolchain.find_jdk(bin_with(tmp_path / "jre", "17.0.1", javac=False)))
+    assert "JAVA_HOME is /nowhere" in text(toolchain.find_jdk({"PATH": "", "JAVA_HOME": "/nowhere"}))
+
+
+def test_a_java_that_does_not_run(tmp_path: Path) -> None:
+    environment = bin_with(tmp_path, "17")
+    program(tmp_path, "java", "no Java runtime present", exit_code=1)
+    assert "does not say its version" in text(toolchain.find_jdk(environment))
+
+
+def test_maven(tmp_path: Path) -> None:
+    assert toolchain.find_maven(bin_with(tmp_path / "new", None, "3.8.7")) == Tool(
+        tmp_path / "new" / "mvn", (3, 8)
+    )
+    assert "Maven 3.6 is too old" in text(toolchain.find_maven(bin_with(tmp_path / "old", None, "3.6.3")))
+    assert text(toolchain.find_maven(bin_with(tmp_path / "none", None))).startswith(
+        "no mvn found: install Maven"
+    )
+
+
+def test_an_old_python() -> None:
+    assert toolchain.check_python((3, 11, 0)) is None
+    assert text(toolchain.check_python((3, 9, 2))).startswith(
+        "Python 3.9 is too old: install Python 3.11 or newer"
+    )
+
+
+def test_disk_space_is_asked_where_the_directory_will_be(tmp_path: Path) -> None:
+    missing = tmp_path / "not" / "yet"
+    assert toolchain.check_disk(missing, 1, "look elsewhere") is None
+    said = text(toolchain.check_disk(missing, 2**62, "look elsewhere"))
+    assert said.startswith(f"{missing} has ")
+    assert said.endswith(f" MiB of disk left and {2**42} MiB are needed: free some, or look elsewhere")
+    assert not missing.exists()
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as server, socket.socket() as free:
+        for one in (server, free):
+            one.bind(("127.0.0.1", 0))
+        server.listen()
+        port, free_port = server.getsockname()[1], free.getsockname()[1]
+        free.close()
+        problems = toolchain.check_ports({"broker": port, "web": free_port})
+    assert [text(problem) for problem in problems] == [
+        f"port {port} (broker) is in use: stop what listens there, "
+        "or run the same command again, which takes other ports"
+    ]
+
+
+def test_the_script_runs_without_the_package_and_prints_a_line_for_each_problem(tmp_path: Path) -> None:
+    environment = bin_with(tmp_path, None)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(SCRIPT), "--need", "python", "jdk", "maven"],
+        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert [line[:14] for line in done.stderr.splitlines()] == ["tidegate: no j", "tidegate: no m"]
+
+
+def test_make_says_what_is_missing_before_anything_is_downloaded(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "plugin" / "local").mkdir(parents=True)
+    root = SCRIPT.parents[2]
+    for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt", "plugin/local/toolchain.py"):
+        shutil.copy(root / name, checkout / name)
+    environment = bin_with(tmp_path / "bin", None)
+    for name in ("find", "test", "mkdir", "touch", "ln", "dirname", "basename"):
+        if found := shutil.which(name):
+            (tmp_path / "bin" / name).symlink_to(found)
+    make = shutil.which("make")
+    assert make is not None
+
+    def run(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            [make, *arguments], env=environment, cwd=checkout, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert done.stdout == ""
+        return [line for line in done.stderr.splitlines() if line.startswith("tidegate: ")]
+
+    assert run("demo") == [
+        "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3"
+    ]
+    said = run("test", f"PYTHON={sys.executable}")
+    assert [line.split(":")[1] for line in said] == [" no java found", " no mvn found"]
+    assert not (checkout / ".venv").exists()
+
+
+def test_the_checks_know_this_machine() -> None:
+    assert toolchain.check(["python", "jdk", "maven"], os.environ) == []

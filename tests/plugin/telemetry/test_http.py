@@ -1,0 +1,186 @@
+"""/metrics, /healthz, /readyz and /status of a daemon that works."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.daemons import StartDaemon
+from tests.support.shim_client import ShimClient, entries
+from tests.support.waiting import until
+from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index.names import SubscriptionName
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.serve import RunningDaemon
+from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.telemetry.metrics import LATENESS_BUCKETS_MS
+from tidegate.plugin.wire.codec import RECORD_BYTES
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def get(port: int | None, path: str) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return await client.get(f"http://127.0.0.1:{port}{path}")
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_metrics_of_a_working_daemon(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "billing", credit=4)
+        stream.add(entries(4, now_ms() - 30_000))
+        stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.take_due(4)
+        stream.ack(PositionSet.of([(1, 0)]))
+        await stream.durable()
+        response = await get(daemon.http_port, "/metrics")
+        assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+        seen = samples(response.text)
+        by_topic = (("namespace", "public/default"), ("subscription", "billing"), ("topic", TOPIC))
+        for name, labels, value in (
+            ("entries_held", (), 13),
+            ("entries_popped", (), 3),
+            ("entries_acknowledged", (), 1),
+            ("entries_added_total", (), 14),
+            ("entries_due_total", (), 4),
+            ("credit_exhausted_total", (), 1),
+            ("streams_without_credit", (), 1),
+            ("brokers", (), 1),
+            ("streams", (), 1),
+            ("subscriptions", (), 1),
+            ("ready", (), 1),
+            ("frames_received_total", (("type", "ADD"),), 2),
+            ("frames_sent_total", (("type", "WELCOME"),), 1),
+            ("lateness_ms_count", (), 4),
+            ("lateness_ms_bucket", (("le", "60000.0"),), 4),
+            ("lateness_ms_bucket", (("le", "10000.0"),), 0),
+            ("subscription_entries_held", by_topic, 13),
+            ("subscription_slice_width_seconds", by_topic, 3_600),
+        ):
+            assert seen.get((f"tidegate_{name}", labels)) == value, name
+        assert seen[("tidegate_durable_lag_ms_count", ())] >= 1
+        assert seen[("tidegate_commits_total", (("result", "ok"),))] >= 1
+        assert (
+            len([key for key in seen if key[0] == "tidegate_lateness_ms_bucket"])
+            == len(LATENESS_BUCKETS_MS) + 1
+        )
+
+
+async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: Path) -> None:
+    store, staged = MemoryStore(), 50_000
+    async with (
+        start(store=store, prefetch_ms=0, heartbeat_ms=600_000) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        stream = await client.open(TOPIC, credit=2)
+        at = (now_ms() // HOUR_MS + 2) * HOUR_MS
+        stream.add(entries(3, at, step_ms=HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
+        seen = samples(daemon.metrics.exposition().decode())
+        assert seen[("tidegate_slices", (("where", "disk"),))] == 3
+        assert seen[("tidegate_slices", (("where", "memory"),))] == 0
+        assert seen[("tidegate_blocks", ())] == 3
+        assert seen[("tidegate_persists_total", (("result", "ok"),))] == 1
+        assert seen[("tidegate_persists_total", (("result", "failed"),))] == 0
+        assert seen[("tidegate_journal_bytes", ())] == 0
+        before_bytes = seen[("tidegate_memory_bytes", ())]
+
+        (index,) = daemon.engine.catalog
+        index.prefetch(at)
+        stream.add(entries(staged, at, ledger_id=2))
+        await stream.durable()
+        await until(lambda: client.received_bytes == sent_bytes(daemon))
+        seen = samples(daemon.metrics.exposition().decode())
+        assert seen[("tidegate_slices", (("where", "memory"),))] == 1
+        assert seen[("tidegate_slices", (("where", "disk"),))] == 3, "also those that are loaded"
+        assert seen[("tidegate_entries_staged", ())] == staged
+        grown_bytes = seen[("tidegate_memory_bytes", ())] - before_bytes
+        assert staged * ENTRY_BYTES <= grown_bytes < 2 * staged * ENTRY_BYTES
+        assert seen[("tidegate_disk_bytes", ())] == store.disk_bytes() > staged
+        assert seen[("tidegate_journal_bytes", ())] > staged
+        assert seen[("tidegate_bytes_received_total", ())] == client.sent_bytes > staged * RECORD_BYTES
+        assert seen[("tidegate_bytes_sent_total", ())] == client.received_bytes
+
+
+def sent_bytes(daemon: RunningDaemon) -> float:
+    return samples(daemon.metrics.exposition().decode())[("tidegate_bytes_sent_total", ())]
+
+
+async def test_series_of_subscriptions_are_bounded(start: StartDaemon, socket_path: Path) -> None:
+    async with start(metrics_subscriptions=3) as daemon, await ShimClient.connect(socket_path) as client:
+        for number in range(10):
+            await client.open(f"{TOPIC}-{number}")
+        text = daemon.metrics.exposition().decode()
+        assert text.count("tidegate_subscription_entries_held{") == 3
+        assert text.count("tidegate_subscription_slice_width_seconds{") == 3
+        assert "tidegate_subscriptions 10.0" in text
+
+
+async def test_health_and_readiness(start: StartDaemon) -> None:
+    async with start(http="127.0.0.1:0") as daemon:
+        assert (await get(daemon.http_port, "/healthz")).status_code == 200
+        assert (await get(daemon.http_port, "/readyz")).text == "ready\n"
+        daemon.health.block("storage", "the store fails: no space left")
+        response = await get(daemon.http_port, "/readyz")
+        assert response.status_code == 503
+        assert response.text == "the store fails: no space left\n"
+        assert (await get(daemon.http_port, "/healthz")).status_code == 200
+
+
+async def test_status_over_http(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC)
+        answer = (await get(daemon.http_port, "/status")).json()
+        assert answer["brokers"][0]["name"] == "broker-1"
+        assert answer["subscriptions"][0]["topic"] == TOPIC
+
+
+async def test_what_could_change_something_needs_the_token(start: StartDaemon, short_dir: Path) -> None:
+    token = short_dir / "token"
+    token.write_text("a long random word\n", "utf-8")
+    token.chmod(0o600)
+    async with (
+        start(http="127.0.0.1:0", http_token_file=token) as daemon,
+        httpx.AsyncClient(trust_env=False, base_url=f"http://127.0.0.1:{daemon.http_port}") as client,
+    ):
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.post("/healthz")).status_code == 401
+        wrong = {"Authorization": "Bearer another word"}
+        assert (await client.post("/healthz", headers=wrong)).status_code == 401
+        right = {"Authorization": "Bearer a long random word"}
+        assert (await client.post("/healthz", headers=right)).status_code == 405
+
+
+async def test_without_a_token_nothing_can_be_changed(start: StartDaemon) -> None:
+    async with (
+        start(http="127.0.0.1:0") as daemon,
+        httpx.AsyncClient(trust_env=False, base_url=f"http://127.0.0.1:{daemon.http_port}") as client,
+    ):
+        assert (await client.post("/healthz", headers={"Authorization": "Bearer None"})).status_code == 401
+
+
+async def test_a_bad_token_file_stops_the_start_and_leaves_no_socket(
+    start: StartDaemon, short_dir: Path, socket_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="http_token_file"):
+        async with start(http="127.0.0.1:0", http_token_file=short_dir / "none"):
+            pass
+    assert not socket_path.exists()

@@ -1,0 +1,96 @@
+"""The wheel carries the shim: who installs it attaches a broker without Maven."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("index", "plugin")
+JAR = "tidegate/plugin/jars/tidegate-pulsar-shim.jar"
+
+
+def build(source: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(source / "dist")]
+    return subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a wheel is built from, in a place of its own."""
+    path = tmp_path_factory.mktemp("source")
+    for name in PACKAGES:
+        shutil.copytree(
+            ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__", "target", "shim")
+        )
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, path / name)
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    done = build(source)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (source / "dist").glob("*.whl")
+    return path
+
+
+@pytest.fixture
+def scratch(wheel: Path, tmp_path: Path) -> Path:
+    """A virtual environment that has the wheel, its dependencies, and nothing else of this checkout."""
+    environment = tmp_path / "scratch"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    python = environment / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", "-q"]
+    subprocess.run([*pip, str(wheel)], check=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    # The directory of the dependencies alone: a .pth file in it, as of an editable install, is not read.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return environment
+
+
+def test_attach_from_the_wheel_needs_no_maven(scratch: Path, home: Path) -> None:
+    def tidegate(*arguments: str) -> str:
+        command = [str(scratch / "bin" / "tidegate"), *arguments]
+        done = subprocess.run(
+            command, env={"PATH": "", "HOME": str(scratch)}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = subprocess.run(
+        [str(scratch / "bin" / "python"), "-c", "import tidegate.plugin.attach.plan as a; print(a.__file__)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(where.stdout.strip()).is_relative_to(scratch)
+    assert "PULSAR_HOME" in tidegate("attach", "--help")
+    assert tidegate("attach", str(home), "--socket", "/run/t.sock").startswith("attached ")
+    assert (home / "lib" / "tidegate-pulsar-shim.jar").read_bytes() == (
+        ROOT / "plugin" / "jars" / Path(JAR).name
+    ).read_bytes()
+    assert tidegate("detach", str(home)).startswith("detached ")
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(source: Path, wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {
+        f"tidegate/{path.relative_to(source)}" for name in PACKAGES for path in (source / name).rglob("*.py")
+    }
+    held = {name for name in names if ".dist-info/" not in name}
+    assert held == modules | {JAR, "tidegate/index/py.typed", "tidegate/plugin/py.typed"}
+
+
+def test_a_wheel_without_the_jar_is_refused(source: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "source"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("jars", "build", "dist", "*.egg-info"))
+    done = build(copy)
+    assert done.returncode != 0
+    assert "tidegate-pulsar-shim.jar is missing" in done.stdout + done.stderr
+    assert not list(copy.glob("dist/*.whl"))
