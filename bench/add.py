@@ -13,10 +13,10 @@ from pathlib import Path
 
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError
+from bench.harness.parts import shim_jar
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
 from bench.pulsar import jvm
 from bench.pulsar.daemon import Daemon
-from bench.pulsar.stand import shim_jar
 
 MESSAGES, MESSAGES_QUICK = 1_000_000, 500_000
 WARM_UPS = 3

@@ -1,1 +1,46 @@
-"""The time-sliced delay index: what is due when, for every subscription."""
+"""The time-sliced delay index: what is due when, for every subscription.
+
+What stands here is what the rest of the project may use of it; the stored bytes are in ``format``.
+"""
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import Clock, ManualClock, SystemClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
+from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.journal import Commit
+from tidegate.index.names import SubscriptionName
+from tidegate.index.options import IndexOptions
+from tidegate.index.positions import Position, PositionSet
+from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
+from tidegate.index.rocks import RocksStore
+from tidegate.index.sort import sort_entries
+from tidegate.index.store import Batch, MemoryStore, Store
+
+__all__ = [
+    "ENTRY_BYTES",
+    "ENTRY_ID_MAX",
+    "LITTLE_INT64",
+    "Batch",
+    "Catalog",
+    "Clock",
+    "Commit",
+    "DelayIndex",
+    "Entries",
+    "EntryKey",
+    "IndexOptions",
+    "Int64Array",
+    "ManualClock",
+    "MemoryStore",
+    "Position",
+    "PositionSet",
+    "RocksStore",
+    "StorageError",
+    "Store",
+    "SubscriptionName",
+    "SystemClock",
+    "TidegateIndexError",
+    "deserialize_bitmap",
+    "serialize_bitmap",
+    "sort_entries",
+]

@@ -44,7 +44,7 @@ class Catalog:
         self._options = options
         self._executor = executor
         self._journal = Journal(store, options.write_piece_bytes)
-        self._context = Context(store, clock, options, self._journal, self._due_changed)
+        self._context: Context[DelayIndex] = Context(store, clock, options, self._journal, self._due_changed)
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
         self._due: heapdict = heapdict()
         self._parked: set[DelayIndex] = set()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from tidegate.index.clock import Clock
 from tidegate.index.journal import Journal
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import Store
 
-if TYPE_CHECKING:
-    from tidegate.index.delay_index import DelayIndex
+IndexT = TypeVar("IndexT")
 
 
 @dataclass
-class Context:
+class Context(Generic[IndexT]):
     """Store, clock, options, journal, and who wants a persist.
 
     due_changed: called with an index whose next due time may have changed.
@@ -29,7 +28,7 @@ class Context:
     clock: Clock
     options: IndexOptions
     journal: Journal
-    due_changed: Callable[[DelayIndex], None]
-    wanting: set[DelayIndex] = field(default_factory=set)
+    due_changed: Callable[[IndexT], None]
+    wanting: set[IndexT] = field(default_factory=set)
     corrupt_records: int = 0
     added_entries: int = 0

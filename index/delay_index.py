@@ -44,7 +44,12 @@ class DelayIndex:
     """All entries of one subscription. Obtained from Catalog only."""
 
     def __init__(
-        self, context: Context, identity: Identity, log: JournalLog, width_ms: int, width_auto: bool
+        self,
+        context: Context[DelayIndex],
+        identity: Identity,
+        log: JournalLog,
+        width_ms: int,
+        width_auto: bool,
     ) -> None:
         self.name: SubscriptionName = identity.name
         self.incarnation = identity.incarnation
@@ -87,7 +92,7 @@ class DelayIndex:
         self._job_journal_bytes = 0
 
     @classmethod
-    def restored(cls, context: Context, found: Recovered) -> DelayIndex:
+    def restored(cls, context: Context[DelayIndex], found: Recovered) -> DelayIndex:
         """The index as recovered from the store, with its journal replayed."""
         state = found.state
         log = JournalLog(found.subscription_id)

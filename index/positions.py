@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
+from tidegate.index import roaring
 from tidegate.index.entry import ENTRY_ID_MAX, FEW, BoolArray, Entries
 from tidegate.index.errors import CorruptRecordError
-from tidegate.index.format import roaring
 
 Position = tuple[int, int]
 """(ledger_id, entry_id)."""

@@ -25,11 +25,11 @@ from tidegate.index.format.envelope import FORMAT_VERSION, unseal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.format.packing import unpack_entries
-from tidegate.index.format.roaring import deserialize_bitmap
 from tidegate.index.format.upgrade import format_record, upgrade
 from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import deserialize_bitmap
 from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)

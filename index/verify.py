@@ -5,22 +5,56 @@ For tests and for a doubtful data directory; it reads everything and is as slow 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CheckError, CorruptBlockError
 from tidegate.index.format.block import load_block
+from tidegate.index.format.keys import SliceId
+from tidegate.index.journal import JournalLog
+from tidegate.index.merge import RunHeap
+from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
-from tidegate.index.slices import Slice
+from tidegate.index.slices import Block, Slice
+from tidegate.index.staging import Staging
+from tidegate.index.stats import IndexStats
+from tidegate.index.store import Store
 
-if TYPE_CHECKING:
-    from tidegate.index.delay_index import DelayIndex
+
+class Storage(Protocol):
+    """Where the blocks are."""
+
+    store: Store
 
 
-def check_index(index: DelayIndex) -> None:
+class Checked(Protocol):
+    """An index with the private parts that the walk looks into."""
+
+    name: SubscriptionName
+    log: JournalLog
+    _heap: RunHeap
+    _held: PositionSet
+    _acknowledged: PositionSet
+    _popped: PositionSet
+    _mark: tuple[int, int]
+    _staging: Staging
+    _frozen: Staging | None
+    _slices: dict[SliceId, Slice]
+    _quarantined: list[Block]
+    _audit: bool
+
+    @property
+    def _context(self) -> Storage: ...
+
+    def stats(self) -> IndexStats:
+        """The state, for the message."""
+        ...
+
+
+def check_index(index: Checked) -> None:
     """Raise CheckError, with the state, if an invariant of `index` does not hold."""
     _Check(index).run()
 
@@ -28,7 +62,7 @@ def check_index(index: DelayIndex) -> None:
 class _Check:
     """One walk. It may look into the private parts of what it checks."""
 
-    def __init__(self, index: DelayIndex) -> None:
+    def __init__(self, index: Checked) -> None:
         self._index = index
         self._in_heap: dict[object, EntryKey] = dict(index._heap.items())
         self._found = PositionSet()

@@ -17,7 +17,7 @@ from bench.harness.trackers import OURS
 from bench.harness.worker_process import measured
 from bench.profile.bench import PATHS
 from bench.profile.bench import worker as path_worker
-from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index import ENTRY_BYTES
 
 BOUND = ("add", "spill", "pop")
 COUNT, COUNT_QUICK = 3_000_000, 500_000

@@ -26,10 +26,8 @@ from pyroaring import BitMap64
 from bench.harness.made_entries import START_MS, Source
 from bench.harness.meters import MIB
 from bench.harness.worker_process import tell_and_wait
-from tidegate.index.entry import ENTRY_BYTES, Entries
-from tidegate.index.format.packing import pack_entries, unpack_entries
-from tidegate.index.rocks import RocksStore
-from tidegate.index.store import Batch
+from tidegate.index import ENTRY_BYTES, Batch, Entries, RocksStore
+from tidegate.index.format import pack_entries, unpack_entries
 
 BLOCK = 65_536  # entries
 COMMIT = 10_000  # entries of one group commit

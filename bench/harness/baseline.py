@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.harness.results import Metric, Result, load
-from bench.plots.profile import REST
+from bench.harness.results import REST, Metric, Result, load
 
 BEFORE = "before"
 SUFFIX = f"-{BEFORE}"

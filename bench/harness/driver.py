@@ -17,10 +17,10 @@ from rich.console import Console
 
 from bench.harness import machine
 from bench.harness.errors import BenchError
+from bench.harness.parts import pulsar_home
 from bench.harness.results import Metric, Result, Series
 from bench.harness.stats import Better
 from bench.harness.trackers import OURS
-from bench.pulsar.stand import pulsar_home
 
 
 @dataclass(frozen=True)

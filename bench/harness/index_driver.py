@@ -22,14 +22,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.harness.meters import Pauses
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import ENTRY_BYTES, Entries
-from tidegate.index.journal import Commit
-from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
-from tidegate.index.store import Store
+from tidegate.index import (
+    ENTRY_BYTES,
+    Catalog,
+    Commit,
+    DelayIndex,
+    Entries,
+    ManualClock,
+    PositionSet,
+    Store,
+    SubscriptionName,
+)
 from tidegate.plugin.daemon.allocator import give_back_memory
 from tidegate.plugin.daemon.maintenance import REST, REST_MAX_S
 from tidegate.plugin.daemon.serve import index_options, open_store

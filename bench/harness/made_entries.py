@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.index.entry import Entries
+from tidegate.index import Entries
 
 ENTRIES_PER_LEDGER = 50_000
 START_MS = 1_800_000_000_000

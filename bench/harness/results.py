@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bench.harness.errors import BenchError
 
 RESULTS = Path(__file__).parents[1] / "results"
+REST = "everything else"
+"""Title of the metric that is what no other of its scenario names; it comes last."""
 
 
 class Metric(BaseModel):

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness.errors import BenchError
-from tidegate.index.entry import Entries, Int64Array
+from tidegate.index import Entries, Int64Array
 
 START_MS = 1_800_000_000_000
 """The beginning of every workload: the top of an hour."""

@@ -18,13 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness.meters import Pauses, PeakMemory, resident_mib
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
-from tidegate.index.names import SubscriptionName
-from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
-from tidegate.index.rocks import RocksStore
+from tidegate.index import (
+    Catalog,
+    Entries,
+    IndexOptions,
+    ManualClock,
+    PositionSet,
+    RocksStore,
+    SubscriptionName,
+)
 
 BATCH = 10_000
 DAY_MS = 86_400_000

@@ -35,8 +35,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, Int64Array
+from tidegate.index import Clock, Entries, Int64Array
 
 BATCH = 10_000
 """Entries of one add."""

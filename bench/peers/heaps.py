@@ -17,8 +17,7 @@ from pathlib import Path
 from heapdict import heapdict
 
 from bench.peers.base import Peer, PeerInfo
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, EntryKey, Int64Array
+from tidegate.index import Clock, Entries, EntryKey, Int64Array
 
 _NONE = "none, in memory only"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.harness.errors import BenchError
 from bench.harness.workloads import Workload
-from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
+from tidegate.index import LITTLE_INT64, Entries, Int64Array
 
 DATA = "data"
 """Where, below the folder, the peer's own files go."""

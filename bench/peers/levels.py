@@ -22,8 +22,7 @@ import numpy.typing as npt
 from bench.harness.workloads import HOUR_MS, LEVELS_MS
 from bench.peers.base import Peer, PeerInfo
 from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows
-from tidegate.index.clock import Clock
-from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
+from tidegate.index import LITTLE_INT64, Clock, Entries, Int64Array
 
 COLUMNS = 4
 """When it leaves the level, deliver_at_ms, ledger_id, entry_id."""

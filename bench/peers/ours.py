@@ -15,14 +15,17 @@ from pathlib import Path
 
 from bench.harness.trackers import OURS
 from bench.peers.base import Peer, PeerInfo
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, Int64Array
-from tidegate.index.journal import Commit
-from tidegate.index.names import SubscriptionName
-from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
-from tidegate.index.rocks import RocksStore
+from tidegate.index import (
+    Catalog,
+    Clock,
+    Commit,
+    Entries,
+    IndexOptions,
+    Int64Array,
+    PositionSet,
+    RocksStore,
+    SubscriptionName,
+)
 
 NAME = SubscriptionName("persistent://public/default/bench", "bench")
 INCARNATION = bytes(16)

@@ -18,9 +18,7 @@ import psycopg
 from bench.peers.base import Peer
 from bench.peers.postgresql_rows import COPY_IN, INDEX, TABLE, copy_out, decoded, encoded
 from bench.peers.postgresql_server import INFO, PORT, USER, sockets_of
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, Int64Array
-from tidegate.index.sort import sort_entries
+from tidegate.index import Clock, Entries, Int64Array, sort_entries
 
 
 class PostgresqlPeer(Peer):

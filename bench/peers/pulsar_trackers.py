@@ -19,11 +19,11 @@ from pathlib import Path
 
 from bench.harness.errors import BenchError
 from bench.harness.machine import java_version
+from bench.harness.parts import PULSAR_VERSION
 from bench.harness.trackers import BUCKET, IN_MEMORY
 from bench.peers.base import PeerInfo
 from bench.peers.launch import Launcher
 from bench.pulsar import jvm
-from bench.pulsar.stand import PULSAR_VERSION
 
 TICK_MS = 1_000
 MEMORY = ("-Xms64m", "-Xmx4g", "-XX:MaxDirectMemorySize=4g", "-XX:+UseG1GC")

@@ -24,8 +24,7 @@ import numpy as np
 from bench.harness.workloads import HOUR_MS
 from bench.peers.base import Peer, PeerInfo
 from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows, table_of
-from tidegate.index.clock import Clock
-from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
+from tidegate.index import LITTLE_INT64, Clock, Entries, Int64Array
 
 TICK_MS = 500
 COLUMNS = 3

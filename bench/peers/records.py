@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.index.entry import LITTLE_INT64, Entries, Int64Array
+from tidegate.index import LITTLE_INT64, Entries, Int64Array
 
 OPEN_FILES_MAX = 256
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

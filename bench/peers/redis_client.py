@@ -22,9 +22,7 @@ from redis import Redis
 from bench.peers.base import Peer
 from bench.peers.redis_records import POOL, SETS, flat, packed, set_name, unpacked
 from bench.peers.redis_server import INFO, socket_path
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, Int64Array
-from tidegate.index.sort import sort_entries
+from tidegate.index import Clock, Entries, Int64Array, sort_entries
 
 
 class RedisPeer(Peer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.index.entry import Entries
+from tidegate.index import Entries
 
 SETS = 16
 POOL = "pool"

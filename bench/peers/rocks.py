@@ -17,8 +17,7 @@ import numpy as np
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
 
 from bench.peers.base import Peer, PeerInfo
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, Int64Array
+from tidegate.index import Clock, Entries, Int64Array
 
 KEY_BYTES = 24
 _BIG = np.dtype(">i8")

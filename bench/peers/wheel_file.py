@@ -22,8 +22,7 @@ import numpy as np
 from bench.harness.workloads import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from bench.peers.base import Peer, PeerInfo
 from bench.peers.records import Appenders, Table, dealt, entries_of, read_rows, table_of
-from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, Int64Array
+from tidegate.index import Clock, Entries, Int64Array
 
 WIDTHS_MS = (SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS)
 REACH_MS = np.array((MINUTE_MS, HOUR_MS, DAY_MS), dtype=np.int64)

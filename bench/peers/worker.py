@@ -39,8 +39,7 @@ from bench.peers.base import (
 )
 from bench.peers.inputs import Input
 from bench.peers.measuring import Measured, Pauses, PeakMemory
-from tidegate.index.clock import ManualClock, SystemClock
-from tidegate.index.entry import Entries, Int64Array
+from tidegate.index import Entries, Int64Array, ManualClock, SystemClock
 
 BACKLOG_AFTER_MS = 120_000
 """In the lateness phase the backlog falls due this long after the phase has begun: when it is over."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.harness.results import Metric, Result
+from bench.harness.results import REST, Metric, Result
 from bench.harness.stats import Spread
 
 FUNCTION_UNIT = "ns"  # of a function itself; a whole path is told in "ns an entry"
-REST = "everything else"
 SHOWN_MAX = 12
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness.driver import Bench, Plan, Recorder
+from bench.harness.results import REST
 from bench.harness.trackers import OURS
 from bench.harness.worker_process import measured
-from bench.plots.profile import FUNCTION_UNIT, REST
+from bench.plots.profile import FUNCTION_UNIT
 
 WORKER = "bench.profile.worker"
 PATHS = {

@@ -19,9 +19,7 @@ from pathlib import Path
 
 from bench.harness.index_driver import INCARNATION, subscription_name
 from bench.harness.made_entries import START_MS, Source
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import ManualClock
-from tidegate.index.positions import PositionSet
+from tidegate.index import Catalog, ManualClock, PositionSet
 from tidegate.plugin.daemon.engine import DUE_RECORDS_MAX
 from tidegate.plugin.daemon.serve import index_options, open_store
 from tidegate.plugin.daemon.settings import Settings

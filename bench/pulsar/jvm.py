@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
-from bench.pulsar.stand import PULSAR_VERSION, pulsar_home
+from bench.harness.parts import PULSAR_VERSION, pulsar_home
 
 SOURCES = ROOT / "bench" / "java"
 CLASSES = ROOT / "build" / "bench-java"

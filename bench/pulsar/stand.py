@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
+from bench.harness.parts import pulsar_home, shim_jar
 from bench.harness.trackers import TrackerPeer
 from bench.harness.waiting import until
 from bench.pulsar import message_log
@@ -32,28 +33,9 @@ from bench.pulsar.admin import Admin, telemetry_options
 from bench.pulsar.daemon import Daemon
 from tidegate.plugin.local.broker import LocalBroker
 
-PULSAR_VERSION = "4.0.8"
 SUBSCRIPTION = "bench"
 PROCESS_START_MS = 2500
 """How long a client process may take from its start to its first message."""
-
-
-def pulsar_home() -> Path:
-    """The Pulsar distribution in the project's cache; raises BenchError when it is not there."""
-    home = Path(
-        os.environ.get("PULSAR_HOME") or ROOT / ".cache" / "pulsar" / f"apache-pulsar-{PULSAR_VERSION}"
-    )
-    if not (home / "bin" / "pulsar").exists():
-        raise BenchError(f"no Apache Pulsar in {home}: `make demo` fetches it, or set PULSAR_HOME")
-    return home
-
-
-def shim_jar() -> Path:
-    """The shim's jar as the build leaves it; raises BenchError when it is not built."""
-    jars = sorted((ROOT / "plugin" / "jars").glob("*.jar"))
-    if not jars:
-        raise BenchError("the shim's jar is not built: run `make shim` (or `make demo`) first")
-    return jars[-1]
 
 
 @dataclass(frozen=True)

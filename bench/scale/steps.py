@@ -14,10 +14,8 @@ from typing import Any
 from bench.harness.index_driver import IndexDriver
 from bench.harness.made_entries import Source, Tally
 from bench.harness.meters import MIB, PeakMemory, disk_bytes
-from tidegate.index.delay_index import DelayIndex
+from tidegate.index import DelayIndex, PositionSet, Store
 from tidegate.index.format import keys
-from tidegate.index.positions import PositionSet
-from tidegate.index.store import Store
 from tidegate.plugin.daemon.engine import DUE_RECORDS_MAX
 
 BATCH = 10_000

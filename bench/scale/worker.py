@@ -33,12 +33,8 @@ from bench.scale.steps import (  # noqa: E402
     sizes,
     take_due,
 )
-from tidegate.index.clock import ManualClock  # noqa: E402
-from tidegate.index.delay_index import DelayIndex  # noqa: E402
-from tidegate.index.entry import Entries  # noqa: E402
-from tidegate.index.format import keys  # noqa: E402
-from tidegate.index.format.keys import SliceId  # noqa: E402
-from tidegate.index.store import Store  # noqa: E402
+from tidegate.index import DelayIndex, Entries, ManualClock, Store  # noqa: E402
+from tidegate.index.format import SliceId, keys  # noqa: E402
 from tidegate.plugin.daemon.allocator import collect_rarely  # noqa: E402
 from tidegate.plugin.daemon.engine import DUE_RECORDS_MAX  # noqa: E402
 

@@ -15,7 +15,7 @@ import numpy as np
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.worker_process import measured
 from bench.tuning.worker import Setting
-from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index import ENTRY_BYTES
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 SPAN_MS = 7 * DAY_MS

@@ -24,13 +24,16 @@ from pydantic import BaseModel
 from bench.harness.meters import Pauses, PeakMemory, resident_mib
 from bench.harness.worker_process import tell_and_wait
 from bench.index.worker import INCARNATION, NAME
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import ENTRY_BYTES, Entries
-from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
-from tidegate.index.rocks import RocksStore
+from tidegate.index import (
+    ENTRY_BYTES,
+    Catalog,
+    DelayIndex,
+    Entries,
+    IndexOptions,
+    ManualClock,
+    PositionSet,
+    RocksStore,
+)
 
 POP = 10_000
 START_MS = 1_800_000_000_000

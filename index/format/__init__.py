@@ -3,3 +3,39 @@
 The grammar is in docs/format.md. Whoever else writes these bytes does it with these modules, which know
 entries, positions, names and the interface of a store, and nothing else of the index.
 """
+
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor, decode_block, describe, encode_block
+from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import (
+    Identity,
+    State,
+    decode_keys,
+    decode_slice,
+    encode_keys,
+    encode_slice,
+)
+from tidegate.index.format.packing import pack_entries, unpack_entries
+from tidegate.index.format.upgrade import format_record
+
+__all__ = [
+    "FORMAT_VERSION",
+    "BlockDescriptor",
+    "Identity",
+    "SliceId",
+    "State",
+    "decode_block",
+    "decode_keys",
+    "decode_slice",
+    "describe",
+    "encode_block",
+    "encode_keys",
+    "encode_slice",
+    "format_record",
+    "keys",
+    "pack_entries",
+    "seal",
+    "unpack_entries",
+    "unseal",
+]

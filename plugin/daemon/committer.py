@@ -17,10 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import Clock
-from tidegate.index.errors import StorageError
-from tidegate.index.journal import Commit
+from tidegate.index import Catalog, Clock, Commit, StorageError
 from tidegate.plugin.daemon.tracker import Durability, Tracker
 
 NS_PER_SECOND = 1_000_000_000

@@ -26,8 +26,8 @@ from typing import cast
 
 import structlog
 
-from tidegate.index.clock import Clock
-from tidegate.plugin.daemon.streams import Engine, Stream
+from tidegate.index import Clock
+from tidegate.plugin.daemon.stream import Engine, Stream
 from tidegate.plugin.daemon.tracker import Change
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -107,6 +107,11 @@ class Connection(asyncio.BufferedProtocol):
     def peer_name(self) -> str:
         """The name that the client gave in its HELLO."""
         return "" if self.hello is None else self.hello.name
+
+    @property
+    def product(self) -> str:
+        """What the client says in its HELLO that it is."""
+        return "" if self.hello is None else self.hello.product
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the peer is there."""

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from heapdict import heapdict
 
-from tidegate.index.clock import Clock
+from tidegate.index import Clock
 
 StreamT = TypeVar("StreamT")
 BUG_AGAIN_MS = 1_000  # after ``serve`` has raised something: the loop reports it, the stream is not given up

@@ -17,18 +17,14 @@ from concurrent.futures import Executor
 
 import structlog
 
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import Clock
-from tidegate.index.errors import StorageError, TidegateIndexError
-from tidegate.index.names import SubscriptionName
+from tidegate.index import Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.committer import Committer
-from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.due_timer import DueTimer
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.settings import Settings
-from tidegate.plugin.daemon.streams import Stream
+from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.tracker import Change, Durability, Tracker
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
@@ -47,7 +43,7 @@ UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost m
 
 
 class DaemonEngine:
-    """Implements ``streams.Engine`` over a catalog."""
+    """Implements ``stream.Engine`` over a catalog."""
 
     def __init__(
         self,
@@ -70,13 +66,13 @@ class DaemonEngine:
         self.product = product
         self.daemon_id = daemon_id
         self.started_at_ms = clock.now_ms()
-        self.brokers: dict[str, Connection] = {}
+        self.brokers: dict[str, Link] = {}
         self.ownership: Ownership[Stream] = Ownership()
         self._loop = loop
         self._metrics = metrics
         self._log = log
         self._known_brokers: set[str] = set()
-        self._blocked: dict[Connection, dict[Stream, None]] = {}
+        self._blocked: dict[Link, dict[Stream, None]] = {}
         self._held_back = False
         self._unheld_sent_ms = 0
         self._storage_failing = False
@@ -121,8 +117,8 @@ class DaemonEngine:
 
     # --- connections ------------------------------------------------------------------------------
 
-    def greet(self, connection: Connection, hello: Hello, version: int) -> Welcome:
-        """See ``streams.Engine``."""
+    def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
+        """See ``stream.Engine``."""
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.BROKER:
@@ -139,20 +135,20 @@ class DaemonEngine:
             connection.hold_back(self._held_back)
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
-    def gone(self, connection: Connection) -> None:
-        """See ``streams.Engine``."""
+    def gone(self, connection: Link) -> None:
+        """See ``stream.Engine``."""
         self._blocked.pop(connection, None)
         if self.brokers.get(connection.peer_name) is connection:
             del self.brokers[connection.peer_name]
             self._log.info("broker disconnected", broker=connection.peer_name)
 
-    def writable(self, connection: Connection) -> None:
-        """See ``streams.Engine``."""
+    def writable(self, connection: Link) -> None:
+        """See ``stream.Engine``."""
         for stream in self._blocked.pop(connection, {}):
             self._schedule(stream)
 
     def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
-        """See ``streams.Engine``."""
+        """See ``stream.Engine``."""
         try:
             match request.get("what"):
                 case "status":
@@ -191,8 +187,8 @@ class DaemonEngine:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def open(self, connection: Connection, stream_id: int, request: Open) -> Stream:
-        """See ``streams.Engine``."""
+    def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
+        """See ``stream.Engine``."""
         name = SubscriptionName(request.topic, request.subscription)
         self.ownership.admit(name, request.epoch)
         try:
@@ -218,12 +214,12 @@ class DaemonEngine:
         return stream
 
     def answered(self, stream: Stream) -> None:
-        """See ``streams.Engine``."""
+        """See ``stream.Engine``."""
         stream.answered = True
         self._schedule(stream)
 
     def ended(self, stream: Stream) -> None:
-        """See ``streams.Engine``."""
+        """See ``stream.Engine``."""
         self._due.discard(stream)
         self._committer.forget(stream)
         self._readable(stream)
@@ -236,7 +232,7 @@ class DaemonEngine:
             self._unserved.begin(stream.name, self.clock.monotonic_ns())
 
     def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
-        """See ``streams.Engine``."""
+        """See ``stream.Engine``."""
         if self._storage_failing and not isinstance(change, Close):
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
@@ -251,7 +247,7 @@ class DaemonEngine:
         self._schedule(stream)
 
     def credit(self, stream: Stream, more: int) -> None:
-        """See ``streams.Engine``."""
+        """See ``stream.Engine``."""
         stream.tracker.add_credit(more)
         self._schedule(stream)
 

@@ -15,10 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import Clock
-from tidegate.index.entry import ENTRY_BYTES
-from tidegate.index.errors import StorageError
+from tidegate.index import ENTRY_BYTES, Catalog, Clock, StorageError
 from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.telemetry.health import Health

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from tidegate.index.names import SubscriptionName
+from tidegate.index import SubscriptionName
 from tidegate.plugin.errors import ErrorCode, StreamError
 
 

@@ -20,20 +20,16 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.index.catalog import Catalog
-from tidegate.index.clock import Clock, SystemClock
-from tidegate.index.errors import TidegateIndexError
-from tidegate.index.options import IndexOptions
-from tidegate.index.rocks import RocksStore
-from tidegate.index.store import Store
+from tidegate.index import Catalog, Clock, IndexOptions, RocksStore, Store, SystemClock, TidegateIndexError
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.listener import Listener
 from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.server import Server
-from tidegate.plugin.daemon.settings import HttpAddress, Settings, read_token
+from tidegate.plugin.daemon.settings import Settings, read_token
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
+from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.http import HttpSide
 from tidegate.plugin.telemetry.metrics import Metrics

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import structlog
 
-from tidegate.index.clock import Clock
+from tidegate.index import Clock
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.daemon.settings import Settings
-from tidegate.plugin.daemon.streams import Engine
+from tidegate.plugin.daemon.stream import Engine
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.telemetry.metrics import Metrics
 

@@ -18,10 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
-from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index import DelayIndex, Entries, PositionSet, SubscriptionName
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, Held, MarkDelete, Open, Unack

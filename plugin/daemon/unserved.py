@@ -7,7 +7,7 @@ in which they lost their stream.
 
 from __future__ import annotations
 
-from tidegate.index.names import SubscriptionName
+from tidegate.index import SubscriptionName
 
 
 class Unserved:

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.names import SubscriptionName
+from tidegate.index import DelayIndex, SubscriptionName
 from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError

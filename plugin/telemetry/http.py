@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tidegate.plugin.daemon.settings import HttpAddress
 from tidegate.plugin.errors import StartError
+from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 

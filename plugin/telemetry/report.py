@@ -6,13 +6,13 @@ and the answer fits into a frame whatever the number of subscriptions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
-from tidegate.index.delay_index import DelayIndex
+from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
+from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Gauges, SubscriptionGauges
-
-if TYPE_CHECKING:
-    from tidegate.plugin.daemon.engine import DaemonEngine
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = 1_000  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
@@ -20,52 +20,168 @@ SLICES_MAX = 24
 NEAR_DUE_MS = 60_000
 
 
-def status(engine: DaemonEngine, subscriptions_max: int) -> dict[str, Any]:
+class Broker(Protocol):
+    """A connected broker, as far as it is told of."""
+
+    @property
+    def product(self) -> str:
+        """What it says it is."""
+        ...
+
+    @property
+    def connected_at_ms(self) -> int:
+        """Since when it has been connected."""
+        ...
+
+    @property
+    def streams(self) -> Collection[int]:
+        """Its open streams."""
+        ...
+
+
+class Stream(Protocol):
+    """A stream, as far as it is told of."""
+
+    @property
+    def broker(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def credit(self) -> int:
+        """How many more entries its broker has room for."""
+        ...
+
+
+class Streams(Protocol):
+    """The current stream of each subscription."""
+
+    def get(self, name: SubscriptionName) -> Stream | None:
+        """The stream that serves the subscription."""
+        ...
+
+    def __iter__(self) -> Iterator[Stream]: ...
+
+
+class Limits(Protocol):
+    """The settings that a report needs."""
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        ...
+
+    @property
+    def socket(self) -> Path:
+        """The daemon's socket."""
+        ...
+
+    @property
+    def metrics_subscriptions(self) -> int:
+        """How many subscriptions get metric series of their own."""
+        ...
+
+
+class Daemon(Protocol):
+    """What a report is made from."""
+
+    @property
+    def product(self) -> str:
+        """Name and version."""
+        ...
+
+    @property
+    def daemon_id(self) -> int:
+        """A random number, another one after each start."""
+        ...
+
+    @property
+    def started_at_ms(self) -> int:
+        """When it was started."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that due times are compared with."""
+        ...
+
+    @property
+    def health(self) -> Health:
+        """Why it is not ready."""
+        ...
+
+    @property
+    def settings(self) -> Limits:
+        """What it was told."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """The indexes."""
+        ...
+
+    @property
+    def brokers(self) -> Mapping[str, Broker]:
+        """The connected brokers by name."""
+        ...
+
+    @property
+    def ownership(self) -> Streams:
+        """Which stream serves which subscription."""
+        ...
+
+    @property
+    def uncommitted_entries(self) -> int:
+        """Entries and positions received that no commit has covered yet."""
+        ...
+
+
+def status(daemon: Daemon, subscriptions_max: int) -> dict[str, Any]:
     """What ``tidegate status --json`` prints.
 
     At most ``subscriptions_max`` subscriptions, those with most held first.
     """
-    now_ms = engine.clock.now_ms()
-    totals = engine.catalog.stats()
-    indexes = sorted(engine.catalog, key=lambda index: (-len(index.held()), index.name))
+    now_ms = daemon.clock.now_ms()
+    totals = daemon.catalog.stats()
+    indexes = sorted(daemon.catalog, key=lambda index: (-len(index.held()), index.name))
     return {
         "schema": SCHEMA,
         "daemon": {
-            "product": engine.product,
-            "id": f"{engine.daemon_id:016x}",
-            "started_at_ms": engine.started_at_ms,
+            "product": daemon.product,
+            "id": f"{daemon.daemon_id:016x}",
+            "started_at_ms": daemon.started_at_ms,
             "now_ms": now_ms,
-            "uptime_seconds": (now_ms - engine.started_at_ms) / 1_000,
-            "ready": engine.health.ready,
-            "not_ready": engine.health.reasons(),
-            "data": str(engine.settings.data),
-            "socket": str(engine.settings.socket),
+            "uptime_seconds": (now_ms - daemon.started_at_ms) / 1_000,
+            "ready": daemon.health.ready,
+            "not_ready": daemon.health.reasons(),
+            "data": str(daemon.settings.data),
+            "socket": str(daemon.settings.socket),
         },
         "brokers": [
             {
                 "name": name,
-                "product": "" if connection.hello is None else connection.hello.product,
+                "product": connection.product,
                 "connected_at_ms": connection.connected_at_ms,
                 "streams": len(connection.streams),
             }
-            for name, connection in sorted(engine.brokers.items())
+            for name, connection in sorted(daemon.brokers.items())
         ],
-        "totals": totals._asdict() | {"uncommitted_entries": engine.uncommitted_entries},
-        "subscriptions": [_subscription(engine, index, now_ms) for index in indexes[:subscriptions_max]],
+        "totals": totals._asdict() | {"uncommitted_entries": daemon.uncommitted_entries},
+        "subscriptions": [_subscription(daemon, index, now_ms) for index in indexes[:subscriptions_max]],
         "subscriptions_omitted": max(0, len(indexes) - subscriptions_max),
     }
 
 
-def _subscription(engine: DaemonEngine, index: DelayIndex, now_ms: int) -> dict[str, Any]:
+def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, Any]:
     stats = index.stats()
-    stream = engine.ownership.get(index.name)
+    stream = daemon.ownership.get(index.name)
     slices = [one._asdict() for one in stats.slices[:SLICES_MAX]]
     overdue_ms = 0 if stats.next_due_ms is None else max(0, now_ms - stats.next_due_ms)
     return {
         "topic": index.name.topic,
         "subscription": index.name.subscription,
-        "broker": None if stream is None else stream.connection.peer_name,
-        "credit": None if stream is None else stream.tracker.credit,
+        "broker": None if stream is None else stream.broker,
+        "credit": None if stream is None else stream.credit,
         "held": stats.held,
         "popped": stats.popped,
         "acknowledged": stats.acknowledged,
@@ -85,14 +201,14 @@ def _subscription(engine: DaemonEngine, index: DelayIndex, now_ms: int) -> dict[
     }
 
 
-def gauges(engine: DaemonEngine) -> Gauges:
+def gauges(daemon: Daemon) -> Gauges:
     """The state of the daemon for a scrape."""
-    totals = engine.catalog.stats()
-    streams = list(engine.ownership)
-    names = [index.name for index in engine.catalog]
+    totals = daemon.catalog.stats()
+    streams = list(daemon.ownership)
+    names = [index.name for index in daemon.catalog]
     series = []
-    for name in sorted(names)[: engine.settings.metrics_subscriptions]:
-        index = engine.catalog.get(name)
+    for name in sorted(names)[: daemon.settings.metrics_subscriptions]:
+        index = daemon.catalog.get(name)
         if index is not None:
             stats = index.stats()
             series.append(
@@ -122,11 +238,11 @@ def gauges(engine: DaemonEngine) -> Gauges:
         journal_bytes=totals.journal_bytes,
         persists=totals.persists,
         persist_failures=totals.persist_failures,
-        brokers=len(engine.brokers),
+        brokers=len(daemon.brokers),
         streams=len(streams),
-        streams_without_credit=sum(stream.tracker.credit == 0 for stream in streams),
-        uncommitted_entries=engine.uncommitted_entries,
-        ready=engine.health.ready,
-        uptime_seconds=(engine.clock.now_ms() - engine.started_at_ms) / 1_000,
+        streams_without_credit=sum(stream.credit == 0 for stream in streams),
+        uncommitted_entries=daemon.uncommitted_entries,
+        ready=daemon.health.ready,
+        uptime_seconds=(daemon.clock.now_ms() - daemon.started_at_ms) / 1_000,
         series=series,
     )

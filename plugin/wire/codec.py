@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap
 
-from tidegate.index.entry import ENTRY_ID_MAX, Entries
-from tidegate.index.errors import TidegateIndexError
-from tidegate.index.format.roaring import deserialize_bitmap, serialize_bitmap
-from tidegate.index.positions import PositionSet
+from tidegate.index import (
+    ENTRY_ID_MAX,
+    Entries,
+    PositionSet,
+    TidegateIndexError,
+    deserialize_bitmap,
+    serialize_bitmap,
+)
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.frames import FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
 from tidegate.plugin.wire.messages import (

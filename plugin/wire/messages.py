@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from tidegate.index.entry import Entries
-from tidegate.index.positions import PositionSet
+from tidegate.index import Entries, PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
 

@@ -31,10 +31,10 @@ from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.envelope import seal
-from tidegate.index.format.roaring import serialize_bitmap
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import choose_runs
 from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import MemoryStore
 

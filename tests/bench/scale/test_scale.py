@@ -14,10 +14,10 @@ from bench.harness.driver import Plan, Recorder
 from bench.harness.index_driver import UNCOMMITTED_MAX, IndexDriver
 from bench.harness.made_entries import START_MS, Source, Tally
 from bench.harness.meters import Pauses, PeakMemory, disk_bytes, resident_mib
-from bench.harness.results import Machine, Metric, Result, save
+from bench.harness.results import REST, Machine, Metric, Result, save
 from bench.libraries import merge_ways
 from bench.plots import single as single_plots
-from bench.plots.profile import REST, functions
+from bench.plots.profile import functions
 from bench.profile import bench as profile
 from bench.profile.worker import by_function, label
 from bench.scale import bench as scale

@@ -25,7 +25,6 @@ from tidegate.index.format.manifest import (
     encode_slice,
 )
 from tidegate.index.format.packing import pack_entries, unpack_entries
-from tidegate.index.format.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.format.upgrade import decode_state_1, format_record
 from tidegate.index.journal import (
     JournalLog,
@@ -37,6 +36,7 @@ from tidegate.index.journal import (
 )
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import Batch
 

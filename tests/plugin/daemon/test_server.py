@@ -34,6 +34,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon import server as server_module
+from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.listener import peer_uid, uid_allowed
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
@@ -660,6 +661,7 @@ async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socke
         stream.add(entries(100, now_ms() + HOUR_MS))
         await stream.durable()
         (connection,) = daemon.engine.brokers.values()
+        assert isinstance(connection, Connection)
         connection.hold_back(True)  # a daemon that is behind with reading
         acknowledged = PositionSet.of((1, number) for number in range(60))
         stream.ack(acknowledged)

@@ -8,8 +8,9 @@ import pytest
 from annotated_types import Ge, Le
 
 from tidegate.plugin.daemon.serve import index_options
-from tidegate.plugin.daemon.settings import HttpAddress, Settings, load_settings, read_token
+from tidegate.plugin.daemon.settings import Settings, load_settings, read_token
 from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.telemetry.address import HttpAddress
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,147 @@
+"""A stream, and what a connection asks of the engine behind it: the seam between ``connection`` and
+``engine``.
+
+Invariant: neither side knows more of the other than what stands here: ``Link`` is the connection as the
+engine sees it, ``Engine`` the engine as the connection does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tidegate.index import SubscriptionName
+from tidegate.plugin.daemon.tracker import Change, Tracker
+from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.messages import Hello, Message, Open, Welcome
+
+
+class Stream:
+    """A tracker on a connection.
+
+    ``answered``: its last HELD has been written, where ``tracker.answered`` says that it has been made.
+    """
+
+    __slots__ = ("answered", "connection", "tracker")
+
+    def __init__(self, connection: Link, tracker: Tracker) -> None:
+        self.connection = connection
+        self.tracker = tracker
+        self.answered = False
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker that it serves."""
+        return self.connection.peer_name
+
+    @property
+    def credit(self) -> int:
+        """How many more entries the broker has room for."""
+        return self.tracker.credit
+
+    @property
+    def name(self) -> SubscriptionName:
+        """The subscription it serves."""
+        return self.tracker.name
+
+    @property
+    def epoch(self) -> int:
+        """The owner's epoch."""
+        return self.tracker.epoch
+
+    def send(self, message: Message, seq: int = 0) -> None:
+        """Send a frame on this stream."""
+        self.connection.send(message, self.tracker.stream_id, seq)
+
+
+class Link(Protocol):
+    """What the engine and a stream ask of a connection."""
+
+    @property
+    def peer_name(self) -> str:
+        """The name that the client gave in its HELLO."""
+        ...
+
+    @property
+    def product(self) -> str:
+        """What the client says it is."""
+        ...
+
+    @property
+    def connected_at_ms(self) -> int:
+        """Since when it has been there."""
+        ...
+
+    @property
+    def streams(self) -> Mapping[int, Stream]:
+        """Its open streams by number."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """Whether the peer takes more for now."""
+        ...
+
+    def send(self, message: Message, stream_id: int = 0, seq: int = 0) -> None:
+        """Send a frame."""
+        ...
+
+    def hold_back(self, hold: bool) -> None:
+        """Read no more from the peer while ``hold``."""
+        ...
+
+    def read_rest(self) -> None:
+        """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
+        ...
+
+    def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
+        """The daemon ends one stream with ERROR."""
+        ...
+
+    def close_stream(self, stream: Stream) -> None:
+        """Answer CLOSE: the stream has ended as the broker wished."""
+        ...
+
+    def fail(self, code: ErrorCode, message: str) -> None:
+        """Send ERROR on stream 0 and close."""
+        ...
+
+
+class Engine(Protocol):
+    """What a connection asks of the rest of the daemon."""
+
+    def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
+        """A client has said HELLO; ``version`` is spoken."""
+        ...
+
+    def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
+        """A new stream. Raises ``StreamError``."""
+        ...
+
+    def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
+        """A frame that changes the index. Raises ``StreamError`` or ``ProtocolError``."""
+        ...
+
+    def credit(self, stream: Stream, more: int) -> None:
+        """The broker has room again."""
+        ...
+
+    def answered(self, stream: Stream) -> None:
+        """The last HELD of the stream has been written."""
+        ...
+
+    def ended(self, stream: Stream) -> None:
+        """The stream is gone."""
+        ...
+
+    def writable(self, connection: Link) -> None:
+        """The peer takes data again."""
+        ...
+
+    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+        """Answer a control client: ``reply`` is called once, now or when what was asked for is durable."""
+        ...
+
+    def gone(self, connection: Link) -> None:
+        """The connection is closed; its streams have ended."""
+        ...
