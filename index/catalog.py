@@ -22,11 +22,12 @@ from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import ClosedError, StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
-from tidegate.index.journal import Commit, Journal, JournalLog
+from tidegate.index.journal import Commit, Journal
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import PersistJob
 from tidegate.index.recovery import check_format, recover
+from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats
 from tidegate.index.store import Batch, Store
 
@@ -97,15 +98,14 @@ class Catalog:
         if index is not None and index.incarnation == incarnation:
             return index
         self.remove(name)
-        log = JournalLog(self._next_subscription_id)
+        subscription_id = self._next_subscription_id
         self._next_subscription_id += 1
         identity = Identity(name, incarnation)
         batch = Batch()
-        batch.put(keys.subscription_key(keys.IDENTITY, log.subscription_id), identity.encode())
-        log.identity_token = self._journal.also(batch)
-        index = DelayIndex(
-            self._context, identity, log, self._options.slice_width_ms, self._options.slice_width_auto
-        )
+        batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
+        log = self._journal.new_log(subscription_id, batch)
+        width = SliceWidth(self._options.slice_width_ms, self._options.slice_width_auto)
+        index = DelayIndex(self._context, identity, log, width)
         self._indexes[name] = index
         return index
 
@@ -250,8 +250,8 @@ class Catalog:
             (
                 index
                 for index in self._indexes.values()
-                if index.log.oldest_ms is not None
-                and now_ms - index.log.oldest_ms >= self._options.persist_age_ms
+                if (oldest_ms := index.oldest_change_ms) is not None
+                and now_ms - oldest_ms >= self._options.persist_age_ms
             ),
             None,
         )
@@ -357,7 +357,7 @@ class Catalog:
         return CatalogStats(
             subscriptions=len(each),
             held=sum(one.held for one in each),
-            popped=sum(one.popped for one in each),
+            in_flight=sum(one.in_flight for one in each),
             acknowledged=sum(one.acknowledged for one in each),
             staged=sum(one.staged for one in each),
             slices_in_memory=sum(one.slices_in_memory for one in each),

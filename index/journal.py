@@ -5,7 +5,12 @@ even of a record whose value is corrupt. `append` is in memory only. A commit is
 written by any thread, and finished by the core's thread; a failed one puts its records back, so nothing
 appended is lost.
 
-Invariants: at most one commit is in flight; `durable_token` never exceeds what a synced write has covered.
+The rule for the commit thread: it touches only what `begin` has taken. Records that were taken are not
+joined with later ones any more, and which of them are superfluous was decided when they were taken, so that
+it looks at no `JournalLog` and at nothing of an index.
+
+Invariants: at most one commit is being written; `durable_token` never exceeds what a synced write has
+covered; a `JournalLog` is written to by `Journal` only, on the core's thread, and read by everyone else.
 """
 
 from __future__ import annotations
@@ -44,29 +49,53 @@ class RecordType(IntEnum):
 
 
 class JournalLog:
-    """The journal's view of one subscription."""
+    """The journal's view of one subscription. Made and changed by `Journal`."""
 
     __slots__ = (
-        "identity_token",
-        "last_sequence",
-        "oldest_ms",
-        "persisted_sequence",
-        "removed",
-        "size_bytes",
+        "_identity_token",
+        "_last_sequence",
+        "_oldest_ms",
+        "_persisted_sequence",
+        "_removed",
+        "_size_bytes",
+        "_tail",
         "subscription_id",
-        "tail",
     )
 
-    def __init__(self, subscription_id: int, last_sequence: int = 0) -> None:
+    def __init__(self, subscription_id: int) -> None:
         self.subscription_id = subscription_id
-        self.last_sequence = last_sequence
-        self.persisted_sequence = last_sequence
-        self.size_bytes = 0
-        self.oldest_ms: int | None = None
-        self.removed = False
-        self.identity_token = 0
+        self._last_sequence = 0
+        self._persisted_sequence = 0
+        self._size_bytes = 0
+        self._oldest_ms: int | None = None
+        self._removed = False
+        self._identity_token = 0
+        self._tail: Record | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        """Number of the last record."""
+        return self._last_sequence
+
+    @property
+    def persisted_sequence(self) -> int:
+        """Records up to this one are superfluous: a persist has what they say."""
+        return self._persisted_sequence
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much the records that are not superfluous take in the store."""
+        return self._size_bytes
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest of them was appended, None if there is none."""
+        return self._oldest_ms
+
+    @property
+    def identity_token(self) -> int:
         """When this is durable, the store knows whose journal it is."""
-        self.tail: Record | None = None
+        return self._identity_token
 
 
 class Record:
@@ -75,9 +104,8 @@ class Record:
     __slots__ = ("entries", "log", "numbers", "parts", "positions", "record_type", "sequence")
 
     def __init__(self, log: JournalLog, record_type: RecordType) -> None:
-        log.last_sequence += 1
         self.log = log
-        self.sequence = log.last_sequence
+        self.sequence = log.last_sequence + 1
         self.record_type = record_type
         self.entries = 0
         self.parts: list[Entries] = []
@@ -137,8 +165,6 @@ class Commit:
             batch = Batch()
             batch.extend(self.extra)
             for record in self.records:
-                if record.log.removed or record.sequence <= record.log.persisted_sequence:
-                    continue
                 record.put_into(batch)
                 if batch.size_bytes >= self._piece_bytes:
                     # Records need no atomicity between them, and one huge write would hold up other threads.
@@ -163,16 +189,35 @@ class Journal:
         self._piece_bytes = piece_bytes
         self._pending: list[Record] = []
         self._extra = Batch()
-        self._in_flight: Commit | None = None
+        self._writing: Commit | None = None
         self.appended_token = 0
         self.durable_token = 0
         self.size_bytes = 0
+
+    def new_log(self, subscription_id: int, identity: Batch) -> JournalLog:
+        """The log of a new subscription; `identity` is written with the next commit, before any record."""
+        log = JournalLog(subscription_id)
+        log._identity_token = self.also(identity)
+        return log
+
+    def recovered_log(self, subscription_id: int, persisted_sequence: int) -> JournalLog:
+        """The log of a stored subscription; `replayed` tells what is in it."""
+        log = JournalLog(subscription_id)
+        log._persisted_sequence = log._last_sequence = persisted_sequence
+        return log
+
+    def replayed(self, log: JournalLog, last_sequence: int, size_bytes: int, now_ms: int) -> None:
+        """The stored records of `log` have been read."""
+        log._last_sequence = last_sequence
+        log._oldest_ms = now_ms if size_bytes else None
+        log._size_bytes = size_bytes
+        self.size_bytes += size_bytes
 
     def add(self, log: JournalLog, entries: Entries, now_ms: int) -> int:
         """Append entries; the token."""
         for start in range(0, len(entries), RECORD_ENTRIES_MAX):
             part = entries.part(start, min(len(entries), start + RECORD_ENTRIES_MAX))
-            record = log.tail
+            record = log._tail
             if (
                 record is None
                 or record.record_type is not RecordType.ADD
@@ -186,7 +231,7 @@ class Journal:
 
     def positions(self, log: JournalLog, record_type: RecordType, positions: PositionSet, now_ms: int) -> int:
         """Append ACKNOWLEDGE or UNACKNOWLEDGE; the token."""
-        record = log.tail
+        record = log._tail
         if record is not None and record.record_type is record_type and record.positions is not None:
             record.positions.update(positions)
             self._grow(log, positions.portable_bytes())
@@ -198,7 +243,7 @@ class Journal:
 
     def numbers(self, log: JournalLog, record_type: RecordType, first: int, second: int, now_ms: int) -> int:
         """Append MARK_DELETE, CLEAR or WIDTH; the token."""
-        record = log.tail
+        record = log._tail
         # A mark-delete position that goes back must not hide the one before it, which removed positions.
         if record is None or record.record_type is not record_type or (first, second) < record.numbers:
             record = self._append(log, record_type, now_ms)
@@ -212,7 +257,7 @@ class Journal:
 
     def cut(self, log: JournalLog) -> int:
         """The last sequence number; later records are not joined with those up to it."""
-        log.tail = None
+        log._tail = None
         return log.last_sequence
 
     def persisted(self, log: JournalLog, sequence: int, size_bytes: int, oldest_ms: int | None) -> None:
@@ -220,28 +265,37 @@ class Journal:
 
         oldest_ms: when the persist began, if records were appended since, else None.
         """
-        log.persisted_sequence = sequence
-        log.oldest_ms = oldest_ms
-        log.size_bytes -= size_bytes
+        log._persisted_sequence = sequence
+        log._oldest_ms = oldest_ms
+        log._size_bytes -= size_bytes
         self.size_bytes -= size_bytes
 
+    def remove(self, log: JournalLog) -> None:
+        """The subscription is gone: its records count for nothing, also those that are still to come."""
+        self.persisted(log, log.last_sequence, log.size_bytes, None)
+        log._removed = True
+
     def begin(self) -> Commit | None:
-        """Take everything appended; None if that is nothing or a commit is in flight."""
-        if self._in_flight is not None or self.durable_token == self.appended_token:
+        """Take everything appended; None if that is nothing or a commit is being written."""
+        if self._writing is not None or self.durable_token == self.appended_token:
             return None
         for record in self._pending:
-            record.log.tail = None
-        self._in_flight = Commit(
-            self._store, self._pending, self._extra, self.appended_token, self._piece_bytes
-        )
+            record.log._tail = None
+        # A persist may have overtaken some, and what a removed subscription says must not come back.
+        records = [
+            record
+            for record in self._pending
+            if not record.log._removed and record.sequence > record.log.persisted_sequence
+        ]
+        self._writing = Commit(self._store, records, self._extra, self.appended_token, self._piece_bytes)
         self._pending, self._extra = [], Batch()
-        return self._in_flight
+        return self._writing
 
     def finish(self, commit: Commit) -> int:
         """Account for a commit that has run; the durable token. Raises StorageError if the write failed."""
         if not commit.finished:
             commit.finished = True
-            self._in_flight = None
+            self._writing = None
             if commit.error is not None:
                 self._pending = commit.records + self._pending
                 commit.extra.extend(self._extra)
@@ -252,10 +306,10 @@ class Journal:
 
     def commit(self) -> int:
         """Take, write and finish; the durable token. Raises StorageError."""
-        if self._in_flight is not None:
-            in_flight = self._in_flight
-            in_flight.wait()
-            self.finish(in_flight)
+        if self._writing is not None:
+            writing = self._writing
+            writing.wait()
+            self.finish(writing)
         commit = self.begin()
         if commit is not None:
             commit.run()
@@ -264,17 +318,18 @@ class Journal:
 
     def _append(self, log: JournalLog, record_type: RecordType, now_ms: int) -> Record:
         record = Record(log, record_type)
-        log.tail = record
+        log._last_sequence = record.sequence
+        log._tail = record
         if log.oldest_ms is None:
-            log.oldest_ms = now_ms
+            log._oldest_ms = now_ms
         self._pending.append(record)
         self._grow(log, _RECORD_BYTES)
         return record
 
     def _grow(self, log: JournalLog, size_bytes: int) -> None:
-        if log.removed:
+        if log._removed:
             return  # nobody would ever take it off again
-        log.size_bytes += size_bytes
+        log._size_bytes += size_bytes
         self.size_bytes += size_bytes
 
     def _issue(self) -> int:

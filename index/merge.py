@@ -25,9 +25,9 @@ from tidegate.index.sort import sort_entries
 
 _WINDOW_MIN = 64
 _WINDOW_GROWTH = 8
-_REST = 16
 _MANY = 1_024
-"""A pop of so many may leave this part of them to the next one."""
+_LEFT_SHARE = 16
+"""A pop of so many may leave a sixteenth of them to the next one."""
 
 
 class Sealed(Protocol):
@@ -110,8 +110,8 @@ class RunHeap:
         need = limit
         scanned = 0
         # The last few of many are left for the next call: looking at all runs again for them is not worth it.
-        rest = limit // _REST if limit >= _MANY else 0
-        while need > rest and scanned < scan_limit:
+        left_max = limit // _LEFT_SHARE if limit >= _MANY else 0
+        while need > left_max and scanned < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
             except TidegateIndexError:
@@ -198,7 +198,7 @@ def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
             bisect_left(run.entries.deliver_at_ms, at_ms, run.at, max(run.at, stop))
             for run, stop in zip(runs, stops, strict=True)
         ]
-        if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _REST:
+        if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _LEFT_SHARE:
             return before
     # Few, or many in one millisecond, which only the whole key tells apart.
     return _bounded(runs, stops, sort_entries(Entries.concat(parts)).key(need - 1))

@@ -22,9 +22,9 @@ from tidegate.index.format.envelope import seal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State, encode_keys, encode_slice
 from tidegate.index.format.packing import pack_entries
+from tidegate.index.in_flight import InFlightLog
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.options import IndexOptions
-from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.sort import SortedEntries, sort_entries
@@ -160,7 +160,7 @@ class _AheadWriter:
             self._batch = Batch()
             self._piece += 1
 
-    def rest(self) -> Batch:
+    def unwritten(self) -> Batch:
         """What is not written yet; it goes with the commit."""
         return self._batch
 
@@ -171,7 +171,7 @@ class _MergedBlock:
     def __init__(self, job: PersistJob, stored: StoredBlock) -> None:
         self._job = job
         self._stored = stored
-        self.popped = PoppedLog()
+        self.in_flight = InFlightLog()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         entries = self._job.read(self._stored)
@@ -231,9 +231,9 @@ class PersistJob:
         """An automatic slice width follows what is spilled; it counts from this very persist on."""
         if not self._state.slice_width_auto or near == (0, len(staged)):
             return
-        rested = self.plan.width_memory.rested()
-        if rested is not None:
-            self.result.width = WidthDecision(self._state.slice_width_ms, rested)
+        skipped = self.plan.width_memory.skipped()
+        if skipped is not None:
+            self.result.width = WidthDecision(self._state.slice_width_ms, skipped)
             return
         size = _LOOK_UP_ENTRIES
         seconds, counts = by_second(
@@ -449,7 +449,7 @@ class PersistJob:
 
     def _write_commit(self) -> None:
         subscription_id = self.plan.subscription_id
-        batch = self._writer.rest()
+        batch = self._writer.unwritten()
         has_intents = bool(self.result.written_ahead)
         # The commit may be applied and yet be reported as failed: these do not count then either.
         self.result.written_ahead.extend(key for _, key, _ in batch.operations)

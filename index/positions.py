@@ -69,14 +69,14 @@ class PositionBatch:
 class PositionSet:
     """A set of (ledger_id, entry_id), `len` is its cardinality. Ledger ids are 0 or more."""
 
-    __slots__ = ("_changed", "_pages", "_shared", "dirty")
+    __slots__ = ("_changed", "_dirty", "_pages", "_shared")
 
     def __init__(self, *, tracked: bool = False) -> None:
         self._pages: dict[int, BitMap64] = {}
         self._shared: set[int] = set()
         self._changed: PositionSet | None = PositionSet() if tracked else None
-        self.dirty: set[int] = set()
-        """Ledgers to be taken for changed besides those that are."""
+        self._dirty: set[int] = set()
+        """Ledgers that count as changed besides those of `_changed`."""
 
     # ---- making one
 
@@ -331,7 +331,7 @@ class PositionSet:
         last = ((ledger_id & _LEDGER_MASK) << 32) + min(entry_id, ENTRY_ID_MAX)
         if bitmap is not None and bitmap.min() <= last:
             if self._changed is not None:
-                self.dirty.update(page << 32 | high for high in roaring.highs(bitmap, last))
+                self._dirty.update(page << 32 | high for high in roaring.highs(bitmap, last))
             bitmap = self._own(page)
             removed += bitmap.rank(last)
             bitmap.remove_range(0, last)  # `last` itself is not part of that range
@@ -346,9 +346,13 @@ class PositionSet:
         self._pages = {}
         self._shared = set()
 
+    def mark_dirty(self, ledgers: Iterable[int]) -> None:
+        """Take these ledgers for changed as well."""
+        self._dirty.update(ledgers)
+
     def take_dirty(self) -> set[int]:
         """The ledgers changed since the last call, and forget them. The set must be tracked."""
-        taken, self.dirty = self.dirty, set()
+        taken, self._dirty = self._dirty, set()
         if self._changed is not None:
             taken.update(self._changed.ledgers())
             self._changed = PositionSet()
@@ -369,7 +373,7 @@ class PositionSet:
 
     def _note_all(self, page: int) -> None:
         if self._changed is not None:
-            self.dirty.update(page << 32 | high for high in roaring.highs(self._pages[page]))
+            self._dirty.update(page << 32 | high for high in roaring.highs(self._pages[page]))
 
     def _own(self, page: int) -> BitMap64:
         """The bitmap of a page that is there, safe to change in place."""

@@ -255,7 +255,7 @@ def _read_bitmaps(store: Store, found: Recovered, kind: bytes, damage: Damage) -
             found.damaged = True
     positions.update(PositionSet.of_bitmaps(bitmaps))
     positions.take_dirty()
-    positions.dirty = damaged
+    positions.mark_dirty(damaged)
 
 
 def _read_slices(store: Store, found: Recovered, damage: Damage) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Protocol
 
+from tidegate.index.checks import require, require_run
 from tidegate.index.entry import Entries, EntryKey
-from tidegate.index.popped import PoppedLog
+from tidegate.index.in_flight import InFlightLog
 
 
 class Owner(Protocol):
     """Whoever must be able to produce a run's entries again after a rewind."""
 
-    popped: PoppedLog
+    in_flight: InFlightLog
     """Where what is still held of the consumed entries is kept."""
 
     def consumed(self, run: Run, count: int) -> None:
@@ -48,6 +49,12 @@ class Run:
     def due_stop(self, now_ms: int) -> int:
         """Index after the last entry with deliver_at_ms <= now_ms."""
         return bisect_right(self.entries.deliver_at_ms, now_ms, self.at)
+
+    def check(self, key: EntryKey | None) -> None:
+        """Raise CheckError if an invariant does not hold; `key` is what the run is in the heap under."""
+        require(self.at < len(self.entries), "a consumed run is in use")
+        require(key == self.key(), f"a run that starts at {self.key()} is in the heap at {key}")
+        require_run(self.entries, "a run")
 
     def stop(self, key: EntryKey, *, inclusive: bool) -> int:
         """Index after the last entry before `key`, with `inclusive` also equal to it; at least `at`."""

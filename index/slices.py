@@ -1,8 +1,8 @@
 """Slices and their blocks: what is in the store, and how far it has been popped.
 
 A slice that nobody needs yet is one item in the heap; active, its blocks are items; a block whose first
-entry is due is loaded and is a run. A slice is finished when every block is consumed and nothing of what
-was handed out is held.
+entry is due is loaded and is a run. A slice whose blocks are all consumed is exhausted, and finished when
+nothing of it that is in flight is held any more.
 
 Invariants: the blocks of an inactive slice are untouched; an active slice's block is in the heap (itself or
 its run) unless it is consumed; a finished slice has no held entry.
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidegate.index.entry import Entries, EntryKey
+import numpy as np
+
+from tidegate.index.checks import Sources, require, require_run
+from tidegate.index.entry import Entries, EntryKey, bounds
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
+from tidegate.index.in_flight import InFlightLog
 from tidegate.index.merge import Item, RunHeap
-from tidegate.index.popped import PoppedLog
-from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 
 Load = Callable[["Block"], Entries | None]
@@ -55,11 +57,11 @@ class Block:
 class BlockOwner:
     """Notes what was consumed of a loaded block."""
 
-    __slots__ = ("block", "popped")
+    __slots__ = ("block", "in_flight")
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self.popped = block.of.popped
+        self.in_flight = block.of.in_flight
 
     def consumed(self, run: Run, count: int) -> None:  # noqa: ARG002 a block has no counter
         """Let go of a run that is used up."""
@@ -71,18 +73,17 @@ class BlockOwner:
 class Slice:
     """The blocks of one slice."""
 
-    __slots__ = ("active", "blocks", "finished", "held", "id", "load", "popped", "settle_at")
+    __slots__ = ("active", "blocks", "finished", "id", "in_flight", "load", "look_at")
 
-    def __init__(self, slice_id: SliceId, held: PositionSet, load: Load) -> None:
+    def __init__(self, slice_id: SliceId, load: Load) -> None:
         self.id = slice_id
-        self.held = held
         self.load = load
         self.blocks: dict[int, Block] = {}
-        self.popped = PoppedLog()
+        self.in_flight = InFlightLog()
         self.active = False
         self.finished = False
-        self.settle_at = 0
-        """Number of acknowledgements after which to look again whether the slice is finished."""
+        self.look_at = 0
+        """An exhausted slice is looked at again when so many positions have left `held`."""
 
     def first_key(self) -> EntryKey:
         """Key of the first entry. There must be a block."""
@@ -101,12 +102,12 @@ class Slice:
         """Entries stored, dead ones too."""
         return sum(block.descriptor.entries for block in self.blocks.values())
 
-    def used_up(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether every block is consumed."""
         return self.active and all(block.consumed for block in self.blocks.values())
 
     def exchange(self, removed: Iterable[int], added: Iterable[BlockDescriptor], heap: RunHeap) -> None:
-        """Replace blocks, also while active; entries handed out before are filtered when popped again."""
+        """Replace blocks, also while active; entries in flight are filtered when popped again."""
         for block_id in removed:
             self.blocks.pop(block_id).unload(heap)
         fresh = [Block(self, descriptor) for descriptor in added]
@@ -125,7 +126,7 @@ class Slice:
     def finish(self, heap: RunHeap) -> None:
         """Nothing of the slice is held any more: nothing of it will be popped."""
         self.leave(heap)
-        self.popped.take()
+        self.in_flight.take()
         self.finished = True
 
     def leave(self, heap: RunHeap) -> None:
@@ -140,13 +141,52 @@ class Slice:
             self.leave(heap)
             for block in self.blocks.values():
                 block.consumed = False
-            self.popped.take()
+            self.in_flight.take()
             self.active = False
             self.enter(heap)
 
+    def check(self, sources: Sources, read: Load) -> None:
+        """Raise CheckError if an invariant does not hold; tell `sources` what is here. Reads every block."""
+        require(bool(self.blocks), f"slice {self.id} has no blocks")
+        if not self.active:
+            key, wanted = sources.take(self), None if self.finished else self.first_key()
+            require(key == wanted, f"slice {self.id} is in the heap at {key}, not at {wanted}")
+            require(not len(self.in_flight), f"slice {self.id} is not active but has entries in flight")
+        for part in self.in_flight.parts():
+            sources.found.add(part)
+        for block in self.blocks.values():
+            entries = read(block)
+            if entries is None:
+                sources.take(block)
+            else:
+                self._check_block(block, entries, sources)
+
+    def _check_block(self, block: Block, entries: Entries, sources: Sources) -> None:
+        descriptor = block.descriptor
+        require_run(entries, str(descriptor))
+        numbers = np.floor_divide(entries.deliver_at_ms, self.id.width_ms)
+        require(bool((numbers == self.id.number).all()), f"{descriptor} is not of slice {self.id}")
+        require(
+            (*bounds(entries.ledger_id), int(entries.deliver_at_ms[-1]))
+            == (descriptor.min_ledger_id, descriptor.max_ledger_id, descriptor.last_deliver_at_ms),
+            f"{descriptor} does not describe its block",
+        )
+        if self.finished:
+            return  # what is held of it was added again and must be found elsewhere
+        sources.found.add(entries)
+        if not self.active:
+            sources.coming.add(entries)
+        elif block.run is not None:
+            block.run.check(sources.take(block.run))
+            sources.coming.add(block.run.entries.part(block.run.at, len(block.run.entries)))
+        elif not block.consumed:
+            key = sources.take(block)
+            require(key == descriptor.first, f"block {descriptor} is in the heap at {key}")
+            sources.coming.add(entries)
+
     def loaded_entries(self) -> int:
-        """Entries in memory: loaded blocks and the popped log."""
-        return len(self.popped) + sum(
+        """Entries in memory: loaded blocks and the in-flight log."""
+        return len(self.in_flight) + sum(
             len(block.run.entries) for block in self.blocks.values() if block.run is not None
         )
 

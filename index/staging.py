@@ -1,10 +1,10 @@
 """Staging: entries that are not in slices yet.
 
 New entries lie unsorted in chunks; a chunk is sorted into a run when its minimum is due, or not at all if a
-persist takes it before. What was handed out stays in the popped log until a persist or a prune.
+persist takes it before. What is in flight stays in a log until a persist or a prune.
 
-Invariants: every held entry that was added and not persisted is in exactly one chunk, run or the popped
-log; every chunk and every unconsumed run is in the heap.
+Invariants: every held entry that was added and not persisted is in exactly one chunk, run or the
+in-flight log; every chunk and every unconsumed run is in the heap.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tidegate.index.checks import Sources, require
 from tidegate.index.entry import Entries, EntryKey, bounds
+from tidegate.index.in_flight import InFlightLog
 from tidegate.index.merge import Item, RunHeap
-from tidegate.index.popped import PoppedLog
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
@@ -77,7 +78,7 @@ class Chunk:
 
 
 class Staging:
-    """Chunks, runs and the popped log of one subscription; its items live in the subscription's heap."""
+    """Chunks, runs and the in-flight log of one subscription; its items live in the subscription's heap."""
 
     def __init__(self, heap: RunHeap, held: PositionSet, seal_entries: int) -> None:
         self._heap = heap
@@ -86,14 +87,14 @@ class Staging:
         self._open_chunk: Chunk | None = None
         self._chunks: set[Chunk] = set()
         self._runs: set[Run] = set()
-        self.popped = PoppedLog()
+        self.in_flight = InFlightLog()
         self.removals = 0
         """The index's count of removals when the oldest entry here was added."""
         self._waiting = 0
 
     def __len__(self) -> int:
-        """Entries in memory, handed-out and dead ones too."""
-        return self._waiting + len(self.popped)
+        """Entries in memory, those in flight and dead ones too."""
+        return self._waiting + len(self.in_flight)
 
     def add(self, entries: Entries) -> None:
         """Stage entries in any order."""
@@ -128,14 +129,14 @@ class Staging:
         return run
 
     def consumed(self, run: Run, count: int) -> None:
-        """Count what was handed out of `run`; let go of a run that is used up."""
+        """Count what was popped of `run`; let go of a run that is used up."""
         self._waiting -= count
         if not len(run):
             self._runs.discard(run)
 
     def parts(self) -> list[Entries]:
         """Everything staged, in no order, as immutable arrays."""
-        return self.waiting() + self.popped.parts()
+        return self.waiting() + self.in_flight.parts()
 
     def waiting(self) -> list[Entries]:
         """Everything that will be popped without a rewind, in no order."""
@@ -144,8 +145,8 @@ class Staging:
         ]
 
     def rewind(self) -> None:
-        """Stage what was handed out once more."""
-        for part in self.popped.take():
+        """Stage what is in flight once more."""
+        for part in self.in_flight.take():
             self.add(part)
 
     def leave_heap(self) -> None:
@@ -154,8 +155,10 @@ class Staging:
         Chunks and runs know their staging. Were they not cleared, their entries would stay in memory until
         the garbage collector walks all objects, which it does the less often the fewer are made.
         """
-        for item in self.items():
-            self._heap.discard(item)
+        for chunk in self._chunks:
+            self._heap.discard(chunk)
+        for run in self._runs:
+            self._heap.discard(run)
         self._chunks.clear()
         self._runs.clear()
         self._open_chunk = None
@@ -167,9 +170,20 @@ class Staging:
         other.leave_heap()
         for part in parts:
             self.add(part)
-        for part in other.popped.take():
-            self.popped.append(part, self._held)
+        for part in other.in_flight.take():
+            self.in_flight.append(part, self._held)
 
-    def items(self) -> set[Item]:
-        """The chunks and runs, all of which must be in the heap."""
-        return {*self._chunks, *self._runs}
+    def check(self, sources: Sources) -> None:
+        """Raise CheckError if an invariant does not hold; tell `sources` what is here."""
+        parts = self.parts()
+        require(sum(map(len, parts)) == len(self), f"staging counts {len(self)} entries")
+        for run in self._runs:
+            run.check(sources.take(run))
+        for chunk in self._chunks:
+            first_ms, _ = bounds(Entries.concat(chunk.parts()).deliver_at_ms)
+            key = sources.take(chunk)
+            require(key == (first_ms, -1, -1), f"a chunk from {first_ms} on is in the heap at {key}")
+        for part in parts:
+            sources.found.add(part)
+        for part in self.waiting():
+            sources.coming.add(part)

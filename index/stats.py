@@ -21,7 +21,7 @@ class IndexStats(NamedTuple):
 
     name: SubscriptionName
     held: int
-    popped: int
+    in_flight: int
     acknowledged: int
     staged: int
     slices_in_memory: int
@@ -43,7 +43,7 @@ class CatalogStats(NamedTuple):
 
     subscriptions: int
     held: int
-    popped: int
+    in_flight: int
     acknowledged: int
     staged: int
     slices_in_memory: int

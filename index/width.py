@@ -48,7 +48,7 @@ SWITCH_RATIO = 2.0
 ENTRIES_MIN = 100
 """A spill of fewer entries that are still to come says nothing."""
 
-_REST = 3
+_SKIPPED_LOOKS = 3
 _REPRESENTATIVE = 4
 """A spill of less than a fourth of the usual size says nothing of the usual fill of a block."""
 
@@ -59,17 +59,17 @@ class WidthMemory(NamedTuple):
     usual_entries: size of a spill, weighted so that large ones count for more.
     direction: -1 or 1 if the last look wished for a narrower or wider one, 0 if it was content.
     settled: whether the present width has been chosen, so that one look alone does not change it.
-    rest: so many spills are not looked at, because the last look was content.
+    skip: so many spills are not looked at, because the last look was content.
     """
 
     usual_entries: int = 0
     direction: int = 0
     settled: bool = False
-    rest: int = 0
+    skip: int = 0
 
-    def rested(self) -> WidthMemory | None:
+    def skipped(self) -> WidthMemory | None:
         """The memory after a spill that is not looked at; None if it is time for a look."""
-        return self._replace(rest=self.rest - 1) if self.rest else None
+        return self._replace(skip=self.skip - 1) if self.skip else None
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
     chosen = costs[chosen_ms]
     return WidthDecision(
         chosen_ms,
-        WidthMemory(usual, 0 if change else direction, settled=True, rest=0 if direction else _REST),
+        WidthMemory(usual, 0 if change else direction, settled=True, skip=0 if direction else _SKIPPED_LOOKS),
         WidthLook(round(chosen.fill), round(chosen.fullest), slice_entries_max(options), best_ms),
     )
 

@@ -100,7 +100,7 @@ def render(answer: dict[str, Any], console: Console) -> None:
     if "attached" in answer:
         console.print(_attachment_line(answer["attached"]), highlight=False)
     console.print(
-        f"{totals['held']:,} held, {totals['popped']:,} handed out, {totals['staged']:,} staged, "
+        f"{totals['held']:,} held, {totals['in_flight']:,} in flight, {totals['staged']:,} staged, "
         f"{totals['slices_in_memory']} slices in memory, {totals['slices_on_disk']} on disk, "
         f"{_size(totals['memory_bytes'])} memory, {_size(totals['disk_bytes'])} disk, "
         f"{totals['uncommitted_entries']:,} not durable yet",
@@ -120,7 +120,7 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
     table.add_column("topic", overflow="fold")
     table.add_column("subscription", overflow="fold")
     table.add_column("broker")
-    for name in ("held", "handed out", "staged", "overdue", "next due", "slices"):
+    for name in ("held", "in flight", "staged", "overdue", "next due", "slices"):
         table.add_column(name, justify="right")
     for one in subscriptions:
         table.add_row(
@@ -128,7 +128,7 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
             one["subscription"],
             one["broker"] or "-",
             f"{one['held']:,}",
-            f"{one['popped']:,}",
+            f"{one['in_flight']:,}",
             f"{one['staged']:,}",
             _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-",
             _next_due(one["next_due_ms"], now_ms),

@@ -141,7 +141,7 @@ class Tracker:
             entries = entries.take(self._in_flight_unheld.contains(entries))
         positions = PositionSet.of_entries(entries)
         self._in_flight_unheld.difference_update(positions)
-        self.index.mark_popped(positions)
+        self.index.mark_in_flight(positions)
 
     def durable(self, durable_token: int) -> Durability | None:
         """The newest seq covered by ``durable_token``, once; None when that is no news."""

@@ -47,14 +47,14 @@ class IndexState:
         )
         # Entries leave their slice's count only with the slice: what was handed out is not in memory any
         # more.
-        held, popped = totals["held"], totals["popped"]
-        in_memory = min(max(totals["staged"] + active - popped, 0), held - popped)
+        held, in_flight = totals["held"], totals["in_flight"]
+        in_memory = min(max(totals["staged"] + active - in_flight, 0), held - in_flight)
         return cls(
             at_us=at_us,
             held=held,
             in_memory=in_memory,
-            on_disk=held - popped - in_memory,
-            in_flight=popped,
+            on_disk=held - in_flight - in_memory,
+            in_flight=in_flight,
             slices_on_disk=totals["slices_on_disk"],
             memory_bytes=totals["memory_bytes"],
             disk_bytes=totals["disk_bytes"],

@@ -52,7 +52,7 @@ class SubscriptionGauges:
     topic: str
     subscription: str
     held: int
-    popped: int
+    in_flight: int
     acknowledged: int
     next_due_ms: int | None
     slice_width_ms: int
@@ -69,7 +69,7 @@ class Gauges:
 
     subscriptions: int
     held: int
-    popped: int
+    in_flight: int
     acknowledged: int
     staged: int
     slices_in_memory: int
@@ -133,9 +133,9 @@ class _GaugeCollector(Collector):
             ("subscriptions", "Subscriptions that the index knows", state.subscriptions),
             ("entries_held", "Positions that the index answers for", state.held),
             (
-                "entries_popped",
+                "entries_in_flight",
                 "Held entries that were handed out and are not known acknowledged",
-                state.popped,
+                state.in_flight,
             ),
             (
                 "entries_acknowledged",
@@ -179,8 +179,8 @@ class _GaugeCollector(Collector):
     def _by_subscription(series: Sequence[SubscriptionGauges]) -> Iterable[Metric]:
         labels = ["namespace", "topic", "subscription"]
         held = GaugeMetricFamily("tidegate_subscription_entries_held", "Held positions", labels=labels)
-        popped = GaugeMetricFamily(
-            "tidegate_subscription_entries_popped", "Handed out, not acknowledged", labels=labels
+        in_flight = GaugeMetricFamily(
+            "tidegate_subscription_entries_in_flight", "Handed out, not acknowledged", labels=labels
         )
         acknowledged = GaugeMetricFamily(
             "tidegate_subscription_entries_acknowledged",
@@ -198,11 +198,11 @@ class _GaugeCollector(Collector):
         for one in series:
             values = [one.namespace, one.topic, one.subscription]
             held.add_metric(values, one.held)
-            popped.add_metric(values, one.popped)
+            in_flight.add_metric(values, one.in_flight)
             acknowledged.add_metric(values, one.acknowledged)
             due.add_metric(values, math.nan if one.next_due_ms is None else one.next_due_ms / 1_000)
             width.add_metric(values, one.slice_width_ms / 1_000)
-        yield from (held, popped, acknowledged, due, width)
+        yield from (held, in_flight, acknowledged, due, width)
 
 
 class _ByLabel(Collector):

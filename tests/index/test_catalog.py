@@ -265,7 +265,7 @@ def test_blocks_are_loaded_ahead_of_their_time() -> None:
     assert index.stats().slices_in_memory == 0
     for _ in range(2):
         catalog.maintain(START_MS + 9_500)
-    assert sum(each.loaded_entries() for each in index._slices.values()) == 10
+    assert sum(each.loaded_entries() for each in index._timeline.slices) == 10
     assert len(index.pop_due(START_MS + 9_999, 100)) == 0
     assert len(index.pop_due(START_MS + 10_000, 100)) == 10
 
@@ -279,8 +279,8 @@ def test_stats_add_up() -> None:
     catalog.persist(NAME)
     index.pop_due(START_MS + 10_000, 10)
     stats, one = catalog.stats(), index.stats()
-    assert (stats.subscriptions, stats.held, stats.acknowledged, stats.popped) == (2, 148, 2, 10)
-    assert (one.held, one.popped, one.staged, one.slices_on_disk) == (98, 10, 0, 5)
+    assert (stats.subscriptions, stats.held, stats.acknowledged, stats.in_flight) == (2, 148, 2, 10)
+    assert (one.held, one.in_flight, one.staged, one.slices_on_disk) == (98, 10, 0, 5)
     assert other.stats().staged == stats.staged == 50
     assert stats.disk_bytes > 0 and one.disk_bytes > 0 and one.memory_bytes > 0
     assert stats.blocks == one.blocks and stats.persist_failures == 0 and stats.last_failure is None

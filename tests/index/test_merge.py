@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
+from tidegate.index.in_flight import InFlightLog
 from tidegate.index.merge import Item, RunHeap, Taken
-from tidegate.index.popped import PoppedLog
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
 
@@ -27,7 +27,7 @@ class Keeper:
         self.opened = False
         self.error = error
         self.consumed_entries = 0
-        self.popped = PoppedLog()
+        self.in_flight = InFlightLog()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         if self.error is not None:

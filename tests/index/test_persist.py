@@ -131,7 +131,7 @@ def test_blocks_of_a_busy_slice_stay_few() -> None:
         added.append(batch)
         catalog.persist(NAME)
         catalog.maintain(START_MS)
-    runs = {block.descriptor.run_id for each in index._slices.values() for block in each.blocks.values()}
+    runs = {block.descriptor.run_id for each in index._timeline.slices for block in each.blocks.values()}
     assert len(runs) <= OPTIONS.merge_runs
     assert len(stored(store, keys.BLOCK)) == index.stats().blocks
     assert drained(index) == list(sort_entries(Entries.concat(added)))
@@ -193,7 +193,7 @@ def test_a_burst_is_loaded_block_by_block() -> None:
         index.acknowledge(PositionSet.of_entries(some))
         catalog.maintain(START_MS)
         if popped % 50_000 == 0:
-            loaded = sum(each.loaded_entries() for each in index._slices.values())
+            loaded = sum(each.loaded_entries() for each in index._timeline.slices)
             assert loaded <= (options.merge_runs + 1) * options.block_entries
     assert popped == count
 
@@ -205,7 +205,7 @@ def test_a_long_downtime_is_loaded_block_by_block() -> None:
         index.add(Entries(batch.deliver_at_ms + 60_000 * day, batch.ledger_id, batch.entry_id))
         catalog.persist(NAME)
     index.pop_due(1 << 60, 10)
-    assert sum(each.loaded_entries() for each in index._slices.values()) <= 2 * OPTIONS.block_entries
+    assert sum(each.loaded_entries() for each in index._timeline.slices) <= 2 * OPTIONS.block_entries
     assert index.stats().slices_in_memory <= 2
 
 

@@ -86,7 +86,7 @@ def test_changed_ledgers_are_dirty(a: set[Position], b: set[Position]) -> None:
     after = {ledger_id: set(bitmap) for ledger_id, bitmap in positions_set.items()}
     changed = {at for at in before.keys() | after.keys() if before.get(at) != after.get(at)}
     assert positions_set.take_dirty() >= changed
-    assert not positions_set.dirty
+    assert not positions_set.take_dirty()
 
 
 @given(a=some)

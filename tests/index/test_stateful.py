@@ -79,10 +79,10 @@ class IndexMachine(RuleBasedStateMachine):
             assert next_due_ms is None or next_due_ms > now_ms
 
     @rule(chosen=st.lists(indexes_of_choice, max_size=12))
-    def acknowledge_popped(self, chosen: list[int]) -> None:
-        popped = sorted(self.oracle.popped)
-        if popped:
-            self._acknowledge({popped[choice % len(popped)] for choice in chosen})
+    def acknowledge_in_flight(self, chosen: list[int]) -> None:
+        in_flight = sorted(self.oracle.in_flight)
+        if in_flight:
+            self._acknowledge({in_flight[choice % len(in_flight)] for choice in chosen})
 
     @rule(which=position_sets)
     def acknowledge_any(self, which: set[Position]) -> None:
@@ -111,9 +111,9 @@ class IndexMachine(RuleBasedStateMachine):
         self.oracle.rewind(in_flight)
 
     @rule(which=position_sets)
-    def mark_popped(self, which: set[Position]) -> None:
-        self.index.mark_popped(PositionSet.of(which))
-        self.oracle.mark_popped(which)
+    def mark_in_flight(self, which: set[Position]) -> None:
+        self.index.mark_in_flight(PositionSet.of(which))
+        self.oracle.mark_in_flight(which)
 
     @rule(width_ms=st.sampled_from([1, 10, 77, 5_000]), auto=st.booleans())
     def set_slice_width(self, width_ms: int, auto: bool) -> None:
@@ -171,7 +171,7 @@ class IndexMachine(RuleBasedStateMachine):
         left = [state for state in self.states if state.same_durable_state(self.index)]
         assert left, "the state after a crash is none that there was since the last commit"
         self.oracle = left[-1]
-        self.oracle.popped = set()
+        self.oracle.in_flight = set()
         self.states = [self.oracle.snapshot()]
 
     @rule(writes=st.integers(0, 3))
@@ -198,7 +198,7 @@ class IndexMachine(RuleBasedStateMachine):
         index = self.catalog.get(NAME)
         assert index is not None
         self.index = index
-        self.oracle.popped = set()
+        self.oracle.in_flight = set()
         self.token = 0
 
     def teardown(self) -> None:

@@ -232,12 +232,12 @@ def test_three_spills_after_a_content_look_are_not_looked_at() -> None:
     content = choose(evidence(over(7 * DAY_MS), SPILL), WidthMemory(), OPTIONS).memory
     rests = 0
     memory: WidthMemory | None = content
-    while memory is not None and (memory := memory.rested()) is not None:
+    while memory is not None and (memory := memory.skipped()) is not None:
         rests += 1
     assert rests == 3
     wide = evidence(over(7 * DAY_MS), SPILL, width_ms=30 * DAY_MS, backlog=50_000_000)
-    assert choose(wide, SETTLED, OPTIONS).memory.rested() is None, "a wish is followed up at once"
-    assert WidthMemory().rested() is None
+    assert choose(wide, SETTLED, OPTIONS).memory.skipped() is None, "a wish is followed up at once"
+    assert WidthMemory().skipped() is None
 
 
 def test_the_same_evidence_gives_the_same_decision() -> None:

@@ -160,7 +160,7 @@ def test_a_persist_that_fails_changes_no_width(monkeypatch: pytest.MonkeyPatch) 
 def test_a_change_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     catalog, index = automatic(MemoryStore())
     index.add(spread(20_000, WEEK_MS))
-    with caplog.at_level(logging.INFO, logger="tidegate.index.delay_index"):
+    with caplog.at_level(logging.INFO, logger="tidegate.index.slice_width"):
         catalog.persist(NAME)
     (said,) = [record.getMessage() for record in caplog.records if "slice width" in record.getMessage()]
     assert "was 1000 ms: a spill puts about" in said

@@ -31,7 +31,7 @@ class Oracle:
     def __init__(self) -> None:
         self.held: dict[Position, int] = {}
         self.acknowledged: set[Position] = set()
-        self.popped: set[Position] = set()
+        self.in_flight: set[Position] = set()
         self.mark: Position = (-1, -1)
         self.width_ms = 0
         self.width_auto = False
@@ -48,18 +48,18 @@ class Oracle:
         return sorted(
             (at, *position)
             for position, at in self.held.items()
-            if position not in self.popped and at <= now_ms
+            if position not in self.in_flight and at <= now_ms
         )
 
     def pop(self, now_ms: int, limit: int) -> list[EntryKey]:
         popped = self.due(now_ms)[:limit]
-        self.popped.update((ledger_id, entry_id) for _, ledger_id, entry_id in popped)
+        self.in_flight.update((ledger_id, entry_id) for _, ledger_id, entry_id in popped)
         return popped
 
     def acknowledge(self, positions: Iterable[Position]) -> None:
         for position in positions:
             self.held.pop(position, None)
-            self.popped.discard(position)
+            self.in_flight.discard(position)
             if position > self.mark:
                 self.acknowledged.add(position)
 
@@ -72,16 +72,16 @@ class Oracle:
         self.mark = mark
         self.held = {position: at for position, at in self.held.items() if position > mark}
         self.acknowledged = {position for position in self.acknowledged if position > mark}
-        self.popped = {position for position in self.popped if position > mark}
+        self.in_flight = {position for position in self.in_flight if position > mark}
 
     def rewind(self, in_flight: set[Position]) -> None:
-        self.popped = in_flight & self.held.keys()
+        self.in_flight = in_flight & self.held.keys()
 
-    def mark_popped(self, positions: set[Position]) -> None:
-        self.popped |= positions & self.held.keys()
+    def mark_in_flight(self, positions: set[Position]) -> None:
+        self.in_flight |= positions & self.held.keys()
 
     def clear(self) -> None:
-        self.held, self.acknowledged, self.popped = {}, set(), set()
+        self.held, self.acknowledged, self.in_flight = {}, set(), set()
 
     def same_durable_state(self, index: DelayIndex) -> bool:
         """Whether `index` is in this state, but for what was handed out."""

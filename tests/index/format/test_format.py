@@ -27,7 +27,7 @@ from tidegate.index.format.manifest import (
 from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.format.upgrade import decode_state_1, format_record
 from tidegate.index.journal import (
-    JournalLog,
+    Journal,
     Record,
     RecordType,
     decode_entries,
@@ -38,7 +38,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.sort import sort_entries
-from tidegate.index.store import Batch
+from tidegate.index.store import Batch, MemoryStore
 
 THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700_000_000_250, 6, 70_000)])
 HUNDRED = Entries.of((1_700_000_000_000 + 100 * at, 5, at) for at in range(100))
@@ -54,7 +54,8 @@ def bitmap_of_five() -> bytes:
 
 
 def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
-    made = Record(JournalLog(7, sequence - 1), record_type)
+    log = Journal(MemoryStore(), piece_bytes=1).recovered_log(7, persisted_sequence=sequence - 1)
+    made = Record(log, record_type)
     for name, value in fields.items():
         setattr(made, name, value)
     batch = Batch()

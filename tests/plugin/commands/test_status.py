@@ -48,7 +48,7 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert answer["daemon"]["ready"]
     assert answer["totals"]["held"] == 1_006
     first, second = answer["subscriptions"]
-    assert (first["subscription"], first["held"], first["popped"], first["credit"]) == (
+    assert (first["subscription"], first["held"], first["in_flight"], first["credit"]) == (
         "billing",
         1_005,
         3,

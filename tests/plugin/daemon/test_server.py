@@ -311,16 +311,16 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
             with contextlib.closing(writer):
                 writer.write(encode(Hello(1, 1, Role.BROKER, "lazy", "pulsar")) + encode(asked, 1))
                 (index,) = daemon.engine.catalog
-                await until(lambda: index.stats().popped > 0)
+                await until(lambda: index.stats().in_flight > 0)
                 neighbour = await other.open(f"{TOPIC}-2")
                 neighbour.add(entries(1, now_ms()))
                 assert len(await neighbour.take_due(1)) == 1
-                assert index.stats().popped < count / 4
+                assert index.stats().in_flight < count / 4
                 read_bytes = 0
                 async with asyncio.timeout(20):
                     while read_bytes < count * 24:
                         read_bytes += len(await reader.read(1 << 20))
-                assert index.stats().popped == count
+                assert index.stats().in_flight == count
             await writer.wait_closed()
 
 

@@ -56,7 +56,7 @@ async def test_metrics_of_a_working_daemon(start: StartDaemon, socket_path: Path
         by_topic = (("namespace", "public/default"), ("subscription", "billing"), ("topic", TOPIC))
         for name, labels, value in (
             ("entries_held", (), 13),
-            ("entries_popped", (), 3),
+            ("entries_in_flight", (), 3),
             ("entries_acknowledged", (), 1),
             ("entries_added_total", (), 14),
             ("entries_due_total", (), 4),

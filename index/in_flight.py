@@ -1,4 +1,4 @@
-"""Entries handed out and perhaps not yet acknowledged, kept so that a rewind can produce them again.
+"""The log of entries in flight: handed out and perhaps not yet acknowledged, kept for a rewind.
 
 Invariants: every held entry that was appended is still there; dead ones go when the log is pruned, which
 costs an amortised constant an entry.
@@ -24,8 +24,8 @@ class _Part(NamedTuple):
     positions: PositionSet
 
 
-class PoppedLog:
-    """Arrays of handed-out entries, `len` counts them with the dead ones."""
+class InFlightLog:
+    """Arrays of entries in flight, `len` counts them with the dead ones."""
 
     __slots__ = ("_count", "_loose", "_parts", "_prune_at")
 

@@ -1,0 +1,52 @@
+"""What the `check()` of each part is made of: they walk every invariant and say what does not hold.
+
+For tests and for a doubtful data directory: everything is read, every block too, and it is as slow as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.errors import CheckError
+from tidegate.index.positions import PositionSet
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise CheckError with `message` unless something holds."""
+    if not holds:
+        raise CheckError(message)
+
+
+def require_run(entries: Entries, what: str) -> None:
+    """A run is sorted and without repeats."""
+    require(entries.is_sorted(), f"{what} is not sorted")
+    require(len(entries.unique()) == len(entries), f"{what} has repeats")
+
+
+class Sources:
+    """Collects, on a walk, where entries are: what is in the heap, what some source has, what will be popped.
+
+    found: positions that some source has.
+    coming: positions that will be popped without a rewind.
+    """
+
+    def __init__(self, heap: Iterable[tuple[object, EntryKey]]) -> None:
+        self._in_heap: dict[object, EntryKey] = dict(heap)
+        self.found = PositionSet()
+        self.coming = PositionSet()
+
+    def take(self, item: object) -> EntryKey | None:
+        """The key of an item that the walk has come to; None if it is not in the heap."""
+        return self._in_heap.pop(item, None)
+
+    def require_complete(self) -> None:
+        """Everything in the heap has been come to."""
+        require(not self._in_heap, f"the heap has items that nobody owns: {list(self._in_heap)}")
+
+    def require_all(self, held: PositionSet, in_flight: PositionSet) -> None:
+        """What is held is somewhere, and comes unless it is in flight."""
+        missing = held.difference(self.found)
+        require(not missing, f"held but nowhere to be found: {missing} {list(missing)[:5]}")
+        stuck = held.difference(in_flight).difference(self.coming)
+        require(not stuck, f"held and not in flight, but will not be popped: {stuck} {list(stuck)[:5]}")

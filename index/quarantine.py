@@ -1,0 +1,65 @@
+"""What one subscription has lost to damage: blocks that cannot be read, and the positions that only they had.
+
+Invariants: a corrupt block is reported once; until a persist has taken it out of its slice and found what is
+lost, `pending` is true; a lost position is told once, by `take_unheld`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidegate.index.persist import StoredBlock
+from tidegate.index.positions import PositionSet
+from tidegate.index.slices import Block
+
+
+class Quarantine:
+    """Corrupt blocks and lost positions of one subscription.
+
+    audit: held positions that no readable entry has must be looked for, though no block is known to be
+        corrupt.
+    blocks_total: corrupt blocks met since the start.
+    """
+
+    def __init__(self, *, audit: bool = False) -> None:
+        self.audit = audit
+        self.blocks_total = 0
+        self._blocks: list[Block] = []
+        self._unheld = PositionSet()
+
+    @property
+    def pending(self) -> bool:
+        """Whether a persist has to look for what is lost."""
+        return bool(self._blocks) or self.audit
+
+    def report(self, block: Block) -> bool:
+        """A block cannot be read; whether that is news."""
+        if block in self._blocks:
+            return False
+        self._blocks.append(block)
+        self.blocks_total += 1
+        return True
+
+    def blocks(self) -> list[StoredBlock]:
+        """The corrupt blocks that are still in their slices."""
+        return [(block.of.id, block.descriptor) for block in self._blocks]
+
+    def done(self, blocks: Collection[StoredBlock]) -> None:
+        """A persist has taken these blocks out, and has audited."""
+        self.audit = False
+        self._blocks = [block for block in self._blocks if (block.of.id, block.descriptor) not in blocks]
+
+    def lose(self, positions: PositionSet) -> None:
+        """These positions are not held any more."""
+        self._unheld.update(positions)
+
+    def take_unheld(self) -> PositionSet:
+        """Positions lost since the last call."""
+        taken, self._unheld = self._unheld, PositionSet()
+        return taken
+
+    def clear(self) -> None:
+        """Everything was forgotten, the damaged too."""
+        self._blocks = []
+        self.audit = False
+        self._unheld = PositionSet()

@@ -1,0 +1,58 @@
+"""The slice width of one subscription: what it is, who has chosen it, and what the next choice remembers.
+
+How a width is chosen is in `width`. Invariant: a width that somebody sets while a persist is on its way is
+not overruled by what that persist has chosen.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tidegate.index.names import SubscriptionName
+from tidegate.index.width import WidthDecision, WidthLook, WidthMemory
+
+_LOG = logging.getLogger(__name__)
+
+
+class SliceWidth:
+    """Width, in ms, of the slices that entries spilled from now on go to.
+
+    auto: whether each persist chooses it anew.
+    memory: what the last choice left behind.
+    """
+
+    def __init__(self, width_ms: int, auto: bool, *, settled: bool = False) -> None:
+        self.width_ms = width_ms
+        self.auto = auto
+        self.memory = WidthMemory(settled=settled)
+        self._look: WidthLook | None = None
+        self._was_set = False
+        self._spilled_ns: int | None = None
+
+    def set(self, width_ms: int, auto: bool) -> None:
+        """Somebody has said which width to use, or to begin with."""
+        self.width_ms, self.auto = width_ms, auto
+        self.memory, self._look = WidthMemory(), None
+        self._was_set = True
+
+    def begin_choice(self, now_ns: int) -> int | None:
+        """A persist begins; milliseconds since the last one did, None for the first."""
+        before_ns, self._spilled_ns = self._spilled_ns, now_ns
+        self._was_set = False
+        return None if before_ns is None else (now_ns - before_ns) // 1_000_000
+
+    def take(self, decision: WidthDecision | None, name: SubscriptionName) -> None:
+        """What a persist has decided, unless somebody has set a width meanwhile."""
+        if decision is None or self._was_set:
+            return
+        if decision.width_ms != self.width_ms:
+            why = "" if decision.look is None else f": {decision.look.reason()}"
+            _LOG.info("%s: slice width %d ms, was %d ms%s", name, decision.width_ms, self.width_ms, why)
+        self.width_ms, self.memory = decision.width_ms, decision.memory
+        self._look = decision.look or self._look
+
+    def reason(self) -> str:
+        """Why it is what it is, for people."""
+        if not self.auto:
+            return "fixed"
+        return "no spill has been looked at since the start" if self._look is None else self._look.reason()

@@ -1,0 +1,295 @@
+"""The timeline of one subscription: what is due when, wherever its entries are.
+
+New entries are staged; a persist freezes what is staged and brings runs of blocks in slices for it. All of
+them, staged, frozen and stored, are items of one heap, from which pops come in exact order. Called by the
+core's thread only. Nothing here writes the store, and nothing reads it but for loading a block that is due.
+
+Invariants (walked by `check`): every held position is in staging, in what is frozen, or in a block of a slice
+that is not finished, unless a block is corrupt and the audit for it is still to come; everything in the heap
+belongs to one of them. A position always has the same deliver_at_ms (messages are immutable), so that a
+second copy of an entry, left over from before an UNACK, is equal to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.index.checks import Sources
+from tidegate.index.clock import Clock
+from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.format.block import BlockDescriptor
+from tidegate.index.format.keys import SliceId
+from tidegate.index.in_flight import InFlightLog
+from tidegate.index.merge import RunHeap, Taken
+from tidegate.index.options import IndexOptions
+from tidegate.index.position_state import PositionState
+from tidegate.index.positions import PositionSet
+from tidegate.index.slices import BlockOwner, Load, Slice
+from tidegate.index.sort import sort_entries
+from tidegate.index.staging import Staging
+from tidegate.index.stats import SliceStats
+
+_BLOCK_MEMORY_BYTES = 600
+
+
+class Timeline:
+    """Heap, staging and slices of one subscription. It moves positions into flight, and no others."""
+
+    def __init__(self, positions: PositionState, options: IndexOptions, clock: Clock, load: Load) -> None:
+        self._positions = positions
+        self._options = options
+        self._clock = clock
+        self._load = load
+        self._heap = RunHeap()
+        self._staging = self._new_staging()
+        self._frozen: Staging | None = None
+        self._slices: dict[SliceId, Slice] = {}
+        self._touched: set[Slice] = set()
+        """Active slices of which something was consumed since they were last looked at."""
+        self._exhausted: set[Slice] = set()
+        """Slices that are finished once nothing of them is in flight any more."""
+        self._finished_entries = 0
+        self._finished_since_ms: int | None = None
+
+    # ---- entries
+
+    def stage(self, entries: Entries) -> None:
+        """New entries, in any order."""
+        if len(entries):
+            self._staging.add(entries)
+
+    def carry(self, entries: Entries) -> None:
+        """Entries that a persist leaves staged: sorted, without repeats."""
+        self._staging.add_run(entries)
+
+    def pop(self, now_ms: int, limit: int) -> Entries:
+        """As `DelayIndex.pop_due`."""
+        return self._heap.pop(now_ms, limit, self._options.pop_scan_entries, self._accept)
+
+    def next_due_ms(self) -> int | None:
+        """When the earliest entry that is not in flight is due, or a lower bound of it; None without one."""
+        key = self._heap.first_key()
+        return None if key is None else key[0]
+
+    def prefetch(self, now_ms: int) -> bool:
+        """Load or sort the next one that is due within the prefetch time; whether there was one."""
+        key = self._heap.first_key()
+        before_ms = now_ms + self._options.prefetch_ms
+        return key is not None and key[0] <= before_ms and self._heap.open_next(before_ms + 1)
+
+    def rewind(self) -> None:
+        """Make everything held poppable again."""
+        if self._frozen is not None:
+            self._frozen.rewind()
+        self._staging.rewind()
+        for each in self._slices.values():
+            each.rewind(self._heap)
+        self._exhausted = {each for each in self._exhausted if each.active}
+
+    def clear(self) -> set[SliceId]:
+        """Let go of everything; returns which slices there were."""
+        self._staging.leave_heap()
+        self._staging = self._new_staging()
+        self.let_go_of_frozen()
+        for each in self._slices.values():
+            each.leave(self._heap)
+        gone = set(self._slices)
+        self._slices.clear()
+        self._exhausted.clear()
+        self._touched.clear()
+        self._count_finished()
+        return gone
+
+    def _accept(self, taken: Taken) -> Entries:
+        """What of consumed parts is handed out, in order. Their owners keep all that is held."""
+        by_log: dict[InFlightLog, list[Entries]] = {}
+        for run, part in taken:
+            run.owner.consumed(run, len(part))
+            by_log.setdefault(run.owner.in_flight, []).append(part)
+            if isinstance(run.owner, BlockOwner):
+                self._touched.add(run.owner.block.of)
+        accepted = []
+        for log, parts in by_log.items():
+            kept, positions, handed_out = self._positions.hand_out(Entries.concat(parts))
+            log.append(kept, self._positions.held, positions)
+            accepted.append(handed_out)
+        live = Entries.concat(accepted)
+        return sort_entries(live) if len(taken) > 1 else live
+
+    # ---- finishing slices
+
+    def touch(self, each: Slice) -> None:
+        """Something of a slice was consumed, other than by a pop: a block that cannot be read."""
+        self._touched.add(each)
+
+    def finish_slices(self) -> None:
+        """Find slices of which nothing is held any more. O(1) amortised for each position that departs."""
+        held, departed = self._positions.held, self._positions.departed
+        for each in self._touched:
+            if each.exhausted() and not each.finished:
+                self._exhausted.add(each)
+                each.look_at = departed
+        self._touched.clear()
+        if not held and self._slices:
+            for each in self._slices.values():
+                self._finish(each)
+            self._exhausted.clear()
+        for each in [each for each in self._exhausted if each.look_at <= departed]:
+            left = each.in_flight.prune(held)
+            if left:
+                each.look_at = departed + left
+            else:
+                self._finish(each)
+                self._exhausted.discard(each)
+
+    def finish_dead_slices(self) -> None:
+        """Slices with no block that can hold a held ledger are finished, whenever they are due."""
+        lowest = self._positions.held.first_ledger()
+        for each in self._slices.values():
+            if not each.finished and (
+                lowest is None
+                or all(block.descriptor.max_ledger_id < lowest for block in each.blocks.values())
+            ):
+                self._finish(each)
+                self._exhausted.discard(each)
+
+    def _finish(self, each: Slice) -> None:
+        if not each.finished:
+            each.finish(self._heap)
+            self._finished_entries += each.entries()
+            if self._finished_since_ms is None:
+                self._finished_since_ms = self._clock.now_ms()
+
+    def _count_finished(self) -> None:
+        finished = [each.entries() for each in self._slices.values() if each.finished]
+        self._finished_entries = sum(finished)
+        if not finished:
+            self._finished_since_ms = None
+
+    @property
+    def worth_dropping(self) -> bool:
+        """Whether the finished slices are worth a persist for their own sake: many entries, or all."""
+        return self._finished_entries >= self._options.drop_entries or (
+            self._finished_entries > 0 and not self._positions.held
+        )
+
+    @property
+    def finished_since_ms(self) -> int | None:
+        """Since when there have been finished slices that no persist has dropped; None without one."""
+        return self._finished_since_ms
+
+    # ---- persisting
+
+    @property
+    def staged_entries(self) -> int:
+        """Entries in staging, without what is frozen."""
+        return len(self._staging)
+
+    @property
+    def slices(self) -> Collection[Slice]:
+        """The slices, in no order. To be changed by the methods here only."""
+        return self._slices.values()
+
+    def get(self, slice_id: SliceId) -> Slice | None:
+        """A slice, None if there is none."""
+        return self._slices.get(slice_id)
+
+    def freeze(self) -> Staging:
+        """What is staged, for a persist: it stays poppable and gets nothing new."""
+        self._frozen, self._staging = self._staging, self._new_staging()
+        return self._frozen
+
+    def thaw(self) -> None:
+        """The persist has failed: what is frozen is staged again."""
+        if self._frozen is not None:
+            self._staging.absorb(self._frozen)
+            self._frozen = None
+        self._count_finished()
+
+    def let_go_of_frozen(self) -> None:
+        """What is frozen is in slices now."""
+        if self._frozen is not None:
+            self._frozen.leave_heap()
+            self._frozen = None
+
+    def drops_finished(self) -> None:
+        """A persist that drops all slices finished by now begins: they are no reason for another one."""
+        self._finished_entries = 0
+
+    def restore(self, slices: dict[SliceId, list[BlockDescriptor]]) -> None:
+        """The slices as recovered."""
+        for slice_id, blocks in slices.items():
+            self._slice(slice_id).exchange((), blocks, self._heap)
+
+    def exchange(self, exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]]) -> None:
+        """Replace blocks, by slice (ids of those removed, those added); a slice without blocks goes."""
+        for slice_id, (removed, added) in exchanged.items():
+            each = self._slice(slice_id)
+            each.exchange(removed, added, self._heap)
+            self._exhausted.discard(each)
+            if each.blocks:
+                self._touched.add(each)
+            else:
+                each.leave(self._heap)
+                del self._slices[slice_id]
+        self._count_finished()
+
+    def staged_positions(self) -> PositionSet:
+        """The positions in staging, without what is frozen."""
+        found = PositionSet()
+        for part in self._staging.parts():
+            found.add(part)
+        return found
+
+    def _slice(self, slice_id: SliceId) -> Slice:
+        each = self._slices.get(slice_id)
+        if each is None:
+            each = self._slices[slice_id] = Slice(slice_id, self._load)
+        return each
+
+    def _new_staging(self) -> Staging:
+        staging = Staging(self._heap, self._positions.held, self._options.seal_entries)
+        staging.removals = self._positions.removals
+        return staging
+
+    # ---- telling
+
+    @property
+    def entries_in_memory(self) -> int:
+        """Entries staged, frozen, loaded and in flight."""
+        return self.staged_or_frozen + sum(
+            each.loaded_entries() for each in self._slices.values() if each.active
+        )
+
+    @property
+    def staged_or_frozen(self) -> int:
+        """Entries that no slice has yet."""
+        return len(self._staging) + (0 if self._frozen is None else len(self._frozen))
+
+    def memory_bytes(self) -> int:
+        """An estimate of the memory of entries and block descriptors. O(blocks)."""
+        blocks = sum(len(each.blocks) for each in self._slices.values())
+        return self.entries_in_memory * ENTRY_BYTES + blocks * _BLOCK_MEMORY_BYTES
+
+    def slice_stats(self) -> list[SliceStats]:
+        """The slices in the order of their time. O(blocks)."""
+        return [
+            SliceStats(each.id.start_ms, each.id.width_ms, each.entries(), each.state())
+            for each in sorted(self._slices.values(), key=lambda each: (each.id.start_ms, each.id.width_ms))
+        ]
+
+    def check(self, read: Load, *, complete: bool) -> None:
+        """Raise CheckError if an invariant does not hold.
+
+        read: as `load`, but without consequences.
+        complete: whether everything held must be somewhere (no block is known to be corrupt).
+        """
+        sources = Sources(self._heap.items())
+        stagings: Iterable[Staging] = filter(None, (self._staging, self._frozen))
+        for staging in stagings:
+            staging.check(sources)
+        for each in self._slices.values():
+            each.check(sources, read)
+        sources.require_complete()
+        if complete:
+            sources.require_all(self._positions.held, self._positions.in_flight)
