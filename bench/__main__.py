@@ -17,7 +17,7 @@ from bench.harness import baseline, driver, report, results
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
 from bench.plots import files as plot
-from tidegate.plugin.local.broker import LocalBrokerError
+from tidegate.plugin.local.process import LocalProcessError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 # A table needs its width; where there is no terminal nobody is hurt by long lines.
@@ -69,7 +69,7 @@ def run_all(
     for name in registry.BENCHES:
         try:
             result = _run(name, quick=quick, runs=runs, only=[])
-        except (BenchError, LocalBrokerError) as error:
+        except (BenchError, LocalProcessError) as error:
             console.print(f"{name} failed: {error}", style="red", markup=False)
             failed.append(name)
             continue
@@ -138,7 +138,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
-    except (BenchError, LocalBrokerError) as error:
+    except (BenchError, LocalProcessError) as error:
         Console(stderr=True).print(f"bench: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
 

@@ -16,7 +16,7 @@ from bench.harness.errors import BenchError
 from bench.harness.parts import shim_jar
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
 from bench.pulsar import jvm
-from bench.pulsar.daemon import Daemon
+from tidegate.plugin.local.daemon import Daemon
 
 MESSAGES, MESSAGES_QUICK = 1_000_000, 500_000
 WARM_UPS = 3

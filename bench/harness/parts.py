@@ -6,24 +6,22 @@ import os
 from pathlib import Path
 
 from bench.harness.errors import BenchError
-from bench.harness.machine import ROOT
+from tidegate.plugin.local.distribution import PULSAR, default_cache_dir, home_of
+from tidegate.plugin.local.shim import SHIM_JAR
 
-PULSAR_VERSION = "4.0.8"
+PULSAR_VERSION = PULSAR.version
 
 
 def pulsar_home() -> Path:
-    """The Pulsar distribution in the project's cache; raises BenchError when it is not there."""
-    home = Path(
-        os.environ.get("PULSAR_HOME") or ROOT / ".cache" / "pulsar" / f"apache-pulsar-{PULSAR_VERSION}"
-    )
+    """The Pulsar that ``make`` fetches, or PULSAR_HOME; raises BenchError when it is not there."""
+    home = Path(os.environ.get("PULSAR_HOME") or home_of(default_cache_dir(os.environ)))
     if not (home / "bin" / "pulsar").exists():
-        raise BenchError(f"no Apache Pulsar in {home}: `make demo` fetches it, or set PULSAR_HOME")
+        raise BenchError(f"no Apache Pulsar in {home}: `make setup` fetches it, or set PULSAR_HOME")
     return home
 
 
 def shim_jar() -> Path:
     """The shim's jar as the build leaves it; raises BenchError when it is not built."""
-    jars = sorted((ROOT / "plugin" / "jars").glob("*.jar"))
-    if not jars:
-        raise BenchError("the shim's jar is not built: run `make shim` (or `make demo`) first")
-    return jars[-1]
+    if not SHIM_JAR.is_file():
+        raise BenchError("the shim's jar is not built: run `make setup` first")
+    return SHIM_JAR

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate.plugin.local.trackers import BUCKET_FACTORY, IN_MEMORY_FACTORY, TIDEGATE_FACTORY
+
 OURS = "tidegate"
 IN_MEMORY = "in-memory"
 BUCKET = "bucket"
@@ -27,16 +29,14 @@ class TrackerPeer:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-_BUCKET_FACTORY = "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory"
-
 TRACKERS: dict[str, TrackerPeer] = {
     peer.name: peer
     for peer in (
-        TrackerPeer(OURS, "tidegate.pulsar.TrackerFactory", needs_daemon=True),
-        TrackerPeer(IN_MEMORY, "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"),
-        TrackerPeer(BUCKET, _BUCKET_FACTORY),
+        TrackerPeer(OURS, TIDEGATE_FACTORY, needs_daemon=True),
+        TrackerPeer(IN_MEMORY, IN_MEMORY_FACTORY),
+        TrackerPeer(BUCKET, BUCKET_FACTORY),
         # A bucket is sealed and stored when its ledger ends; by default a ledger lives ten minutes at
         # least, so that a bench of a minute would never see a snapshot. This peer gets them.
-        TrackerPeer(BUCKET_SEALED, _BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),
+        TrackerPeer(BUCKET_SEALED, BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),
     )
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,8 +29,10 @@ from bench.harness.trackers import TrackerPeer
 from bench.harness.waiting import until
 from bench.pulsar import message_log
 from bench.pulsar.admin import Admin, telemetry_options
-from bench.pulsar.daemon import Daemon
-from tidegate.plugin.local.broker import LocalBroker
+from tidegate.plugin.local.broker import Broker
+from tidegate.plugin.local.daemon import Daemon
+from tidegate.plugin.local.process import free_ports
+from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
 
 SUBSCRIPTION = "bench"
 PROCESS_START_MS = 2500
@@ -125,16 +126,14 @@ class Stand:
         self.tracker = tracker
         self.folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
         self.daemon = Daemon(self.folder / "daemon") if tracker.needs_daemon else None
-        settings = {"delayedDeliveryTrackerFactoryClassName": tracker.factory, **tracker.conf, **(conf or {})}
+        chosen = {FACTORY_KEY: tracker.factory}
         if self.daemon is not None:
-            settings["tidegateSocket"] = str(self.daemon.socket_path)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            telemetry_port: int = probe.getsockname()[1]
-        self.broker = LocalBroker(
+            chosen = tidegate_conf(self.daemon.socket_path)
+        (telemetry_port,) = free_ports(1)
+        self.broker = Broker(
             pulsar_home(),
             self.folder / "broker",
-            conf=settings,
+            conf={**chosen, **tracker.conf, **(conf or {})},
             extra_classpath=[shim_jar()] if self.daemon is not None else [],
             heap_mib=heap_mib,
             direct_mib=direct_mib,

@@ -1,9 +1,9 @@
 """``tidegate demo``: delayed messages on a real Pulsar broker, through kill -9 of the broker and of the
 daemon.
 
-This module is the command line: flags, checks, signals, where the output goes. ``demo_run`` is the demo
-itself. Exit codes: 0 nothing early or lost, 1 something was, 2 a bad value or a missing part, 128 + n ended
-by signal n.
+This module is the command line: flags, checks, signals, where the output goes. ``plugin.demo.course`` is
+the demo itself. Exit codes: 0 nothing early or lost, 1 something was, 2 a bad value or a missing part,
+128 + n ended by signal n.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import typer
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
+from tidegate.plugin.local.shim import SHIM_JAR
 
 if TYPE_CHECKING:
     from tidegate.plugin.demo.course import Demo, Options, Outcome
-    from tidegate.plugin.demo.processes import Stop
+    from tidegate.plugin.demo.stop import Stop
 
-JAR = Path(__file__).resolve().parents[1] / "jars" / "tidegate-pulsar-shim.jar"
 MESSAGES_MAX = 1_000_000
 # The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
 DISK_BASE_BYTES = 300 * 2**20
@@ -145,9 +145,9 @@ def _check_home(chosen: Path | None) -> Path:
 
 
 def _check_jar() -> Path:
-    if not JAR.is_file():
-        raise MissingPartError(f"the shim's jar is missing ({JAR}): run: make setup")
-    return JAR
+    if not SHIM_JAR.is_file():
+        raise MissingPartError(f"the shim's jar is missing ({SHIM_JAR}): run: make setup")
+    return SHIM_JAR
 
 
 def _check_disk(out_dir: Path, messages: int) -> None:
@@ -173,7 +173,7 @@ def _signals_stop(stop: Stop) -> Iterator[None]:
 
 def _course(options: Options) -> Demo:
     from tidegate.plugin.demo.course import Demo  # noqa: PLC0415
-    from tidegate.plugin.demo.processes import Stop  # noqa: PLC0415
+    from tidegate.plugin.demo.stop import Stop  # noqa: PLC0415
 
     return Demo(options, Stop())
 

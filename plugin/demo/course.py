@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-import signal
 import tempfile
 import threading
 import time
@@ -28,14 +27,22 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from tidegate.plugin.demo.audit import Audit, Outage, audit
 from tidegate.plugin.demo.clients import ClientError, Clients
-from tidegate.plugin.demo.processes import Broker, Daemon, DemoError, Stop
 from tidegate.plugin.demo.recorder import Recorder, now_us
+from tidegate.plugin.demo.stop import DemoError, Stop
+from tidegate.plugin.demo.trackers import TRACKERS
 from tidegate.plugin.demo.watch import IndexState, Watch
 from tidegate.plugin.demo.workload import FIRST_KILL_AT, SECOND_KILL_AT, Kind, Workload, plan
+from tidegate.plugin.local.broker import Broker
+from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
+from tidegate.plugin.local.process import LocalProcess
+from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
 
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
+# So small that a run of a minute goes through several slices and 100,000 messages do not fit into memory.
+_DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "524288"}
+_DAEMON_STOP_TIMEOUT_S = 10.0
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_PAUSE_S = 0.2
 _FILL_TIMEOUT_S = 600.0
@@ -122,7 +129,7 @@ class Demo:
         self.stop = stop
         self._work_dir = options.out_dir / "work"
         self._outages: list[Outage] = []
-        self._processes: dict[str, Broker | Daemon] = {}
+        self._processes: list[LocalProcess] = []
         self._helper: threading.Thread | None = None
         self.stuck = False
 
@@ -134,16 +141,9 @@ class Demo:
     def _run(self, socket_path: Path, guard: Guard) -> Outcome:
         options = self._options
         began_s = time.monotonic()
-        daemon = Daemon(self._work_dir, socket_path, guard) if options.tracker == "tidegate" else None
-        broker = Broker(
-            pulsar_home=options.pulsar_home,
-            work_dir=self._work_dir / "broker",
-            tracker=options.tracker,
-            jar=options.jar,
-            socket_path=socket_path,
-            guard=guard,
-        )
-        self._processes = {"broker": broker} if daemon is None else {"broker": broker, "daemon": daemon}
+        daemon = self._daemon(socket_path, guard) if options.tracker == "tidegate" else None
+        broker = self._broker(socket_path, guard)
+        self._processes = [broker] if daemon is None else [broker, daemon]
         workload = plan(options.messages, options.seconds, options.far)
         clients = Clients(broker.service_url, TOPIC, SUBSCRIPTION, workload, self._work_dir / "client.log")
         watch = self.progress.watch = Watch(None if daemon is None else daemon.url)
@@ -187,12 +187,41 @@ class Demo:
             # First the processes: the client's own end may take a while when nobody answers it.
             broker.kill()
             if daemon is not None:
-                daemon.end(signal.SIGTERM)
+                daemon.stop(_DAEMON_STOP_TIMEOUT_S)
             clients.close()
             if self._helper is not None:
                 self._helper.join(_JOIN_TIMEOUT_S)
             self.stuck = clients.stuck or (self._helper is not None and self._helper.is_alive())
             watch.close()
+
+    def _daemon(self, socket_path: Path, guard: Guard) -> Daemon:
+        return Daemon(
+            self._work_dir / "daemon",
+            socket_path=socket_path,
+            settings=_DAEMON_SETTINGS,
+            arguments=["--log-format", "human"],
+            guard=guard,
+            pause=self.stop.pause,
+        )
+
+    def _broker(self, socket_path: Path, guard: Guard) -> Broker:
+        options = self._options
+        factory = TRACKERS[options.tracker].factory
+        conf = tidegate_conf(socket_path) if factory is None else {FACTORY_KEY: factory}
+        conf |= {
+            "managedLedgerMaxUnackedRangesToPersist": "1000000",
+            "managedLedgerPersistIndividualAckAsLongArray": "true",
+        }
+        return Broker(
+            options.pulsar_home,
+            self._work_dir / "broker",
+            conf=conf,
+            extra_classpath=[] if options.jar is None else [options.jar],
+            # The short-lived JVM never gets warm: compiling less halves its start.
+            jvm_options=["-XX:TieredStopAtLevel=1"],
+            guard=guard,
+            pause=self.stop.pause,
+        )
 
     # The course
 
@@ -201,9 +230,9 @@ class Demo:
         broker.spawn()
         if daemon is not None:
             daemon.spawn()
-            daemon.wait_ready(self.stop)
+            daemon.wait_ready()
             self.progress.daemon_up = True
-        broker.wait_healthy(self.stop)
+        broker.wait_ready()
         self.progress.broker_up = True
 
     def _connect(self, clients: Clients) -> tuple[int, int]:
@@ -245,7 +274,7 @@ class Demo:
         clients.drop()
         self.progress.phase = "the broker is down, and starts again"
         broker.spawn()
-        broker.wait_healthy(self.stop)
+        broker.wait_ready()
         ready_us = now_us()
         self.progress.broker_up = True
         disconnected_us, usable_us = self._connect(clients)
@@ -257,7 +286,7 @@ class Demo:
         self.progress.daemon_up = False
         self.progress.phase = "the daemon is down, and starts again"
         daemon.spawn()
-        daemon.wait_ready(self.stop)
+        daemon.wait_ready()
         ready_us = now_us()
         self.progress.daemon_up = True
         seen_us = [killed_us]
@@ -332,9 +361,9 @@ class Demo:
             self.stop.pause(min(left_s, 0.5))
 
     def _check_alive(self) -> None:
-        for name, process in self._processes.items():
+        for process in self._processes:
             if not process.running:
-                raise DemoError(f"the {name} ended by itself; the logs are in {self._work_dir}")
+                raise DemoError(f"the {process.name} ended by itself; the logs are in {self._work_dir}")
 
     def _until(self, done: Callable[[], bool], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s

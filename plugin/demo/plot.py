@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from tidegate.plugin.demo.course import Outcome
-from tidegate.plugin.demo.processes import TRACKERS
+from tidegate.plugin.demo.trackers import TRACKERS
 from tidegate.plugin.demo.view import duration
 from tidegate.plugin.demo.workload import Kind
 from tidegate.plugin.errors import UserError

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.demo.course import Progress
-from tidegate.plugin.demo.processes import TRACKERS
 from tidegate.plugin.demo.recorder import BUCKET_US, LiveCounts
+from tidegate.plugin.demo.trackers import TRACKERS
 from tidegate.plugin.demo.watch import IndexState
 from tidegate.plugin.demo.workload import FIRST_KILL_AT, SECOND_KILL_AT
 

@@ -245,7 +245,7 @@ def test_the_daemon_forgets_a_removed_subscription(
     consumer = lane.subscribe(Inbox())
     lane.subscribe(Inbox(), name="other")
     lane.send_in(*[MINUTES_10_MS] * 50)
-    held = cluster.daemon.held
+    held = cluster.held
     wait_until(lambda: held(lane.topic) == {"sub": 50, "other": 50}, "the daemon holds both subscriptions")
     remove(lane, consumer)
     wait_until(lambda: held(lane.topic) == {"other": 50}, "the daemon has forgotten the one, and it alone")
@@ -258,7 +258,7 @@ def test_the_daemon_forgets_a_deleted_topic(make_lane: Callable[..., Lane], clus
         lane.subscribe(Inbox())
         lane.subscribe(Inbox(), name="other")
         lane.send_in(*[MINUTES_10_MS] * 50)
-    held, both = cluster.daemon.held, {"sub": 50, "other": 50}
+    held, both = cluster.held, {"sub": 50, "other": 50}
     wait_until(lambda: held(deleted.topic) == held(kept.topic) == both, "the daemon holds both topics")
     deleted.disconnect()
     deleted.admin.delete_topic(deleted.topic)

@@ -64,10 +64,10 @@ def serve(short_dir: Path, socket_path: Path) -> Iterator[Callable[..., DaemonPr
     started: list[DaemonProcess] = []
 
     def starter(*arguments: str) -> DaemonProcess:
-        started.append(DaemonProcess(short_dir / "data", socket_path, *arguments))
+        started.append(DaemonProcess(short_dir, socket_path=socket_path, arguments=arguments))
+        started[-1].spawn()
         return started[-1]
 
     yield starter
     for one in started:
-        if one.process.poll() is None:
-            one.kill()
+        one.kill()

@@ -12,27 +12,21 @@ import contextlib
 import enum
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar
 
 from tests.support.admin import Admin
-from tests.support.waiting import wait_until
-from tidegate.plugin.local.broker import LocalBroker, tidegate_conf
+from tidegate.plugin.local.broker import Broker
+from tidegate.plugin.local.daemon import Daemon
+from tidegate.plugin.local.distribution import default_cache_dir, home_of
+from tidegate.plugin.local.shim import SHIM_JAR as BUILT_JAR
+from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, tidegate_conf
 from tidegate.plugin.wire.client import ask_socket
 
-ROOT = Path(__file__).resolve().parents[2]
-PULSAR_HOME = Path(
-    os.environ.get("TIDEGATE_TEST_PULSAR_HOME", ROOT / ".cache" / "pulsar" / "apache-pulsar-4.0.8")
-)
-SHIM_JAR = Path(
-    os.environ.get("TIDEGATE_TEST_SHIM_JAR", ROOT / "plugin" / "jars" / "tidegate-pulsar-shim.jar")
-)
+PULSAR_HOME = Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or home_of(default_cache_dir(os.environ)))
+SHIM_JAR = Path(os.environ.get("TIDEGATE_TEST_SHIM_JAR") or BUILT_JAR)
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"
 
@@ -55,7 +49,7 @@ _DAEMON_WAIT_MS = 5000
 _REGISTERED_AGAIN = b"Successfully revalidated the lock on /ledgers/available/"
 _REGISTERED_AGAIN_MAX = 3
 # A connection on which nothing comes for three of these is given up.
-_HEARTBEAT_MS = 1000
+_DAEMON_SETTINGS = {"heartbeat_ms": "1000"}
 
 
 class TrackerKind(enum.StrEnum):
@@ -95,100 +89,9 @@ def check_parts(kind: TrackerKind) -> None:
         raise MissingPartError(f"no shim in {SHIM_JAR}: run `make test`, which builds it")
 
 
-class Daemon:
-    """``tidegate serve`` as a process of its own."""
-
-    def __init__(self, work_dir: Path, socket_path: Path) -> None:
-        self.data_dir = work_dir / "daemon"
-        self.log_path = work_dir / "daemon.log"
-        self.socket_path = socket_path
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the process started here is alive."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        if self._process is None:
-            raise RuntimeError("the daemon does not run")
-        return self._process.pid
-
-    def held(self, topic: str) -> dict[str, int]:
-        """How many positions each subscription's index holds of ``topic``; a forgotten one is not there."""
-        status = ask_socket(self.socket_path, {"what": "status"})
-        assert not status["subscriptions_omitted"]
-        full_name = f"persistent://{topic}"
-        return {
-            one["subscription"]: one["held"] for one in status["subscriptions"] if one["topic"] == full_name
-        }
-
-    def start(self) -> None:
-        """Start and wait until the socket accepts a connection."""
-        command = [
-            sys.executable, "-m", "tidegate.plugin.cli", "serve",
-            "--data", str(self.data_dir), "--socket", str(self.socket_path), "--http", "127.0.0.1:0",
-        ]  # fmt: skip
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                env={**os.environ, "TIDEGATE_HEARTBEAT_MS": str(_HEARTBEAT_MS)},
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        wait_until(self._accepts, f"the daemon's socket answers (log: {self.log_path})", timeout_s=30.0)
-
-    def kill(self) -> None:
-        """Kill -9 and wait for the process to be gone."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> int:
-        """Stop gracefully; the exit code."""
-        return self._end(signal.SIGTERM)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop the process (SIGSTOP) for the time of the block: it hangs, its socket stays open."""
-        if self._process is None:
-            raise RuntimeError("the daemon does not run")
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
-    def wipe(self) -> None:
-        """Remove the data directory of a stopped daemon."""
-        if self.running:
-            raise RuntimeError("stop the daemon before its data is removed")
-        shutil.rmtree(self.data_dir)
-
-    def _end(self, how: signal.Signals) -> int:
-        process = self._process
-        if process is None:
-            return 0
-        process.send_signal(how)
-        try:
-            code = process.wait(20.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10.0)
-            raise
-        self._process = None
-        return code
-
-    def _accepts(self) -> bool:
-        if not self.running:
-            raise RuntimeError(f"the daemon ended while starting; its log says why: {self.log_path}")
-        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
-            probe.connect(str(self.socket_path))
-            return True
-        return False
+def daemon_of(work_dir: Path, socket_path: Path) -> Daemon:
+    """A daemon that soon gives up a silent connection: tests wait for that."""
+    return Daemon(work_dir / "daemon", socket_path=socket_path, settings=_DAEMON_SETTINGS)
 
 
 class Cluster:
@@ -197,22 +100,17 @@ class Cluster:
     def __init__(self, kind: TrackerKind, work_dir: Path, socket_path: Path) -> None:
         self.kind = kind
         self.work_dir = work_dir
-        self._daemon = Daemon(work_dir, socket_path) if kind is TrackerKind.TIDEGATE else None
+        self._daemon = daemon_of(work_dir, socket_path) if kind is TrackerKind.TIDEGATE else None
         conf = dict(_CONF)
         match kind:
             case TrackerKind.TIDEGATE:
                 conf |= tidegate_conf(socket_path, tidegateDaemonWaitMillis=str(_DAEMON_WAIT_MS))
             case TrackerKind.BUCKET:
-                conf["delayedDeliveryTrackerFactoryClassName"] = (
-                    "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory"
-                )
+                conf[FACTORY_KEY] = BUCKET_FACTORY
             case TrackerKind.PULSAR:
                 pass
-        classpath: list[Path] = []
-        if kind is TrackerKind.TIDEGATE:
-            # A copy: building the shim anew while the broker runs would break the JVM's open jar.
-            classpath = [Path(shutil.copy(SHIM_JAR, work_dir))]
-        self.broker = LocalBroker(PULSAR_HOME, work_dir / "broker", conf=conf, extra_classpath=classpath)
+        classpath = [SHIM_JAR] if kind is TrackerKind.TIDEGATE else []
+        self.broker = Broker(PULSAR_HOME, work_dir / "broker", conf=conf, extra_classpath=classpath)
         self.admin = Admin(self.broker.admin_url)
 
     @property
@@ -226,6 +124,15 @@ class Cluster:
         if self._daemon is None:
             raise RuntimeError(f"the {self.kind} tracker has no daemon")
         return self._daemon
+
+    def held(self, topic: str) -> dict[str, int]:
+        """How many positions each subscription's index holds of ``topic``; a forgotten one is not there."""
+        status = ask_socket(self.daemon.socket_path, {"what": "status"})
+        assert not status["subscriptions_omitted"]
+        full_name = f"persistent://{topic}"
+        return {
+            one["subscription"]: one["held"] for one in status["subscriptions"] if one["topic"] == full_name
+        }
 
     def start(self) -> None:
         """Start daemon and broker, and make the namespaces."""

@@ -14,9 +14,10 @@ from pathlib import Path
 import pulsar
 import pytest
 
-from tests.support.cluster import Daemon
+from tests.support.cluster import daemon_of
 from tests.support.waiting import wait_until
-from tidegate.plugin.local.broker import LocalBroker
+from tidegate.plugin.local.broker import Broker
+from tidegate.plugin.local.daemon import Daemon
 
 pytestmark = pytest.mark.broker
 DELAY_MS = 1_500
@@ -38,13 +39,11 @@ def whole_home(distribution: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
-        daemon = Daemon(tmp_path, Path(short) / "daemon.sock")
-        daemon.start()
-        try:
-            yield daemon
-        finally:
-            daemon.kill()
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-") as short,
+        daemon_of(tmp_path, Path(short) / "daemon.sock") as daemon,
+    ):
+        yield daemon
 
 
 def tidegate(*arguments: str | Path) -> str:
@@ -60,7 +59,7 @@ def held(daemon: Daemon, home: Path) -> int:
 
 def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemon, tmp_path: Path) -> None:
     tidegate("attach", whole_home, "--socket", daemon.socket_path, "--tune-acks")
-    with LocalBroker(whole_home, tmp_path / "broker") as broker:
+    with Broker(whole_home, tmp_path / "broker") as broker:
         log = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "client.log"))
         client = pulsar.Client(broker.service_url, logger=log)
         consumer = client.subscribe("attached", "s", consumer_type=pulsar.ConsumerType.Shared)

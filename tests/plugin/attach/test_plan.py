@@ -29,7 +29,7 @@ from tidegate.plugin.attach.plan import (
 )
 from tidegate.plugin.attach.pulsar_home import read_if_there
 from tidegate.plugin.errors import AttachError
-from tidegate.plugin.local import broker
+from tidegate.plugin.local.trackers import TIDEGATE_FACTORY
 
 JAR = b"a shim"
 SOCKET = Path("/run/tidegate/t.sock")
@@ -79,7 +79,7 @@ def test_the_broker_is_told_where_the_daemon_is(home: Path) -> None:
     attach(home, horizon_ms=750)
     for name in CONFS:
         values = conf_values(home, name)
-        assert values[TRACKER_KEY] == broker.TRACKER_FACTORY == TRACKER_FACTORY
+        assert values[TRACKER_KEY] == TIDEGATE_FACTORY == TRACKER_FACTORY
         assert (values[SOCKET_KEY], values[HORIZON_KEY]) == (str(SOCKET), "750")
     assert (home / "lib" / "tidegate-pulsar-shim.jar").read_bytes() == JAR
 

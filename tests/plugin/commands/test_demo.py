@@ -20,7 +20,8 @@ from tests.support.outcomes import Row, outcome_of
 from tidegate.plugin.commands import demo as command
 from tidegate.plugin.demo.course import Demo, Outcome
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.local.broker import BrokerPorts, LocalBroker, LocalBrokerError
+from tidegate.plugin.local.broker import Broker, BrokerPorts
+from tidegate.plugin.local.process import LocalProcessError
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     pulsar.parent.mkdir(parents=True)
     for path in (jar, pulsar):
         path.touch()
-    monkeypatch.setattr(command, "JAR", jar)
+    monkeypatch.setattr(command, "SHIM_JAR", jar)
     return ["--pulsar-home", str(tmp_path / "parts"), "--out", str(tmp_path / "out"), "--plain"]
 
 
@@ -91,7 +92,7 @@ def test_pulsar_was_not_fetched(app: typer.Typer, tmp_path: Path, monkeypatch: p
 
 
 def test_the_shim_was_not_built(app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "JAR", tmp_path / "no.jar")
+    monkeypatch.setattr(command, "SHIM_JAR", tmp_path / "no.jar")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "pulsar").touch()
     error = refusal(app, "--pulsar-home", str(tmp_path))
@@ -185,8 +186,8 @@ def test_a_busy_port(
             f"port {port} ({name}) is in use: stop what listens there, "
             "or run the same command again, which takes other ports"
         )
-        broker = LocalBroker(tmp_path / "parts", tmp_path / "broker", ports=ports)
-        with pytest.raises(LocalBrokerError) as refused:
+        broker = Broker(tmp_path / "parts", tmp_path / "broker", ports=ports)
+        with pytest.raises(LocalProcessError) as refused:
             broker.spawn()
         assert str(refused.value) == said
         assert not broker.running

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, clean_environment, run
+from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, run
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
@@ -27,6 +28,7 @@ from tidegate.index.positions import PositionSet
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.local.daemon import without_settings
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -52,7 +54,7 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
         stream.add(entries(1_000, now_ms() + HOUR_MS))
         stream.ack(PositionSet.of([(1, 7)]))
         await stream.durable()
-        code = await asyncio.to_thread(daemon.terminate)
+        code = await asyncio.to_thread(daemon.stop)
         error = await client.ended()
         assert error is not None
         assert error.code == ErrorCode.SHUTTING_DOWN
@@ -72,8 +74,7 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
 async def test_sigint_is_clean_too(serve: Serve) -> None:
     daemon = serve()
     await daemon.ready()
-    daemon.process.send_signal(signal.SIGINT)
-    assert await asyncio.to_thread(daemon.process.wait, START_SECONDS) == 0
+    assert await asyncio.to_thread(daemon.end, signal.SIGINT, START_SECONDS) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -92,7 +93,7 @@ cli.main()
         [sys.executable, "-c", stuck, *arguments, "--log-format", "json"],
         stderr=subprocess.PIPE,
         text=True,
-        env=clean_environment(),
+        env=without_settings(os.environ),
     )
     assert process.stderr is not None
     try:
@@ -157,8 +158,8 @@ async def test_a_disk_that_is_full_for_a_while(serve: Serve, socket_path: Path) 
         stream = await client.open(TOPIC)
         stream.add(entries(1_000, now_ms() + HOUR_MS))
         await stream.durable()
-        _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (100_000, hard))
+        _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (100_000, hard))
         for ledger_id in range(2, 10):
             stream.add(entries(10_000, now_ms() + HOUR_MS, ledger_id=ledger_id))
         assert (await stream.ended()).code == ErrorCode.STORAGE
@@ -166,7 +167,7 @@ async def test_a_disk_that_is_full_for_a_while(serve: Serve, socket_path: Path) 
         shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="400")
         assert "NOT READY: the store fails" in shown.stdout
 
-        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
         async with asyncio.timeout(START_SECONDS):
             while True:
                 again = await client.open(TOPIC)
@@ -201,7 +202,9 @@ async def test_a_second_daemon_on_the_same_data(serve: Serve, socket_path: Path,
     first = serve()
     await first.ready()
     other_socket = short_dir / "other.sock"
-    second = await asyncio.to_thread(run, "serve", "--data", str(first.data), "--socket", str(other_socket))
+    second = await asyncio.to_thread(
+        run, "serve", "--data", str(first.data_dir), "--socket", str(other_socket)
+    )
     assert_one_line(second, "is in use by another Tidegate daemon", 1)
     assert not other_socket.exists()
 
@@ -328,7 +331,7 @@ async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
             assert (await client.post(f"{base}/status", headers=headers)).status_code == code
             answer = await client.get(f"{base}/status", headers=headers)
             assert word not in answer.text
-    await asyncio.to_thread(daemon.terminate)
+    await asyncio.to_thread(daemon.stop)
     lines = daemon.log().splitlines()
     assert json.loads(lines[-1])["event"] == "stopped, everything is persisted"
     assert not [line for line in lines if token in line or wrong in line or "Bearer" in line]

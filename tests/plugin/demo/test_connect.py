@@ -10,7 +10,7 @@ import pytest
 from tidegate.plugin.demo import course as demo_run
 from tidegate.plugin.demo.clients import ClientError, Clients
 from tidegate.plugin.demo.course import Demo, Options
-from tidegate.plugin.demo.processes import InterruptedDemoError, Stop
+from tidegate.plugin.demo.stop import InterruptedDemoError, Stop
 from tidegate.plugin.demo.workload import plan
 
 

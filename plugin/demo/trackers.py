@@ -1,0 +1,22 @@
+"""Who may delay the demo's messages, by the name that ``--tracker`` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.plugin.local.trackers import BUCKET_FACTORY, IN_MEMORY_FACTORY
+
+
+@dataclass(frozen=True)
+class TrackerChoice:
+    """Who may delay the messages; without a ``factory`` it is Tidegate."""
+
+    title: str
+    factory: str | None = None
+
+
+TRACKERS = {
+    "tidegate": TrackerChoice("Tidegate"),
+    "pulsar": TrackerChoice("Pulsar's in-memory tracker", IN_MEMORY_FACTORY),
+    "bucket": TrackerChoice("Pulsar's Bucket tracker", BUCKET_FACTORY),
+}

@@ -1,0 +1,182 @@
+"""A server as a process of ours: started, waited for, killed or stopped, and started again.
+
+The demo, the tests, the benches and drills all start their brokers and daemons through this. Invariants:
+
+- every process has a session of its own (a Ctrl-C of the terminal reaches the parent alone), and is known to
+  the guard, if there is one, from its start to its end;
+- only the process started here is ever signalled, by its pid;
+- a wait ends with the process, looks at ``pause`` often, and when its time is up says what was missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.local.guard import Guard
+
+LOOPBACK = "127.0.0.1"
+Pause = Callable[[float], None]
+"""Waits for so many seconds; may raise to end the wait."""
+START_TIMEOUT_S = 120.0
+_POLL_S = 0.02
+_KILLED_TIMEOUT_S = 10.0
+
+
+class LocalProcessError(UserError):
+    """A process could not be started or did not become ready; the message says what to look at."""
+
+
+class LocalProcess(ABC):
+    """One server, as often as it is started. Its output is appended to a log in ``work_dir``.
+
+    Errors are ``LocalProcessError``. ``guard`` kills it if this process is killed; ``pause`` waits.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, work_dir: Path, guard: Guard | None, pause: Pause) -> None:
+        self.work_dir = work_dir
+        self.log_path = work_dir / f"{self.name}.log"
+        self._guard = guard
+        self._pause = pause
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        """Make what it needs in its directory; returns its command and its environment."""
+
+    @abstractmethod
+    def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
+        """A question to ask again and again while it starts; ``asking`` closes what the question keeps open.
+
+        It answers with what the process still lacks to be used, in words; with None when it is ready.
+        """
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start it and wait until it is ready."""
+        self.spawn()
+        self.wait_ready(timeout_s)
+
+    def spawn(self) -> None:
+        """Start it without waiting."""
+        if self.running:
+            raise LocalProcessError(f"the {self.name} already runs as pid {self.pid}")
+        self.work_dir.mkdir(parents=True, exist_ok=True)
+        command, environment = self._prepare()
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                env=environment,
+                cwd=self.work_dir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        if self._guard is not None:
+            self._guard.watch(self._process.pid)
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return once nothing is missing; raise if the process ends or the time is up."""
+        deadline_s = time.monotonic() + timeout_s
+        with contextlib.ExitStack() as asking:
+            ask = self._probe(asking)
+            while self.running:
+                missing = ask()
+                if missing is None:
+                    return
+                if time.monotonic() > deadline_s:
+                    raise LocalProcessError(
+                        f"the {self.name} was not ready after {timeout_s:.0f} s: {missing}; "
+                        f"its log may say why: {self.log_path}"
+                    )
+                # There is no event to wait for: another process's state is only seen by asking.
+                self._pause(_POLL_S)
+        raise LocalProcessError(f"the {self.name} ended while starting; its log says why: {self.log_path}")
+
+    @property
+    def running(self) -> bool:
+        """Whether the process started here is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._started().pid
+
+    def kill(self) -> None:
+        """Kill -9 and wait for the process to be gone."""
+        self.end(signal.SIGKILL, _KILLED_TIMEOUT_S)
+
+    def stop(self, timeout_s: float = 60.0) -> int:
+        """SIGTERM, then kill -9 when that takes longer than ``timeout_s``; returns the exit code."""
+        return self.end(signal.SIGTERM, timeout_s)
+
+    def end(self, how: signal.Signals, timeout_s: float) -> int:
+        """Signal it and wait, kill -9 when that takes longer than ``timeout_s``; returns the exit code."""
+        process = self._process
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(how)
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(_KILLED_TIMEOUT_S)
+        self._process = None
+        if self._guard is not None:
+            self._guard.forget(process.pid)
+        return process.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Signal it, and leave the rest to it."""
+        self._started().send_signal(number)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """SIGSTOP for the time of the block: it hangs, its sockets stay open."""
+        self.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        """Start on entry."""
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill on exit: nobody reads the data again."""
+        self.kill()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise LocalProcessError(f"the {self.name} is not running: start it first")
+        return self._process
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that are free now: all are held open together, so that they differ."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
