@@ -107,7 +107,7 @@ wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
 
 lock: ## constraints.txt anew, from the newest versions that pyproject.toml allows
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install -q --disable-pip-version-check -e '.[dev,bench]'
+	@build/lock/bin/python -m pip install -q --disable-pip-version-check -e '.[dev,bench,spark]'
 	@{ echo "# The versions that make installs and CI tests with. Made by: make lock"; \
 		build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
 

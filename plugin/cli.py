@@ -29,6 +29,8 @@ app = typer.Typer(
 _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
+# Commands that need more than the daemon does, and the extra that brings it.
+_EXTRAS = {"demo": "demo"}
 # Where the other commands are: each module has a function register(app) that adds its own.
 _MODULES = {
     "status": "tidegate.plugin.commands.status",
@@ -101,11 +103,19 @@ def _register_others(arguments: list[str]) -> None:
     for name in [asked] if asked else dict.fromkeys(_MODULES.values()):
         try:
             module = importlib.import_module(name)
-        except ImportError as error:
+        except ModuleNotFoundError:
             if asked:
-                raise UserError(f"this command needs a part that is not installed: {error}") from error
+                raise
             continue
         module.register(app)
+
+
+def _not_installed(error: ModuleNotFoundError) -> str:
+    """Which package is missing, and how to get it, as one line."""
+    command = sys.argv[1]
+    extra = _EXTRAS.get(command)
+    package = "tidegate" if extra is None else f"tidegate[{extra}]"
+    return f"{command} needs {error.name}, which is not installed: run pip install '{package}'"
 
 
 def _usage_line(error: Any) -> str:
@@ -129,6 +139,11 @@ def main() -> None:
     except UserError as error:
         print(f"tidegate: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tidegate"):
+            raise
+        print(f"tidegate: {_not_installed(error)}", file=sys.stderr)
+        sys.exit(1)
     except typer.Abort:
         sys.exit(130)
     except _ClickError as error:

@@ -20,8 +20,9 @@ from tidegate.plugin.attach.plan import inspect
 from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.telemetry.report import SCHEMA
-from tidegate.plugin.wire.client import ask_http, ask_socket
+from tidegate.plugin.wire.client import ask_socket
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Asking a running daemon a question: over its socket (QUERY and REPLY) or its HTTP address.
+"""Asking a running daemon a question over its socket: QUERY and REPLY.
 
 Invariant: every way in which the daemon can fail to answer within the time limit is a ``DaemonAwayError`` or,
 when it answers but refuses, a ``UserError``; both say where it was looked for.
@@ -11,8 +11,6 @@ import socket
 import time
 from pathlib import Path
 from typing import Any
-
-import httpx
 
 from tidegate.plugin.errors import DaemonAwayError, ProtocolError, UserError
 from tidegate.plugin.wire.codec import decode, encode
@@ -42,24 +40,6 @@ def ask_socket(path: Path, request: dict[str, Any], timeout_s: float = TIMEOUT_S
         ) from error
     except ProtocolError as error:
         raise UserError(f"what answers on {path} does not speak this protocol: {error}") from error
-
-
-def ask_http(url: str, timeout_s: float = TIMEOUT_SECONDS) -> dict[str, Any]:
-    """The daemon's status from its HTTP address. Raises ``UserError``."""
-    base = (url if "://" in url else f"http://{url}").rstrip("/")
-    try:
-        response = httpx.get(f"{base}/status", timeout=timeout_s, trust_env=False)
-        response.raise_for_status()
-        answer = response.json()
-    except httpx.HTTPStatusError as error:
-        raise UserError(f"{base} answers {error.response.status_code}: is it a Tidegate daemon?") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DaemonAwayError(f"no daemon answers on {base} ({error}): check --http") from error
-    except ValueError as error:
-        raise UserError(f"{base} does not answer with JSON: is it a Tidegate daemon?") from error
-    if not isinstance(answer, dict):
-        raise UserError(f"{base} does not answer with a status: is it a Tidegate daemon?")
-    return answer
 
 
 def _converse(connection: socket.socket, request: dict[str, Any], deadline: float) -> dict[str, Any]:

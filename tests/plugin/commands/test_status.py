@@ -15,7 +15,8 @@ from tests.support.shim_client import ShimClient, entries
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment, render
 from tidegate.plugin.errors import DaemonAwayError, UserError
-from tidegate.plugin.wire.client import ask_http, ask_socket
+from tidegate.plugin.telemetry.client import ask_http
+from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.codec import encode
 from tidegate.plugin.wire.messages import Query, Reply, Role
 

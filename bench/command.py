@@ -1,0 +1,147 @@
+"""``python -m bench``: list, run, plot and report the benches."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench import registry
+from bench.harness import baseline, driver, report, results
+from bench.harness.errors import BenchError
+from bench.harness.machine import ROOT
+from bench.plots import files as plot
+from tidegate.plugin.local.process import LocalProcessError
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+# A table needs its width; where there is no terminal nobody is hurt by long lines.
+console = Console(log_path=False, width=None if sys.stdout.isatty() else 160)
+DOCS = ROOT / "docs"
+
+
+@app.command("list")
+def list_benches() -> None:
+    """Name every bench: what it measures and how long it takes."""
+    table = Table("name", "measures", "beside", "takes", "--quick")
+    for bench in registry.BENCHES.values():
+        others = ", ".join(peer for peer in bench.peers if peer != "tidegate") or "–"
+        table.add_row(bench.name, bench.measures, others, bench.takes, bench.takes_quick)
+    console.print(table)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="a name that `list` shows")],
+    quick: Annotated[bool, typer.Option("--quick", help="smaller, to see that it works")] = False,
+    json: Annotated[Path | None, typer.Option(help="write the result to this file")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="rounds; the bench's own number by default")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="these peers alone (may be given several times)")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
+    ] = None,
+) -> None:
+    """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace)
+    if json is not None:
+        results.save(result, json)
+        console.print(f"written: {json}")
+
+
+@app.command("all")
+def run_all(
+    quick: Annotated[bool, typer.Option("--quick", help="smaller, to see that it works")] = False,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="rounds; each bench's own number by default")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder for the results and plots")] = results.RESULTS,
+) -> None:
+    """Run every bench, one after the other, write NAME.json and draw its plots; one failure does not stop."""
+    failed = []
+    for name in registry.BENCHES:
+        try:
+            result = _run(name, quick=quick, runs=runs, only=[])
+        except (BenchError, LocalProcessError) as error:
+            console.print(f"{name} failed: {error}", style="red", markup=False)
+            failed.append(name)
+            continue
+        results.save(result, out / f"{name}.json")
+        plot.draw(baseline.load_beside(out / f"{name}.json"), out / name)
+    if failed:
+        raise BenchError(f"these benches failed, see above: {', '.join(failed)}")
+
+
+def _run(
+    name: str, *, quick: bool, runs: int | None, only: list[str], trace: Path | None = None
+) -> results.Result:
+    result = driver.run(
+        registry.find(name),
+        quick=quick,
+        runs=runs,
+        only=only,
+        console=console,
+        command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        trace=trace,
+    )
+    for table in report.tables(result):
+        console.print(table)
+    for note in result.notes:
+        console.print(f"- {note}", highlight=False, markup=False)
+    console.print(report.describe(result), highlight=False)
+    return result
+
+
+@app.command("plot")
+def plot_results(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="results; all of bench/results by default")
+    ] = None,
+) -> None:
+    """Draw SVG and PNG plots beside each result."""
+    for path in files or sorted(results.RESULTS.glob("*.json")):
+        for drawn in plot.draw(baseline.load_beside(path), path.with_suffix("")):
+            console.print(f"drawn: {drawn} and .png")
+
+
+@app.command("report")
+def write_report() -> None:
+    """Write the tables of bench/results into docs/benchmarks.md and docs/tuning.md."""
+    paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
+    order = list(registry.BENCHES)
+    loaded = sorted(
+        ((baseline.load_beside(path), path) for path in paths),
+        key=lambda pair: (order.index(pair[0].bench), pair[1]),
+    )
+    plots: dict[str, list[str]] = {}
+    for result, path in loaded:
+        drawn = sorted(path.parent.glob(f"{path.stem}*.svg"))
+        plots[result.bench] = [f"../bench/results/{svg.name}" for svg in drawn]
+    pages: dict[str, list[results.Result]] = {}
+    for result, _ in loaded:
+        pages.setdefault(registry.find(result.bench).page, []).append(result)
+    for name, here in pages.items():
+        report.write_page(DOCS / name, here, plots)
+        console.print(f"written: docs/{name} from {len(here)} results")
+
+
+def main() -> None:
+    """Run the command; a user's mistake or a missing part is one line and exit code 1."""
+    # Servers and folders of a bench are left behind by nothing but a kill -9 of the bench itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        app()
+    except (BenchError, LocalProcessError) as error:
+        Console(stderr=True).print(f"bench: {error}", style="red", highlight=False, markup=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

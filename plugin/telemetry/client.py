@@ -1,0 +1,42 @@
+"""Asking a running daemon for its status over HTTP.
+
+Invariant: a daemon that does not answer within the time limit is a ``DaemonAwayError``; what answers and is
+none is a ``UserError``; both say where it was looked for.
+"""
+
+from __future__ import annotations
+
+import json
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+from tidegate.plugin.errors import DaemonAwayError, UserError
+
+TIMEOUT_SECONDS = 5.0
+ANSWER_BYTES_MAX = 16 * 2**20
+# Settings of a proxy in the environment are for the world outside.
+_OPENER = build_opener(ProxyHandler({}))
+
+
+def ask_http(url: str, timeout_s: float = TIMEOUT_SECONDS) -> dict[str, Any]:
+    """The daemon's status from its HTTP address. Raises ``UserError``."""
+    base = (url if "://" in url else f"http://{url}").rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        raise UserError(f"{base} is not an HTTP address: check --http")
+    try:
+        with _OPENER.open(f"{base}/status", timeout=timeout_s) as response:
+            body = response.read(ANSWER_BYTES_MAX)
+    except HTTPError as error:
+        raise UserError(f"{base} answers {error.code}: is it a Tidegate daemon?") from error
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise DaemonAwayError(f"no daemon answers on {base} ({reason}): check --http") from error
+    try:
+        answer = json.loads(body)
+    except ValueError as error:
+        raise UserError(f"{base} does not answer with JSON: is it a Tidegate daemon?") from error
+    if not isinstance(answer, dict):
+        raise UserError(f"{base} does not answer with a status: is it a Tidegate daemon?")
+    return answer
