@@ -16,7 +16,7 @@ from bench import registry
 from bench.harness import baseline, driver, report, results
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
-from bench.plots import files as plot
+from bench.plots import picture
 from tidegate.plugin.local.process import LocalProcessError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -74,7 +74,7 @@ def run_all(
             failed.append(name)
             continue
         results.save(result, out / f"{name}.json")
-        plot.draw(baseline.load_beside(out / f"{name}.json"), out / name)
+        picture.draw(baseline.load_beside(out / f"{name}.json"), out / f"{name}.json")
     if failed:
         raise BenchError(f"these benches failed, see above: {', '.join(failed)}")
 
@@ -105,10 +105,10 @@ def plot_results(
         list[Path] | None, typer.Argument(help="results; all of bench/results by default")
     ] = None,
 ) -> None:
-    """Draw SVG and PNG plots beside each result."""
-    for path in files or sorted(results.RESULTS.glob("*.json")):
-        for drawn in plot.draw(baseline.load_beside(path), path.with_suffix("")):
-            console.print(f"drawn: {drawn} and .png")
+    """Draw the picture of each result beside it; what it is compared with is in the same one."""
+    all_files = sorted(results.RESULTS.glob("*.json"))
+    for path in files or [path for path in all_files if not baseline.is_before(path)]:
+        console.print(f"drawn: {picture.draw(baseline.load_beside(path), path)}")
 
 
 @app.command("report")
@@ -120,15 +120,13 @@ def write_report() -> None:
         ((baseline.load_beside(path), path) for path in paths),
         key=lambda pair: (order.index(pair[0].bench), pair[1]),
     )
-    plots: dict[str, list[str]] = {}
-    for result, path in loaded:
-        drawn = sorted(path.parent.glob(f"{path.stem}*.svg"))
-        plots[result.bench] = [f"../bench/results/{svg.name}" for svg in drawn]
+    drawn = {result.bench: picture.path_of(path) for result, path in loaded}
+    pictures = {bench: f"../bench/results/{path.name}" for bench, path in drawn.items() if path.is_file()}
     pages: dict[str, list[results.Result]] = {}
     for result, _ in loaded:
         pages.setdefault(registry.find(result.bench).page, []).append(result)
     for name, here in pages.items():
-        report.write_page(DOCS / name, here, plots)
+        report.write_page(DOCS / name, here, pictures)
         console.print(f"written: docs/{name} from {len(here)} results")
 
 

@@ -6,7 +6,8 @@ result of few peers has a line a figure and a column a peer; one of many has it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -15,6 +16,7 @@ from bench.harness.errors import BenchError
 from bench.harness.results import Metric, Result
 from bench.harness.stats import Spread, format_ratio, format_value, meets, ratio, worst
 
+DOCS_WIDTH = 120
 BEGIN = "<!-- results: begin, written by `python -m bench report` -->"
 END = "<!-- results: end -->"
 PEERS_BESIDE = 5
@@ -123,20 +125,26 @@ def describe(result: Result) -> str:
     )
 
 
-def markdown(result: Result, plots: Sequence[str] = ()) -> str:
-    """A section of the docs for one result; ``plots`` are paths relative to the page."""
-    lines = [f"### {result.bench}", "", f"{result.summary[0].upper()}{result.summary[1:]}.", ""]
+def markdown(result: Result, picture: str | None = None) -> str:
+    """A section of the docs for one result; ``picture`` is a path relative to the page."""
+    lines = [f"### {result.bench}", "", _wrapped(f"{result.summary[0].upper()}{result.summary[1:]}."), ""]
     for scenario, metrics in scenarios(result, headline_only=True):
         titles, *rows = grid(result, scenario, metrics)
         last = "--:" if is_wide(result) else "---"
         lines += [f"| {' | '.join(titles)} |", f"|---{'|--:' * (len(titles) - 2)}|{last}|"]
         lines += [f"| {' | '.join(cells)} |" for cells in rows]
         lines.append("")
-    lines += [f"- {note}" for note in result.notes]
+    lines += [_wrapped(f"- {note}", indent="  ") for note in result.notes]
     lines += [""] if result.notes else []
-    lines += [f"![{result.bench}]({plot})\n" for plot in plots]
-    lines += [describe(result), ""]
+    lines += [] if picture is None else [f"![{result.bench}]({picture})", ""]
+    lines += [_wrapped(describe(result)), ""]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, DOCS_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def tables(result: Result) -> list[Table]:
@@ -164,8 +172,8 @@ def replace_between(page: str, begin: str, end: str, text: str) -> str:
     return f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}"
 
 
-def write_page(page: Path, results: Sequence[Result], plots: dict[str, list[str]]) -> None:
+def write_page(page: Path, results: Sequence[Result], pictures: Mapping[str, str]) -> None:
     """Write the results' sections between the markers of the page."""
-    sections = [markdown(result, plots.get(result.bench, ())) for result in results]
+    sections = [markdown(result, pictures.get(result.bench)) for result in results]
     text = replace_between(page.read_text(encoding="utf-8"), BEGIN, END, "\n".join(sections))
     page.write_text(text, encoding="utf-8")

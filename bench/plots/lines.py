@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from bench.harness.results import Metric, Result
 from bench.harness.stats import Spread
+from bench.plots import svg
 
 COLUMNS = 3
 LINE = "tidegate"
@@ -76,9 +77,11 @@ def _dot(axes: Axes, result: Result, metric: Metric, peer: str, dot_colour: str)
 
 def _decorate(axes: Axes, result: Result, metric: Metric) -> None:
     axes.set_xscale("log")
+    svg.logarithmic(axes.xaxis)
     values = [Spread.of(samples).median for samples in metric.samples.values() if samples]
     if min(values) > 0 and max(values) > APART * min(values):
         axes.set_yscale("log")
+        svg.logarithmic(axes.yaxis)
     else:
         axes.set_ylim(bottom=0)
     axes.set_title(f"{metric.title} ({metric.unit})", fontsize=8)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from bench.harness.results import Metric, Result
 from bench.harness.stats import Spread, worst
+from bench.plots import svg
 
 MET, MISSED, PARTS = "#0b7285", "#c92a2a", ("#0b7285", "#3bc9db", "#5f3dc4", "#f59f00", "#e8590c")
 PART_OF_MEMORY = "peak memory, part "
@@ -63,6 +64,7 @@ def targets_figure(result: Result) -> Figure:
     )
     bars.axvline(1, color="black", linestyle="--", linewidth=1)
     bars.set_xscale("log")
+    svg.logarithmic(bars.xaxis)
     bars.invert_yaxis()
     bars.set_title("share of the target that is used (left of 1: met)", fontsize=8)
     _plain(bars)

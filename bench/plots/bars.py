@@ -1,0 +1,100 @@
+"""Bars of each metric, the median with the whole spread as a line; and the quantile functions of lateness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, FigureBase
+
+from bench.harness.results import Metric, Result, Series
+from bench.harness.stats import Spread
+from bench.plots import svg
+from bench.plots.colours import colour
+
+COLUMNS = 3
+MANY_PEERS = 5
+CURVES_HEIGHT = 3.4
+
+
+def shown(result: Result) -> list[Metric]:
+    """The metrics that make a panel: headline ones in which somebody is not zero."""
+    return [
+        metric
+        for metric in result.metrics
+        if metric.headline and any(any(samples) for samples in metric.samples.values())
+    ]
+
+
+def logarithmic(medians: Sequence[float]) -> bool:
+    """Whether a panel needs a logarithmic axis: positive values more than 20 apart."""
+    positive = [value for value in medians if value > 0]
+    return len(positive) == len(medians) and max(positive) / min(positive) > 20
+
+
+def figure(result: Result) -> Figure:
+    """A panel a metric; below them, where the result has curves, a panel of those a scenario."""
+    metrics = shown(result)
+    many = len(result.peers) > MANY_PEERS
+    columns = max(1, min(COLUMNS + many, len(metrics)))
+    rows = max(1, math.ceil(len(metrics) / columns))
+    bars_height = rows * max(2.1, 0.6 + 0.19 * len(result.peers)) + 0.4
+    scenarios = list(dict.fromkeys(series.scenario for series in result.series))
+    curve_rows = math.ceil(len(scenarios) / columns)
+    made = Figure(figsize=(4.2 * columns, bars_height + CURVES_HEIGHT * curve_rows), layout="constrained")
+    made.suptitle(f"{result.bench}: {result.machine.cpu}, {result.machine.cores} cores", fontsize=9)
+    above: FigureBase = made
+    if scenarios:
+        heights = (bars_height, CURVES_HEIGHT * curve_rows)
+        above, below = made.subfigures(2, 1, squeeze=False, height_ratios=heights).flatten()
+        panels = _panels(below, curve_rows, columns, len(scenarios))
+        for panel, scenario in zip(panels, scenarios, strict=True):
+            _curves(panel, [series for series in result.series if series.scenario == scenario])
+    for panel, metric in zip(_panels(above, rows, columns, len(metrics)), metrics, strict=True):
+        _panel(panel, result, metric)
+    return made
+
+
+def _panels(figure: FigureBase, rows: int, columns: int, used: int) -> list[Axes]:
+    panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flatten())
+    for panel in panels[used:]:
+        panel.set_axis_off()
+    return panels[:used]
+
+
+def _panel(axes: Axes, result: Result, metric: Metric) -> None:
+    peers = [peer for peer in reversed(result.peers) if metric.samples.get(peer)]
+    spreads = [Spread.of(metric.samples[peer]) for peer in peers]
+    medians = [spread.median for spread in spreads]
+    axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6)
+    for place, spread in enumerate(spreads):
+        axes.plot([spread.minimum, spread.maximum], [place, place], color="black", linewidth=1.2)
+    if logarithmic(medians):
+        axes.set_xscale("log")
+        svg.logarithmic(axes.xaxis)
+    if metric.target:
+        axes.axvline(metric.target, color="#c92a2a", linestyle="--", linewidth=1)
+    axes.set_title(f"{metric.scenario}\n{metric.title} ({metric.unit})", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _curves(axes: Axes, curves: Sequence[Series]) -> None:
+    named: set[str] = set()
+    for series in curves:
+        steps = len(series.quantiles) - 1
+        axes.plot(
+            series.quantiles,
+            [100 * step / steps for step in range(steps + 1)],
+            label="" if series.peer in named else series.peer,  # a curve a round, a name a peer
+            color=colour(series.peer),
+        )
+        named.add(series.peer)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_title(curves[0].scenario, fontsize=9)
+    axes.set_xlabel(f"arrival minus deliver_at ({curves[0].unit}); left of 0 is early", fontsize=8)
+    axes.set_ylabel("% of messages", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7, frameon=False, ncols=2 if len(named) > MANY_PEERS else 1)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,41 @@
+"""The picture of a result, beside the JSON that it is drawn from: one SVG.
+
+Bars of each metric, or lines where the peers are points on an axis. Profiles, bounds and results of many
+targets have pictures of their own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from bench.harness.results import Result
+from bench.plots import bars, profile, single, svg
+from bench.plots.colours import colour
+from bench.plots.lines import lines
+
+
+def path_of(result_file: Path) -> Path:
+    """Where the picture of a result's JSON is."""
+    return result_file.with_suffix(".svg")
+
+
+def draw(result: Result, result_file: Path) -> Path:
+    """Draw a result; returns the picture's path."""
+    path = path_of(result_file)
+    svg.write(partial(_figure, result), path, salt=result.bench)
+    return path
+
+
+def _figure(result: Result) -> Figure:
+    if profile.is_profile(result):
+        return profile.figure(result, {peer: colour(peer) for peer in result.peers})
+    if single.has_bounds(result):
+        return single.bounds_figure(result)
+    if single.has_many_targets(result):
+        return single.targets_figure(result)
+    if result.axis:
+        return lines(result, bars.shown(result), colour)
+    return bars.figure(result)

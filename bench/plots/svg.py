@@ -1,0 +1,80 @@
+"""Writing a figure as an SVG that is small in git and stays the same when nothing has changed.
+
+Invariants: text is text (a reader can search it, and it takes few bytes); marks that come by the thousand are
+one image; the same figure gives the same bytes, whenever it is written.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axis import Axis
+from matplotlib.collections import Collection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+DENSE_POINTS = 1_000
+"""A line or a cloud of more points than this is drawn as an image."""
+_DPI = 110
+_NO_METADATA: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_FONT = "DejaVu Sans"
+_FONTS = f"system-ui, '{_FONT}', sans-serif"
+_FONT_STYLE = f"; font-family: '{_FONT}'"
+_GROUP_ID = re.compile(r'<g id="[^"]*"')
+_NO_TURN = re.compile(r' transform="rotate\(-0 [^"]*"')
+_PLACES = re.compile(r'\b(d|x|y|width|height|transform)="([^"]*)"')
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+def write(make: Callable[[], Figure], path: Path, *, salt: str) -> None:
+    """Write what ``make`` makes to ``path``; the ids in it come from ``salt``, the same each time."""
+    style: Any = {"font.family": _FONT, "svg.fonttype": "none", "svg.hashsalt": salt}
+    text = io.StringIO()
+    with mpl.rc_context(style):
+        figure = make()
+        _rasterize_dense(figure)
+        figure.savefig(text, format="svg", dpi=_DPI, metadata=_NO_METADATA)
+    path.write_text(compact(text.getvalue()), encoding="utf-8")
+
+
+def logarithmic(axis: Axis) -> None:
+    """Ticks at the powers of ten alone, with labels that are plain text."""
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.10g}" if value < 1e6 else f"{value:g}")
+    )
+
+
+def compact(svg: str) -> str:
+    """The same picture in fewer bytes: places in hundredths of a point, the font named once."""
+    svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
+    svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
+    svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
+    return "\n".join(line.strip() for line in svg.splitlines() if line.strip()) + "\n"
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    places = " ".join(attribute[2].split())
+    return f'{attribute[1]}="{_NUMBER.sub(_hundredth, places)}"'
+
+
+def _hundredth(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _rasterize_dense(figure: Figure) -> None:
+    for line in figure.findobj(Line2D):
+        assert isinstance(line, Line2D)
+        if len(line.get_xdata(orig=False)) > DENSE_POINTS:  # type: ignore[arg-type]
+            line.set_rasterized(True)
+    for collection in figure.findobj(Collection):
+        assert isinstance(collection, Collection)
+        if len(collection.get_offsets()) > DENSE_POINTS:  # type: ignore[arg-type]
+            collection.set_rasterized(True)
