@@ -6,11 +6,9 @@ never a traceback; a command whose module cannot be imported does not keep the o
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.metadata
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,8 +29,9 @@ _ClickError: type[Exception] = next(
 )
 # Commands that need more than the daemon does, and the extra that brings it.
 _EXTRAS = {"demo": "demo"}
-# Where the other commands are: each module has a function register(app) that adds its own.
+# Where the commands are: each module has a function register(app) that adds its own.
 _MODULES = {
+    "serve": "tidegate.plugin.commands.serve",
     "status": "tidegate.plugin.commands.status",
     "attach": "tidegate.plugin.commands.attach",
     "detach": "tidegate.plugin.commands.attach",
@@ -57,47 +56,10 @@ def _tidegate(
     """Delayed delivery for Apache Pulsar from a time-sliced index."""
 
 
-@app.command(epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock")
-def serve(  # noqa: PLR0917 the flags
-    data: Annotated[Path | None, typer.Option(help="Data directory; made if it is missing.")] = None,
-    socket: Annotated[Path | None, typer.Option(help="Unix socket for the broker.")] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here."),
-    ] = None,
-    http_token_file: Annotated[
-        Path | None, typer.Option(help="File with the bearer token; needed off loopback.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings; flags and TIDEGATE_* win.")
-    ] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-) -> None:
-    """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
-    from tidegate.plugin.daemon.settings import load_settings  # noqa: PLC0415
-
-    flags = {
-        "data": data,
-        "socket": socket,
-        "http": http,
-        "http_token_file": http_token_file,
-        "log_format": log_format,
-        "log_level": log_level,
-    }
-    settings = load_settings(flags, config)
-    from tidegate.plugin.daemon.logs import forward_standard_logging, make_logger  # noqa: PLC0415
-    from tidegate.plugin.daemon.serve import serve as serve_daemon  # noqa: PLC0415
-
-    log = make_logger(settings.log_format, settings.log_level)
-    forward_standard_logging(log)
-    asyncio.run(serve_daemon(settings, log))
-
-
-def _register_others(arguments: list[str]) -> None:
+def _register(arguments: list[str]) -> None:
     """Add the command that is asked for; all of them when that is not clear (``--help``, a typing error)."""
     command = arguments[0] if arguments else ""
-    if command in ("serve", "--version"):
+    if command == "--version":
         return
     asked = _MODULES.get(command)
     for name in [asked] if asked else dict.fromkeys(_MODULES.values()):
@@ -125,7 +87,7 @@ def _usage_line(error: Any) -> str:
     if context is not None:
         command = context.command_path
     else:  # an option without its value: the parser knows no context
-        command = f"tidegate {sys.argv[1]}" if sys.argv[1] in ("serve", *_MODULES) else "tidegate"
+        command = f"tidegate {sys.argv[1]}" if sys.argv[1] in _MODULES else "tidegate"
     return f"{said}; see `{command} --help`"
 
 
@@ -134,7 +96,7 @@ def main() -> None:
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
-        _register_others(sys.argv[1:])
+        _register(sys.argv[1:])
         sys.exit(app(prog_name="tidegate", standalone_mode=False))
     except UserError as error:
         print(f"tidegate: {error}", file=sys.stderr)

@@ -1,0 +1,53 @@
+"""``tidegate serve``: the daemon, from its flags to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(
+        epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock"
+    )(serve)
+
+
+def serve(  # noqa: PLR0917 the flags
+    data: Annotated[Path | None, typer.Option(help="Data directory; made if it is missing.")] = None,
+    socket: Annotated[Path | None, typer.Option(help="Unix socket for the broker.")] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here."),
+    ] = None,
+    http_token_file: Annotated[
+        Path | None, typer.Option(help="File with the bearer token; needed off loopback.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings; flags and TIDEGATE_* win.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
+    # Here, so that --help does not wait for what only a daemon needs.
+    from tidegate.plugin.daemon.settings import load_settings  # noqa: PLC0415
+
+    flags = {
+        "data": data,
+        "socket": socket,
+        "http": http,
+        "http_token_file": http_token_file,
+        "log_format": log_format,
+        "log_level": log_level,
+    }
+    settings = load_settings(flags, config)
+    from tidegate.plugin.daemon.logs import forward_standard_logging, make_logger  # noqa: PLC0415
+    from tidegate.plugin.daemon.serve import serve as serve_daemon  # noqa: PLC0415
+
+    log = make_logger(settings.log_format, settings.log_level)
+    forward_standard_logging(log)
+    asyncio.run(serve_daemon(settings, log))
