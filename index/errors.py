@@ -38,13 +38,10 @@ class AlreadyOpenError(StorageError):
 
 
 class UnwritableDirectoryError(StorageError):
-    """The data directory cannot be created or written."""
+    """The data directory cannot be created or written; `reason` says what to do."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(
-            f"cannot write to the data directory {path} ({reason}): "
-            "give its owner write permission, or choose another directory"
-        )
+        super().__init__(f"cannot write to the data directory {path}: {reason}")
 
 
 class ForeignDirectoryError(StorageError):
@@ -61,6 +58,16 @@ class DamagedDirectoryError(StorageError):
         super().__init__(
             f"the data directory {path} is damaged ({reason}): stop the daemon, move the directory away and "
             "start it again; the topics are read again, nothing is lost"
+        )
+
+
+class LostCommitsError(StorageError):
+    """A database that was opened again while it was in use lacks what had been synced."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the store in {path} has lost what was durable ({reason}): look at the disk, and restart the "
+            "daemon; it then reads again what is gone"
         )
 
 

@@ -10,6 +10,8 @@ import struct
 from typing import NamedTuple
 
 FORMAT_KEY = b"\x00tidegate"
+COMMIT_KEY = b"\x00commit"
+"""The store's own: the number of the last commit, in the family of the journal."""
 
 IDENTITY = b"S"
 STATE = b"T"
