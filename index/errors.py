@@ -44,11 +44,25 @@ class UnwritableDirectoryError(StorageError):
         super().__init__(f"cannot write to the data directory {path}: {reason}")
 
 
-class ForeignDirectoryError(StorageError):
-    """The directory holds a RocksDB database that is not a Tidegate index."""
+class OthersDirectoryError(StorageError):
+    """The data directory belongs to another user."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} holds data that is not a Tidegate index: choose another data directory")
+    def __init__(self, path: str, user_id: int) -> None:
+        super().__init__(
+            f"the data directory {path} belongs to another user (uid {user_id}): run the daemon as that "
+            "user, give the directory to this one (chown), or name a directory below it, which is made then"
+        )
+
+
+class ForeignDirectoryError(StorageError):
+    """The directory holds something that is not a Tidegate index; `found` names some of it."""
+
+    def __init__(self, path: str, found: str = "") -> None:
+        what = f" ({found})" if found else ""
+        super().__init__(
+            f"{path} holds data that is not a Tidegate index{what}: choose another data directory, "
+            "an empty one or one that Tidegate made"
+        )
 
 
 class DamagedDirectoryError(StorageError):

@@ -29,6 +29,7 @@ from rocksdict import (
 )
 
 from tidegate.index import faults
+from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import (
     AlreadyOpenError,
     CorruptRecordError,
@@ -37,7 +38,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format.envelope import seal, unseal
 from tidegate.index.format.keys import COMMIT_KEY, FORMAT_KEY, JOURNAL
-from tidegate.index.log_walk import stop_at_damage
+from tidegate.index.log_walk import require_readable_manifests, stop_at_damage
 from tidegate.index.options import MIB
 from tidegate.index.store import Batch
 
@@ -140,8 +141,8 @@ def open_families(path: Path) -> Families:
     StorageError.
     """
     try:
-        stop_at_damage(path)
         _require_ours(path)
+        stop_at_damage(path)
         journal = _options()
         journal.set_write_buffer_size(_JOURNAL_BUFFER_BYTES)
         # What reaches a table is dead by the next time: it is cheap to compact and a pity to keep.
@@ -157,7 +158,10 @@ def open_families(path: Path) -> Families:
 
 def _require_ours(path: Path) -> None:
     """Look at a database without our column family before it gets one: one that is not ours is left alone."""
-    if not (path / "CURRENT").exists() or _JOURNAL_FAMILY in Rdict.list_cf(str(path)):
+    if (path / WITNESS_NAME).exists() or not (path / "CURRENT").exists():
+        return
+    require_readable_manifests(path)
+    if _JOURNAL_FAMILY in Rdict.list_cf(str(path)):
         return
     found = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
     try:

@@ -24,6 +24,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.index.errors import DamagedDirectoryError
+
 _LOG = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 32_768
@@ -42,6 +44,13 @@ def stop_at_damage(directory: Path) -> None:
     for path in [*logs, *manifests]:
         # Only the log that is written last may end in zeros, which a power cut leaves of what was not synced.
         _stop_in(path, is_last=path in {*logs[-1:], *manifests})
+
+
+def require_readable_manifests(directory: Path) -> None:
+    """Nothing is changed here: whose the directory is, is not known yet. Raises DamagedDirectoryError."""
+    for path in directory.glob("MANIFEST-*"):
+        if path.stat().st_size and find_stops(np.memmap(path, dtype=np.uint8, mode="r"), is_last=True):
+            raise DamagedDirectoryError(str(directory), f"{path.name} cannot be read")
 
 
 def _stop_in(path: Path, *, is_last: bool) -> None:

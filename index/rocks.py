@@ -14,13 +14,13 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import cast
 
 from rocksdict import DbClosedError, Rdict, ReadOptions, WriteOptions
 
-from tidegate.index import faults
+from tidegate.index import directory, faults
 from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
@@ -38,7 +38,6 @@ from tidegate.index.witness import Witness
 _GARBAGE_BYTES = 8 * MIB
 _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
-_PROBE = ".probe"
 
 
 class RocksStore:
@@ -61,18 +60,13 @@ class RocksStore:
         return str(self._path)
 
     @classmethod
-    def open(cls, path: Path) -> RocksStore:
-        """Open or create the database in directory `path`.
+    def open(cls, path: Path, beside: Collection[str] = ()) -> RocksStore:
+        """Open or create the database in directory `path`; `beside` it these files may be.
 
-        Raises UnwritableDirectoryError, AlreadyOpenError, DamagedDirectoryError, StorageError.
+        Raises UnwritableDirectoryError, OthersDirectoryError, ForeignDirectoryError, AlreadyOpenError,
+        DamagedDirectoryError, StorageError.
         """
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            probe = path / _PROBE
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise faults.opening(path, error) from error
+        directory.prepare(path, beside)
         families = open_families(path)
         try:
             witness, loss = Witness.open(path, families.last_commit())
@@ -253,7 +247,7 @@ class RocksStore:
             self._failed = False
 
     def _require_room(self) -> None:
-        probe = self._path / _PROBE
+        probe = self._path / directory.PROBE_NAME
         try:
             size_bytes = sum(each.stat().st_size for each in self._path.glob("*.log"))
             with probe.open("wb") as file:

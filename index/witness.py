@@ -27,13 +27,13 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.index.directory import WITNESS_NAME, sync
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format.envelope import seal, unseal
 from tidegate.index.store import Loss
 
 _LOG = logging.getLogger(__name__)
 
-FILE_NAME = "tidegate.witness"
 _KIND = b"W"
 _BODY = struct.Struct("<QQB")
 _SLOT_BYTES = 25
@@ -79,7 +79,7 @@ def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Lo
         return Statement(0), None  # a new database, or one of before there were witnesses
     if found is None:
         # A witness does not go by itself. What is in doubt is not believed: that costs a redelivery.
-        loss = Loss(0, f"its {FILE_NAME} is missing or damaged")
+        loss = Loss(0, f"its {WITNESS_NAME} is missing or damaged")
         return Statement((recovered or 0) + 1, settled=False), loss
     last = recovered or 0
     missing = max(found.commit - last, 0)
@@ -107,10 +107,10 @@ class Witness:
     def open(cls, directory: Path, recovered: int | None) -> tuple[Witness, Loss | None]:
         """Open or make the witness of the database in `directory`, which has commits up to `recovered`.
 
-        Raises OSError. What it says then is synced.
+        Raises OSError. What it says is synced then, and that it is there.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(directory / FILE_NAME, flags, 0o600)
+        descriptor = os.open(directory / WITNESS_NAME, flags, 0o600)
         try:
             content = os.pread(descriptor, _FILE_BYTES, 0)
             found, slot = _read(content)
@@ -121,7 +121,8 @@ class Witness:
                 witness._put()
                 witness._slot = slot
             os.fsync(descriptor)
-            _sync_directory(directory)
+            if not content:
+                sync(directory)
         except BaseException:
             os.close(descriptor)
             raise
@@ -198,11 +199,3 @@ def _read(content: bytes) -> tuple[Statement | None, int]:
             if newest is None or found.commit > newest.commit:
                 newest, its_slot = found, slot
     return newest, its_slot
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

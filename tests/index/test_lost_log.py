@@ -18,13 +18,13 @@ from tests.support.catalogs import INCARNATION, OPTIONS, START_MS, spread
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
+from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import DamagedDirectoryError, LostCommitsError, StorageError
 from tidegate.index.families import open_families
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
-from tidegate.index.witness import FILE_NAME
 
 TOPIC = "persistent://public/default/orders"
 NAMES = [SubscriptionName(TOPIC, "late"), SubscriptionName(TOPIC, "quiet")]
@@ -107,7 +107,7 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
         catalog.commit()
         between(catalog, store, count)
         sizes = {log.name: log.stat().st_size for log in logs_of(path)}
-        killed.moments.append(Moment(sizes, (path / FILE_NAME).read_bytes(), believed(catalog)))
+        killed.moments.append(Moment(sizes, (path / WITNESS_NAME).read_bytes(), believed(catalog)))
     shutil.copytree(path, left)
     catalog.close()
     return killed
@@ -246,7 +246,7 @@ def test_a_power_cut_is_not_called_damage(
             copy = one_log.copy(tmp_path / "copy")
             kept = synced if following is None else rng.randrange(synced, following)
             os.truncate(copy / log, kept)
-            (copy / FILE_NAME).write_bytes(one_log.moments[earlier].witness)
+            (copy / WITNESS_NAME).write_bytes(one_log.moments[earlier].witness)
             assert noticed_if_missing(copy, moment.durable, caplog), f"{kept} bytes, witness {earlier}"
 
 
@@ -263,7 +263,7 @@ def test_a_power_cut_that_tears_the_witness(
         for at in range(changed[0] // 512 * 512, changed[-1] + 1):
             torn[at] = rng.choice((before[at], now[at], rng.randrange(256)))
         copy = one_log.copy(tmp_path / "copy")
-        (copy / FILE_NAME).write_bytes(torn)
+        (copy / WITNESS_NAME).write_bytes(torn)
         assert noticed_if_missing(copy, one_log.durable, caplog)
 
 
@@ -316,7 +316,7 @@ def test_a_loss_is_not_forgotten_by_a_kill_before_it_is_settled(one_log: Killed,
 def test_a_directory_of_before_there_were_witnesses(one_log: Killed, tmp_path: Path) -> None:
     """Nothing is known of it, so nothing is said; from then on it has one."""
     copy = one_log.copy(tmp_path / "copy")
-    (copy / FILE_NAME).unlink()
+    (copy / WITNESS_NAME).unlink()
     families = open_families(copy)
     families.journal.delete(b"\x00commit")
     families.close()
@@ -339,7 +339,7 @@ def test_a_witness_that_is_gone_or_damaged(
 ) -> None:
     """Whether something is missing cannot be told, so acknowledgements are not believed."""
     copy = one_log.copy(tmp_path / "copy")
-    witness = copy / FILE_NAME
+    witness = copy / WITNESS_NAME
     if how == "deleted":
         witness.unlink()
     elif how == "emptied":
@@ -349,7 +349,7 @@ def test_a_witness_that_is_gone_or_damaged(
     else:
         witness.write_bytes(bytes(byte ^ 1 for byte in witness.read_bytes()))
     catalog = opened(copy)
-    assert "cannot be told" in caplog.text and FILE_NAME in caplog.text
+    assert "cannot be told" in caplog.text and WITNESS_NAME in caplog.text
     assert catalog.stats().lost_commits == 0
     assert not any(index.acknowledged() for index in catalog)
     held = {name: held for name, (held, _) in believed(catalog).items()}

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.index.witness import FILE_NAME, Statement, Witness, judge
+from tidegate.index.directory import WITNESS_NAME
+from tidegate.index.witness import Statement, Witness, judge
 
 
 def slots(directory: Path) -> list[Statement]:
-    content = (directory / FILE_NAME).read_bytes()
+    content = (directory / WITNESS_NAME).read_bytes()
     return [Statement.decode(content[at : at + 25]) for at in (0, 4_096) if content[at : at + 2] == b"TG"]
 
 
@@ -118,7 +119,7 @@ def test_a_witness_that_cannot_be_written_fails_nothing(
             made.advance(commit)
     assert len(caplog.records) == 1
     assert "may go unnoticed" in caplog.text
-    made._descriptor = os.open(tmp_path / FILE_NAME, os.O_RDWR)
+    made._descriptor = os.open(tmp_path / WITNESS_NAME, os.O_RDWR)
     made.advance(4)
     assert max(slots(tmp_path)).commit == 4
     made.close()
@@ -126,7 +127,7 @@ def test_a_witness_that_cannot_be_written_fails_nothing(
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"important")
-    (tmp_path / FILE_NAME).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / WITNESS_NAME).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
         Witness.open(tmp_path, None)
     assert (tmp_path / "elsewhere").read_bytes() == b"important"
