@@ -17,6 +17,7 @@ from heapdict import heapdict
 
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
+from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import ClosedError, StorageError
@@ -85,8 +86,10 @@ class Catalog:
             catalog._indexes[index.name] = index
             catalog._due_changed(index)
         catalog._context.corrupt_records += recovery.damage.count
-        if len(recovery.damage.batch):
-            store.write(recovery.damage.batch, sync=True)
+        batch = recovery.damage.batch
+        batch.extend(set_aside(store, recovery.damage.kept, catalog._options.quarantine_budget_bytes))
+        if len(batch):
+            store.write(batch, sync=True)
         catalog._settle_loss()
         return catalog
 

@@ -69,6 +69,7 @@ def index_options(settings: Settings) -> IndexOptions:
         slice_width_auto=settings.slice_width_is_auto,
         staging_budget_bytes=settings.staging_bytes,
         prefetch_ms=settings.prefetch_ms,
+        quarantine_budget_bytes=settings.quarantine_bytes,
         retry_ms=settings.storage_retry_ms,
     )
 
