@@ -1,7 +1,7 @@
 """Bytes of damaged values, kept aside in the store for somebody to look at. Nothing is read back from there.
 
-Invariant: this has at most a budget of bytes; past it the oldest go first. Its keys ascend with age, so that no
-clock is needed.
+Invariant: this has at most a budget of bytes; past it the oldest go first. Its keys ascend with age, so that
+no clock is needed.
 """
 
 from __future__ import annotations

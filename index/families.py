@@ -12,7 +12,6 @@ written no more (rocksdb/OPTIONS-000001), so that one of them missing or cut sho
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 from rocksdict import (
@@ -36,7 +35,7 @@ from tidegate.index.errors import (
     ForeignDirectoryError,
     TidegateIndexError,
 )
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.commits import commit_record, decode_commit
 from tidegate.index.format.keys import COMMIT_KEY, FORMAT_KEY, JOURNAL
 from tidegate.index.log_walk import require_readable_manifests, stop_at_damage
 from tidegate.index.options import MIB
@@ -55,23 +54,8 @@ _LOG_FILES_MAX = 4
 _LOG_FILE_BYTES = 4 * MIB
 _OPEN_FILES_MAX = 512
 _OPTIONS = Path(__file__).parent / "rocksdb"
-_COMMIT_KIND = COMMIT_KEY[:1]
-_COMMIT = struct.Struct("<Q")
 _IN_USE = ("IO error: lock hold by current process", "IO error: While lock file: ")
 """How RocksDB begins to say that this process, or another one, has the directory open."""
-
-
-def commit_record(number: int) -> bytes:
-    """The stored value that says which commit was the last."""
-    return seal(_COMMIT_KIND, _COMMIT.pack(number))
-
-
-def decode_commit(value: bytes) -> int:
-    """Read the number of a commit. Raises CorruptRecordError."""
-    body = unseal(_COMMIT_KIND, value)
-    if len(body) != _COMMIT.size:
-        raise CorruptRecordError("the number of a commit does not fit its value")
-    return int(_COMMIT.unpack(body)[0])
 
 
 class Families:

@@ -22,51 +22,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import struct
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from tidegate.index.directory import WITNESS_NAME, sync
 from tidegate.index.errors import CorruptRecordError
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.commits import STATEMENT_BYTES, Statement
 from tidegate.index.store import Loss
 
 _LOG = logging.getLogger(__name__)
 
-_KIND = b"W"
-_BODY = struct.Struct("<QQB")
-_SLOT_BYTES = 25
 _SLOTS_AT = (0, 4_096)
 _FILE_BYTES = 8_192
 _COMMITS_PER_SYNC = 512
 """At full load a sync of this file each second or two; the kernel writes it back by itself after 30 s."""
-
-
-class Statement(NamedTuple):
-    """What a witness says.
-
-    commit: the number of a commit that was synced, as was all before it.
-    lost: how many commits were found missing, at least.
-    settled: whether what follows from that is durable; True if nothing was missing.
-    """
-
-    commit: int
-    lost: int = 0
-    settled: bool = True
-
-    def encode(self) -> bytes:
-        """The statement as a slot of the file."""
-        return seal(_KIND, _BODY.pack(self.commit, self.lost, self.settled))
-
-    @classmethod
-    def decode(cls, slot: bytes) -> Statement:
-        """Read a slot. Raises CorruptRecordError."""
-        body = unseal(_KIND, slot)
-        if len(body) != _BODY.size or body[-1] > 1:
-            raise CorruptRecordError("a slot of the witness does not follow its grammar")
-        commit, lost, settled = _BODY.unpack(body)
-        return cls(commit, lost, bool(settled))
 
 
 def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Loss | None]:
@@ -195,7 +164,7 @@ def _read(content: bytes) -> tuple[Statement | None, int]:
     newest, its_slot = None, 1
     for slot, at in enumerate(_SLOTS_AT):
         with contextlib.suppress(CorruptRecordError):
-            found = Statement.decode(content[at : at + _SLOT_BYTES])
+            found = Statement.decode(content[at : at + STATEMENT_BYTES])
             if newest is None or found.commit > newest.commit:
                 newest, its_slot = found, slot
     return newest, its_slot

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.index.directory import WITNESS_NAME
-from tidegate.index.witness import Statement, Witness, judge
+from tidegate.index.format.commits import Statement
+from tidegate.index.witness import Witness, judge
 
 
 def slots(directory: Path) -> list[Statement]:

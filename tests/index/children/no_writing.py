@@ -13,9 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidegate.index import keys
 from tidegate.index.errors import StorageError
-from tidegate.index.keys import SliceId
+from tidegate.index.format import keys
+from tidegate.index.format.keys import SliceId
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
 

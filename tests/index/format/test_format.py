@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.support.golden_format import DIRECTORY, Golden, golden
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptRecordError
-from tidegate.index.families import commit_record, decode_commit
 from tidegate.index.format import keys
 from tidegate.index.format.block import decode_block, describe, encode_block
+from tidegate.index.format.commits import Statement, commit_record, decode_commit
 from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import (
@@ -40,7 +40,6 @@ from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.index.witness import Statement
 
 THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700_000_000_250, 6, 70_000)])
 HUNDRED = Entries.of((1_700_000_000_000 + 100 * at, 5, at) for at in range(100))
