@@ -17,6 +17,7 @@ from heapdict import heapdict
 
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
+from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import ClosedError, StorageError
@@ -85,9 +86,32 @@ class Catalog:
             catalog._indexes[index.name] = index
             catalog._due_changed(index)
         catalog._context.corrupt_records += recovery.damage.count
-        if len(recovery.damage.batch):
-            store.write(recovery.damage.batch, sync=True)
+        batch = recovery.damage.batch
+        batch.extend(set_aside(store, recovery.damage.kept, catalog._options.quarantine_budget_bytes))
+        if len(batch):
+            store.write(batch, sync=True)
+        catalog._settle_loss()
         return catalog
+
+    def _settle_loss(self) -> None:
+        """What the store has lost may have taken acknowledgements back: believe none. Durable on return."""
+        loss = self._store.loss()
+        if loss is None:
+            return
+        self._context.lost_commits = loss.commits
+        what = f"at least {loss.commits} commits are gone that had been reported durable"
+        _LOG.error(
+            "%s: %s (%s). Their messages are read from the topics again, and the acknowledgements of all %d "
+            "subscriptions are forgotten: some messages come twice, none is lost. Look at the disk",
+            self._store,
+            what if loss.commits else "whether durable commits are gone cannot be told",
+            loss.reason,
+            len(self),
+        )
+        for index in self:
+            index.forget_acknowledgements()
+        self.commit()
+        self._store.settle_loss()
 
     # ---- subscriptions
 
@@ -365,6 +389,7 @@ class Catalog:
             blocks=sum(one.blocks for one in each),
             blocks_quarantined=sum(one.blocks_quarantined for one in each),
             corrupt_records=self._context.corrupt_records,
+            lost_commits=self._context.lost_commits,
             memory_bytes=sum(one.memory_bytes for one in each),
             disk_bytes=self._store.disk_bytes(),
             journal_bytes=self._journal.size_bytes,

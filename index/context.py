@@ -21,6 +21,7 @@ class Context(Generic[IndexT]):
     due_changed: called with an index whose next due time may have changed.
     wanting: indexes with something for a persist to do besides spilling (merge, drop, quarantine).
     corrupt_records: corrupt stored values met since the start, blocks included.
+    lost_commits: synced writes that were gone when the store was opened, at least.
     added_entries: entries staged since the catalog last counted the staging.
     """
 
@@ -31,4 +32,5 @@ class Context(Generic[IndexT]):
     due_changed: Callable[[IndexT], None]
     wanting: set[IndexT] = field(default_factory=set)
     corrupt_records: int = 0
+    lost_commits: int = 0
     added_entries: int = 0

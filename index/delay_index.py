@@ -192,6 +192,15 @@ class DelayIndex:
             journal.cut(self.log)
         return token
 
+    def forget_acknowledgements(self) -> int:
+        """Believe no acknowledgement and no mark-delete position: what took them back may be lost.
+
+        A token as of `add`. The broker tells the mark-delete position again when it opens the subscription.
+        """
+        # Of the two, the mark-delete position that goes back takes the acknowledgements with it, if it does.
+        self.unacknowledge(self.acknowledged())
+        return self.mark_delete(-1, -1)
+
     def clear(self) -> int:
         """Forget every entry and acknowledgement; the mark-delete position and the width stay."""
         self._apply_clear()

@@ -38,20 +38,31 @@ class AlreadyOpenError(StorageError):
 
 
 class UnwritableDirectoryError(StorageError):
-    """The data directory cannot be created or written."""
+    """The data directory cannot be created or written; `reason` says what to do."""
 
     def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot write to the data directory {path}: {reason}")
+
+
+class OthersDirectoryError(StorageError):
+    """The data directory belongs to another user."""
+
+    def __init__(self, path: str, user_id: int) -> None:
         super().__init__(
-            f"cannot write to the data directory {path} ({reason}): "
-            "give its owner write permission, or choose another directory"
+            f"the data directory {path} belongs to another user (uid {user_id}): run the daemon as that "
+            "user, give the directory to this one (chown), or name a directory below it, which is made then"
         )
 
 
 class ForeignDirectoryError(StorageError):
-    """The directory holds a RocksDB database that is not a Tidegate index."""
+    """The directory holds something that is not a Tidegate index; `found` names some of it."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} holds data that is not a Tidegate index: choose another data directory")
+    def __init__(self, path: str, found: str = "") -> None:
+        what = f" ({found})" if found else ""
+        super().__init__(
+            f"{path} holds data that is not a Tidegate index{what}: choose another data directory, "
+            "an empty one or one that Tidegate made"
+        )
 
 
 class DamagedDirectoryError(StorageError):
@@ -61,6 +72,16 @@ class DamagedDirectoryError(StorageError):
         super().__init__(
             f"the data directory {path} is damaged ({reason}): stop the daemon, move the directory away and "
             "start it again; the topics are read again, nothing is lost"
+        )
+
+
+class LostCommitsError(StorageError):
+    """A database that was opened again while it was in use lacks what had been synced."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the store in {path} has lost what was durable ({reason}): look at the disk, and restart the "
+            "daemon; it then reads again what is gone"
         )
 
 

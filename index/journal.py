@@ -7,7 +7,8 @@ appended is lost.
 
 The rule for the commit thread: it touches only what `begin` has taken. Records that were taken are not
 joined with later ones any more, and which of them are superfluous was decided when they were taken, so that
-it looks at no `JournalLog` and at nothing of an index.
+it looks at nothing of a `JournalLog` but the number of its subscription, and at nothing of an index. What it
+leaves, an error or none, is there before anybody who waits for it goes on.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds what a synced write has
 covered; a `JournalLog` is written to by `Journal` only, on the core's thread, and read by everyone else.
@@ -20,7 +21,7 @@ import threading
 from enum import IntEnum
 
 from tidegate.index.entry import Entries
-from tidegate.index.errors import CorruptRecordError, StorageError
+from tidegate.index.errors import CorruptRecordError, StorageError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import seal, unseal
 from tidegate.index.format.packing import pack_entries, unpack_entries
@@ -145,10 +146,14 @@ def decode_numbers(value: bytes) -> tuple[int, int]:
 
 
 class Commit:
-    """A group commit on its way: taken, then `run` by any thread, then finished by the core's thread."""
+    """A group commit on its way: taken, then `run` by any thread, then finished by the core's thread.
+
+    records, extra: what is written; nobody changes them before `Journal.finish`.
+    error: why it has failed; to be asked once `wait` has returned.
+    """
 
     def __init__(
-        self, store: Store, records: list[Record], extra: Batch, token: int, piece_bytes: int
+        self, store: Store, records: tuple[Record, ...], extra: Batch, token: int, piece_bytes: int
     ) -> None:
         self._store = store
         self._piece_bytes = piece_bytes
@@ -160,21 +165,35 @@ class Commit:
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Write everything, the last piece synced. Storage errors are kept for `finish`."""
+        """Write everything, the last piece synced. Errors are kept for `finish`, foreseen or not."""
         try:
-            batch = Batch()
-            batch.extend(self.extra)
-            for record in self.records:
-                record.put_into(batch)
-                if batch.size_bytes >= self._piece_bytes:
-                    # Records need no atomicity between them, and one huge write would hold up other threads.
-                    self._store.write(batch, sync=False)
-                    batch = Batch()
-            self._store.write(batch, sync=True)
+            self._write()
         except StorageError as error:
             self.error = error
+        except BaseException as error:
+            # Known to the store or not, it must never look like a success.
+            self.error = StorageError(f"the commit was not written: {error!r}")
+            if not isinstance(error, Exception):
+                raise
         finally:
+            # Not before: who waits asks for the error at once.
             self._done.set()
+
+    def _write(self) -> None:
+        batch = Batch()
+        batch.extend(self.extra)
+        for record in self.records:
+            record.put_into(batch)
+            if batch.size_bytes >= self._piece_bytes:
+                # Records need no atomicity between them, and one huge write would hold up other threads.
+                self._store.write(batch, sync=False)
+                batch = Batch()
+        self._store.write(batch, sync=True)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has run."""
+        return self._done.is_set()
 
     def wait(self) -> None:
         """Wait until another thread has run this commit."""
@@ -282,22 +301,24 @@ class Journal:
         for record in self._pending:
             record.log._tail = None
         # A persist may have overtaken some, and what a removed subscription says must not come back.
-        records = [
+        records = tuple(
             record
             for record in self._pending
             if not record.log._removed and record.sequence > record.log.persisted_sequence
-        ]
+        )
         self._writing = Commit(self._store, records, self._extra, self.appended_token, self._piece_bytes)
         self._pending, self._extra = [], Batch()
         return self._writing
 
     def finish(self, commit: Commit) -> int:
         """Account for a commit that has run; the durable token. Raises StorageError if the write failed."""
+        if not commit.done:
+            raise TidegateIndexError("a commit is finished that has not run")
         if not commit.finished:
             commit.finished = True
             self._writing = None
             if commit.error is not None:
-                self._pending = commit.records + self._pending
+                self._pending = [*commit.records, *self._pending]
                 commit.extra.extend(self._extra)
                 self._extra = commit.extra
                 raise commit.error

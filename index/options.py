@@ -28,6 +28,7 @@ class IndexOptions:
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
     pop_scan_entries: most entries one `pop_due` looks at, live or not; it bounds the pause, not the result.
     write_piece_bytes: blocks are written in pieces of about this size: a write holds the interpreter lock.
+    quarantine_budget_bytes: bytes of damaged values that are kept aside; past it the oldest are deleted.
     retry_ms: after a failed persist (disk full) the next one starts this much later.
     """
 
@@ -44,6 +45,7 @@ class IndexOptions:
     prefetch_ms: int = 1_000
     pop_scan_entries: int = 262_144
     write_piece_bytes: int = MIB // 2
+    quarantine_budget_bytes: int = 64 * MIB
     retry_ms: int = 1_000
 
     def __post_init__(self) -> None:
@@ -60,6 +62,7 @@ class IndexOptions:
             ("prefetch_ms", 0, 1 << 53),
             ("pop_scan_entries", 1, 1 << 53),
             ("write_piece_bytes", 1, 1 << 30),
+            ("quarantine_budget_bytes", 0, 1 << 53),
             ("retry_ms", 0, 1 << 53),
         ):
             value = getattr(self, name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tidegate.index.damaged_values import set_aside
 from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
@@ -426,6 +427,9 @@ class PersistJob:
 
     def _quarantine(self) -> None:
         """Keep the bytes of corrupt blocks aside; their keys go with `_rewrite`."""
+        if not self.plan.quarantined:
+            return
+        damaged = []
         for slice_id, block in self.plan.quarantined:
             key = keys.block_key(self.plan.subscription_id, slice_id, block.block_id)
             try:
@@ -433,7 +437,8 @@ class PersistJob:
             except CorruptRecordError:
                 continue  # the store itself cannot read it: there are no bytes to keep
             if value is not None:
-                self._commit.put(keys.quarantine_key(key), value)
+                damaged.append((key, value))
+        self._commit.extend(set_aside(self._store, damaged, self._options.quarantine_budget_bytes))
 
     def deletion(self) -> Batch:
         """Deletes the retired blocks; to be written once nothing loads them."""

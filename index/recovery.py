@@ -30,7 +30,7 @@ from tidegate.index.journal import RecordType, decode_entries, decode_numbers, d
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap
-from tidegate.index.store import Batch, Store
+from tidegate.index.store import Batch, Put, Store
 
 _LOG = logging.getLogger(__name__)
 _FORMAT_KIND = b"\x00"
@@ -100,10 +100,11 @@ class Recovered:
 
 
 class Damage:
-    """Collects corrupt values: reports them and copies them aside."""
+    """Reports corrupt values. `kept` is to go to the quarantine, `batch` is what else is to be written."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.kept: list[Put] = []
         self.batch = Batch()
 
     def report(self, key: bytes, value: bytes | None, reason: str) -> None:
@@ -111,7 +112,7 @@ class Damage:
         self.count += 1
         _LOG.error("stored value %s is corrupt: %s", key.hex(), reason)
         if value is not None:
-            self.batch.put(keys.quarantine_key(key), value)
+            self.kept.append((key, value))
 
 
 @dataclass

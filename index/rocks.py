@@ -1,11 +1,11 @@
-"""A store in RocksDB. The only module that imports rocksdict; its errors do not leave it.
-
-The journal has a column family of its own: it is three quarters of what is written, and dead within seconds.
-Among the blocks it would be compacted with them again and again; alone, most of it dies in its memtable.
+"""A store in RocksDB; its errors do not leave it. In `index/`, only this and `families` import rocksdict.
 
 A write that fails puts RocksDB into a read-only state, so the database is opened again before the next
 write; its log then holds either the whole batch or nothing of it, and both are right, because the index
 writes it once more.
+
+Synced batches are numbered in the order of the log, and a witness says up to which number everything was
+synced (see `witness`): what is missing after opening is known by it.
 """
 
 from __future__ import annotations
@@ -14,63 +14,42 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import cast
 
-from rocksdict import (
-    AccessType,
-    BlockBasedOptions,
-    Cache,
-    ColumnFamily,
-    DbClosedError,
-    DBCompressionType,
-    Options,
-    Rdict,
-    ReadOptions,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import DbClosedError, Rdict, ReadOptions, WriteOptions
 
+from tidegate.index import directory, faults
 from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
     CorruptRecordError,
-    DamagedDirectoryError,
-    ForeignDirectoryError,
+    LostCommitsError,
     StorageError,
     TidegateIndexError,
-    UnwritableDirectoryError,
 )
-from tidegate.index.format.keys import FORMAT_KEY, JOURNAL
+from tidegate.index.families import AFTER_JOURNAL, Families, open_families
+from tidegate.index.format.keys import JOURNAL
 from tidegate.index.options import MIB
-from tidegate.index.store import Batch
+from tidegate.index.store import Batch, Loss
+from tidegate.index.witness import Witness
 
-_WRITE_BUFFER_BYTES = 16 * MIB
-_JOURNAL_FAMILY = "journal"
-_JOURNAL_BUFFER_BYTES = 32 * MIB
-_JOURNAL_FILES_MAX = 2
-_AFTER_JOURNAL = bytes([JOURNAL[0] + 1])
-_BLOCK_CACHE_BYTES = 8 * MIB
-_WAL_BYTES_PER_SYNC = MIB // 2
-_WAL_BYTES_MAX = 64 * MIB
 _GARBAGE_BYTES = 8 * MIB
 _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
-_LOG_FILES_MAX = 4
-_LOG_FILE_BYTES = 4 * MIB
-_OPEN_FILES_MAX = 512
-_PROBE = ".probe"
-_IN_USE = ("IO error: lock hold by current process", "IO error: While lock file: ")
-"""How RocksDB begins to say that this process, or another one, has the directory open."""
 
 
 class RocksStore:
     """An ordered key-value store in a directory; see `Store`."""
 
-    def __init__(self, path: Path, families: _Families) -> None:
+    def __init__(self, path: Path, families: Families, witness: Witness, loss: Loss | None) -> None:
         self._path = path
         self._families = families
+        self._witness = witness
+        self._loss = loss
+        self._commit = witness.commit
+        self._numbering = threading.Lock()
         self._failed = False
         self._written_bytes = 0
         self._closed = False
@@ -81,20 +60,25 @@ class RocksStore:
         return str(self._path)
 
     @classmethod
-    def open(cls, path: Path) -> RocksStore:
-        """Open or create the database in directory `path`.
+    def open(cls, path: Path, beside: Collection[str] = ()) -> RocksStore:
+        """Open or create the database in directory `path`; `beside` it these files may be.
 
-        Raises UnwritableDirectoryError, AlreadyOpenError, DamagedDirectoryError, StorageError.
+        Raises UnwritableDirectoryError, OthersDirectoryError, ForeignDirectoryError, AlreadyOpenError,
+        DamagedDirectoryError, StorageError.
         """
+        directory.prepare(path, beside)
+        families = open_families(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            probe = path / _PROBE
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise UnwritableDirectoryError(str(path), error.strerror or str(error)) from error
-        store = cls(path, _open(path))
-        store._move_journal()
+            witness, loss = Witness.open(path, families.last_commit())
+        except Exception as error:
+            families.close()
+            raise faults.opening(path, error) from error
+        store = cls(path, families, witness, loss)
+        try:
+            store._move_journal()
+        except Exception as error:
+            store.close()
+            raise store._translate(error) from error
         return store
 
     def get(self, key: bytes) -> bytes | None:
@@ -103,7 +87,7 @@ class RocksStore:
             families = self._families
             value = (families.journal if key[:1] == JOURNAL else families.main).get(key)
         except Exception as error:
-            if _is_corruption(error):
+            if faults.is_corruption(error):
                 raise CorruptRecordError(f"a value in {self._path} cannot be read: {error}") from error
             raise self._translate(error) from error
         return None if value is None else bytes(value)
@@ -113,13 +97,23 @@ class RocksStore:
         if self._failed:
             self._open_again()
         families = self._families
-        # No lock: a commit must not wait for the disk to sync what another thread has written. If that thread
-        # meets a failure and opens the database again, this write fails too and is tried again.
+        # Nothing is locked while the disk syncs: a commit must not wait for what another thread has written.
+        # If that thread meets a failure and opens the database again, this write fails too, and is tried
+        # again.
         try:
-            families.main.write(families.write_batch(batch), self._unsynced)
+            made = families.write_batch(batch)
             if sync:
+                with self._numbering:
+                    # A number is never given twice, also if it is not known what became of its batch.
+                    self._commit += 1
+                    commit = self._commit
+                    families.number(made, commit)
+                    families.main.write(made, self._unsynced)
                 # Not a synced write: that holds the interpreter lock while the disk works, this does not.
                 families.main.flush_wal(True)
+                self._witness.advance(commit)
+            else:
+                families.main.write(made, self._unsynced)
             self._written_bytes += batch.size_bytes
         except Exception as error:
             self._failed = not self._closed
@@ -135,8 +129,8 @@ class RocksStore:
             self._scan(family, max(start, low), min(end, high))
             for family, low, high in (
                 (families.main, b"", JOURNAL),
-                (families.journal, JOURNAL, _AFTER_JOURNAL),
-                (families.main, _AFTER_JOURNAL, end),
+                (families.journal, JOURNAL, AFTER_JOURNAL),
+                (families.main, AFTER_JOURNAL, end),
             )
             if start < high and low < end
         ]
@@ -159,6 +153,18 @@ class RocksStore:
         except Exception as error:
             raise self._translate(error) from error
 
+    def loss(self) -> Loss | None:
+        """What was gone when the database was opened although it had been synced."""
+        return self._loss
+
+    def settle_loss(self) -> None:
+        """What follows from the loss is durable. Raises StorageError if this cannot be made durable."""
+        if self._loss is not None:
+            # The witness can only tell what is newer from what is older by a higher number.
+            self.write(Batch(), sync=True)
+            self._witness.settle()
+            self._loss = None
+
     def tidy(self) -> None:
         """Write what is in memory into tables, so that the log can go and opening has nothing to repeat.
 
@@ -178,6 +184,7 @@ class RocksStore:
                 families.journal.compact_range(None, None)
                 if _too_much_garbage(families.main):
                     families.main.compact_range(None, None)
+                self._witness.sync()
             except Exception as error:
                 raise self._translate(error) from error
 
@@ -200,22 +207,20 @@ class RocksStore:
                     self._families.close()
                 except Exception as error:
                     raise self._translate(error) from error
+                finally:
+                    self._witness.close()
 
     def _move_journal(self) -> None:
         """Directories of before there was a family for the journal have it among everything else."""
         batch = Batch()
         families = self._families
-        try:
-            for key, value in self._scan(families.main, JOURNAL, _AFTER_JOURNAL):
-                batch.put(key, value)
-            if len(batch):
-                made = families.write_batch(batch)
-                made.delete_range(JOURNAL, _AFTER_JOURNAL)
-                families.main.write(made, self._unsynced)
-                families.main.flush_wal(True)
-        except Exception as error:
-            families.close()
-            raise self._translate(error) from error
+        for key, value in self._scan(families.main, JOURNAL, AFTER_JOURNAL):
+            batch.put(key, value)
+        if len(batch):
+            made = families.write_batch(batch)
+            made.delete_range(JOURNAL, AFTER_JOURNAL)
+            families.main.write(made, self._unsynced)
+            families.main.flush_wal(True)
 
     def _open_again(self) -> None:
         with self._lock:
@@ -228,22 +233,30 @@ class RocksStore:
             with contextlib.suppress(Exception):
                 self._families.close()
             try:
-                self._families = _open(self._path)
+                self._families = open_families(self._path)
             except AlreadyOpenError as error:
                 # A thread of this process is not done with what was open. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
+            try:
+                loss = self._witness.accuse(self._families.last_commit())
+            except Exception as error:
+                raise self._translate(error) from error
+            if loss is not None:
+                # What is in memory builds on what is gone. A start forgets what it cannot be sure of.
+                raise LostCommitsError(str(self._path), loss.reason)
             self._failed = False
 
     def _require_room(self) -> None:
-        probe = self._path / _PROBE
+        probe = self._path / directory.PROBE_NAME
         try:
             size_bytes = sum(each.stat().st_size for each in self._path.glob("*.log"))
             with probe.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size_bytes + MIB)
         except OSError as error:
-            raise StorageError(_full(self._path, error.strerror or str(error))) from error
+            raise faults.running(self._path, error) from error
         finally:
-            probe.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                probe.unlink()
 
     def _translate(self, error: Exception) -> TidegateIndexError:
         if isinstance(error, TidegateIndexError):
@@ -252,27 +265,11 @@ class RocksStore:
             if self._closed:
                 return ClosedError(f"the store in {self._path} is closed")
             return StorageError(_opened_again(self._path))
-        text = str(error)
-        if _is_corruption(error):
-            return DamagedDirectoryError(str(self._path), text)
-        if "No space left" in text or "File too large" in text:
-            return StorageError(
-                f"the disk of {self._path} is full: free some space, then it goes on ({text})"
-            )
-        return StorageError(f"the store in {self._path} fails: {text}")
-
-
-def _is_corruption(error: Exception) -> bool:
-    """Whether RocksDB has found damage: a checksum of its own that is wrong, a table that is not one."""
-    return str(error).startswith("Corruption")
+        return faults.running(self._path, error)
 
 
 def _opened_again(path: Path) -> str:
     return f"the store in {path} is being opened again after a failed write"
-
-
-def _full(path: Path, reason: str) -> str:
-    return f"the disk of {path} is full: free some space, then it goes on ({reason})"
 
 
 def _too_much_garbage(family: Rdict) -> bool:
@@ -280,98 +277,3 @@ def _too_much_garbage(family: Rdict) -> bool:
     all_bytes = family.property_int_value("rocksdb.total-sst-files-size") or 0
     live_bytes = family.property_int_value("rocksdb.estimate-live-data-size") or 0
     return all_bytes - live_bytes > max(_GARBAGE_BYTES, live_bytes // _GARBAGE_SHARE)
-
-
-class _Families:
-    """An open database: one column family for the journal, the other for everything else."""
-
-    def __init__(self, main: Rdict) -> None:
-        self.main = main
-        self.journal = main.get_column_family(_JOURNAL_FAMILY)
-        self._handle: ColumnFamily | None = main.get_column_family_handle(_JOURNAL_FAMILY)
-
-    def write_batch(self, batch: Batch) -> WriteBatch:
-        """The operations of `batch`, each for its family."""
-        made = WriteBatch(raw_mode=True)
-        journal = self._handle
-        if journal is None:
-            # Without a handle, what belongs into the journal would silently go elsewhere.
-            raise DbClosedError("the column families are closed")
-        for kind, key, value in batch.operations:
-            family = journal if key[:1] == JOURNAL else None
-            if kind == Batch.PUT:
-                made.put(key, value, family)
-            elif kind == Batch.DELETE:
-                made.delete(key, family)
-            elif key[:1] == JOURNAL and value <= _AFTER_JOURNAL:
-                made.delete_range(key, value, family)
-            else:
-                made.delete_range(key, value)
-                if key < _AFTER_JOURNAL and value > JOURNAL:
-                    made.delete_range(max(key, JOURNAL), min(value, _AFTER_JOURNAL), journal)
-        return made
-
-    def close(self) -> None:
-        """Close the database: it stays open, and locked, as long as any part of it is."""
-        self._handle = None
-        try:
-            self.journal.close()
-        finally:
-            self.main.close()
-
-
-def _open(path: Path) -> _Families:
-    try:
-        _require_ours(path)
-        journal = _options()
-        journal.set_write_buffer_size(_JOURNAL_BUFFER_BYTES)
-        # What reaches a table is dead by the next time: it is cheap to compact and a pity to keep.
-        journal.set_level_zero_file_num_compaction_trigger(_JOURNAL_FILES_MAX)
-        return _Families(Rdict(str(path), _options(), column_families={_JOURNAL_FAMILY: journal}))
-    except TidegateIndexError:
-        raise
-    except Exception as error:
-        text = str(error)
-        if text.startswith(_IN_USE):
-            raise AlreadyOpenError(str(path)) from error
-        if "Permission denied" in text or "Read-only file system" in text:
-            raise UnwritableDirectoryError(str(path), text) from error
-        if _is_corruption(error):
-            raise DamagedDirectoryError(str(path), text) from error
-        raise StorageError(f"cannot open the data directory {path}: {text}") from error
-
-
-def _require_ours(path: Path) -> None:
-    """Look at a database without our column family before it gets one: one that is not ours is left alone."""
-    if not (path / "CURRENT").exists() or _JOURNAL_FAMILY in Rdict.list_cf(str(path)):
-        return
-    found = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
-    try:
-        if found.get(FORMAT_KEY) is None and next(iter(found.keys()), None) is not None:
-            raise ForeignDirectoryError(str(path))
-    finally:
-        found.close()
-
-
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
-    # Blocks are packed already, and the rest is small or short-lived.
-    options.set_compression_type(DBCompressionType.none())
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-    options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    # The kernel writes back as we go, so that the synced commit at the end of a persist has little to do.
-    options.set_wal_bytes_per_sync(_WAL_BYTES_PER_SYNC)
-    options.set_bytes_per_sync(_WAL_BYTES_PER_SYNC)
-    options.set_level_compaction_dynamic_level_bytes(True)
-    options.set_max_background_jobs(2)
-    options.set_keep_log_file_num(_LOG_FILES_MAX)
-    # Without a size one file takes everything said while the process lives.
-    options.set_max_log_file_size(_LOG_FILE_BYTES)
-    options.set_max_open_files(_OPEN_FILES_MAX)
-    table = BlockBasedOptions()
-    # A block is read once; the cache is for index blocks and small records.
-    table.set_block_cache(Cache(_BLOCK_CACHE_BYTES))
-    options.set_block_based_table_factory(table)
-    return options

@@ -51,6 +51,7 @@ class CatalogStats(NamedTuple):
     blocks: int
     blocks_quarantined: int
     corrupt_records: int
+    lost_commits: int
     memory_bytes: int
     disk_bytes: int
     journal_bytes: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.index.errors import ClosedError
 
@@ -55,6 +55,17 @@ class Batch:
         return len(self.operations)
 
 
+class Loss(NamedTuple):
+    """What an opened store lacks although it had been synced.
+
+    commits: how many synced writes are gone, at least; 0 if it cannot be told whether any is.
+    reason: how that shows, for the log.
+    """
+
+    commits: int
+    reason: str
+
+
 class Store(Protocol):
     """An ordered key-value store. Methods raise StorageError if the medium fails, ClosedError after close.
 
@@ -74,6 +85,14 @@ class Store(Protocol):
 
         Raises DamagedDirectoryError where the medium cannot be read on.
         """
+        ...
+
+    def loss(self) -> Loss | None:
+        """What is gone that had been durable, None if nothing is known to be. Comes again until settled."""
+        ...
+
+    def settle_loss(self) -> None:
+        """What follows from the loss is durable: do not tell of it any more."""
         ...
 
     def tidy(self) -> None:
@@ -135,6 +154,12 @@ class MemoryStore:
             keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
         for key in keys:
             yield key, self._values[key]
+
+    def loss(self) -> None:
+        """Nothing: memory forgets all or nothing."""
+
+    def settle_loss(self) -> None:
+        """There is nothing to settle."""
 
     def tidy(self) -> None:
         """Nothing: what is deleted takes no room."""

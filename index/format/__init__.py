@@ -1,4 +1,4 @@
-"""What the index stores, as bytes: keys, envelopes, packed entries, blocks, the manifest, and upgrades.
+"""What the index stores, as bytes: keys, envelopes, packed entries, blocks, the manifest, commits, upgrades.
 
 The grammar is in docs/format.md. Whoever else writes these bytes does it with these modules, which know
 entries, positions, names and the interface of a store, and nothing else of the index.
@@ -6,6 +6,7 @@ entries, positions, names and the interface of a store, and nothing else of the 
 
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, decode_block, describe, encode_block
+from tidegate.index.format.commits import Statement, commit_record, decode_commit
 from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import (
@@ -25,7 +26,10 @@ __all__ = [
     "Identity",
     "SliceId",
     "State",
+    "Statement",
+    "commit_record",
     "decode_block",
+    "decode_commit",
     "decode_keys",
     "decode_slice",
     "describe",

@@ -10,6 +10,8 @@ import struct
 from typing import NamedTuple
 
 FORMAT_KEY = b"\x00tidegate"
+COMMIT_KEY = b"\x00commit"
+"""The store's own: the number of the last commit, in the family of the journal."""
 
 IDENTITY = b"S"
 STATE = b"T"
@@ -32,6 +34,8 @@ _BLOCK = struct.Struct(">cQQQQ")
 _VERSIONED = struct.Struct(">cQQQ")
 _JOURNAL = struct.Struct(">cQQB")
 _INTENT = struct.Struct(">cQQQ")
+_QUARANTINE = struct.Struct(">cBQ")
+_NUMBERED = 0xFF
 
 
 class SliceId(NamedTuple):
@@ -121,6 +125,13 @@ def intent_key(subscription_id: int, version: int, piece: int) -> bytes:
     return _INTENT.pack(INTENT, subscription_id, version, piece)
 
 
-def quarantine_key(key: bytes) -> bytes:
-    """Where the bytes of a corrupt value are kept."""
-    return QUARANTINE + key
+def quarantine_key(number: int, key: bytes) -> bytes:
+    """Where the bytes of a corrupt value are kept; `number` rises, so that keys ascend with age."""
+    return _QUARANTINE.pack(QUARANTINE, _NUMBERED, number) + key
+
+
+def parse_quarantine_key(key: bytes) -> int:
+    """The number of a quarantined value; 0 for those of before they were numbered, which sort first."""
+    if key[1] != _NUMBERED:
+        return 0
+    return int(_QUARANTINE.unpack_from(key)[2])

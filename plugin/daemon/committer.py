@@ -150,10 +150,10 @@ class Committer(Generic[StreamT]):
             return
         self._in_flight = commit
         if self._executor is None:
-            _run(commit)
+            commit.run()
             self._finish(commit)
         else:
-            running = self._loop.run_in_executor(self._executor, _run, commit)
+            running = self._loop.run_in_executor(self._executor, commit.run)
             running.add_done_callback(lambda _: self._finish(commit))
 
     def _take(self) -> None:
@@ -212,11 +212,3 @@ class Committer(Generic[StreamT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _run(commit: Commit) -> None:
-    """Write the commit. Whatever goes wrong, known to the store or not, must never look like a success."""
-    try:
-        commit.run()
-    except Exception as error:
-        commit.error = StorageError(f"the commit was not written: {error!r}")

@@ -31,7 +31,7 @@ class Listener:
         """Bind. Raises ``SocketInUseError`` or ``StartError``."""
         self.path = path.absolute()
         _check_path(self.path)
-        self._lock = _lock(self.path.with_name(self.path.name + ".lock"), self.path)
+        self._lock = _lock(lock_path(self.path), self.path)
         try:
             _remove_stale(self.path)
             self.socket = _bind(self.path)
@@ -47,6 +47,11 @@ class Listener:
             if self.path.stat().st_ino == self._inode:
                 self.path.unlink()
         os.close(self._lock)
+
+
+def lock_path(path: Path) -> Path:
+    """The file that keeps two starts with the socket ``path`` apart."""
+    return path.with_name(path.name + ".lock")
 
 
 def peer_uid(connection: socket.socket) -> int:
@@ -81,9 +86,9 @@ def _check_path(path: Path) -> None:
         raise StartError(f"others can write to the socket directory {directory}, run: chmod go-w {directory}")
 
 
-def _lock(lock_path: Path, path: Path) -> int:
+def _lock(lock_file: Path, path: Path) -> int:
     try:
-        handle = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StartError(f"cannot write to the socket directory {path.parent}: {error.strerror}") from error
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,7 +24,7 @@ from typing import Any
 from tidegate.index import Catalog, Clock, IndexOptions, RocksStore, Store, SystemClock, TidegateIndexError
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.engine import DaemonEngine
-from tidegate.plugin.daemon.listener import Listener
+from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token
@@ -54,7 +55,11 @@ def product_name() -> str:
 
 def open_store(settings: Settings) -> Store:
     """The RocksDB store in the data directory. Raises what the index raises."""
-    return RocksStore.open(settings.data)
+    # The socket is there first, and may be in the same directory.
+    near = (settings.socket, lock_path(settings.socket), settings.http_token_file)
+    data = settings.data.absolute()
+    beside = {path.name for path in near if path is not None and path.absolute().parent == data}
+    return RocksStore.open(settings.data, beside)
 
 
 def index_options(settings: Settings) -> IndexOptions:
@@ -64,6 +69,7 @@ def index_options(settings: Settings) -> IndexOptions:
         slice_width_auto=settings.slice_width_is_auto,
         staging_budget_bytes=settings.staging_bytes,
         prefetch_ms=settings.prefetch_ms,
+        quarantine_budget_bytes=settings.quarantine_bytes,
         retry_ms=settings.storage_retry_ms,
     )
 
@@ -122,6 +128,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     A second one ends the process at once. Raises ``UserError`` if it cannot start.
     """
     give_back_memory()
+    os.umask(0o077)  # RocksDB makes files at any time, and nobody else is to read them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

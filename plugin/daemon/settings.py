@@ -81,6 +81,12 @@ class Settings(BaseSettings):
     slice_width_auto: bool | None = Field(
         default=None, description="whether it follows what comes; not set: unless slice_width_ms is set"
     )
+    quarantine_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=0,
+        le=1 << 40,
+        description="damaged values that are kept aside; past it the oldest are deleted",
+    )
     forget_days: float = Field(
         default=7.0,
         ge=0.0,

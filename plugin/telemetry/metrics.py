@@ -78,6 +78,7 @@ class Gauges:
     disk_bytes: int
     quarantined_blocks: int
     corrupt_records: int
+    lost_commits: int
     blocks: int
     journal_bytes: int
     persists: int
@@ -147,6 +148,11 @@ class _GaugeCollector(Collector):
             ("disk_bytes", "Bytes of all files of the index on disk", state.disk_bytes),
             ("quarantined_blocks", "Blocks set aside because they were corrupt", state.quarantined_blocks),
             ("corrupt_records", "Corrupt stored values met since the start", state.corrupt_records),
+            (
+                "lost_commits",
+                "Commits reported durable that were gone when the index was opened, at least",
+                state.lost_commits,
+            ),
             ("blocks", "Packed blocks on disk", state.blocks),
             ("journal_bytes", "Journal records that no persist has replaced yet", state.journal_bytes),
             ("brokers", "Brokers that are connected", state.brokers),

@@ -234,6 +234,7 @@ def gauges(daemon: Daemon) -> Gauges:
         disk_bytes=totals.disk_bytes,
         quarantined_blocks=totals.blocks_quarantined,
         corrupt_records=totals.corrupt_records,
+        lost_commits=totals.lost_commits,
         blocks=totals.blocks,
         journal_bytes=totals.journal_bytes,
         persists=totals.persists,

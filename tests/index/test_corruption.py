@@ -73,7 +73,7 @@ def test_a_corrupt_block_is_quarantined_and_its_positions_are_unheld(
     assert positions_of(popped) == index.held()
     assert not index.take_unheld()
     assert index.stats().blocks_quarantined == 1
-    assert keys.quarantine_key(key) in dict(stored(store, keys.QUARANTINE))
+    assert keys.quarantine_key(1, key) in dict(stored(store, keys.QUARANTINE))
     assert store.get(key) is None
     index.check()
     # They are read again and added again.

@@ -28,7 +28,6 @@ from tests.support.catalogs import (
     positions_of,
     spread,
 )
-from tidegate.index import rocks
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     AlreadyOpenError,
@@ -40,6 +39,7 @@ from tidegate.index.errors import (
     StorageError,
     UnwritableDirectoryError,
 )
+from tidegate.index.families import open_families
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
 from tidegate.index.format.keys import SliceId
@@ -133,8 +133,8 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
             RocksStore.open(path)
 
 
-def test_an_unwritable_directory_is_refused() -> None:
-    with pytest.raises(UnwritableDirectoryError, match="write permission"):
+def test_a_directory_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(UnwritableDirectoryError, match="choose another directory"):
         RocksStore.open(Path("/proc/tidegate"))
 
 
@@ -319,7 +319,7 @@ def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> 
     output, _ = process.communicate()
     assert process.returncode == 0, output
     lines = output.splitlines()
-    assert any(line.startswith("refused: the disk of") for line in lines)
+    assert any("size limit of this process: raise it" in line for line in lines)
     durable = int(lines[-1].removeprefix("durable "))
     catalog, index = opened(RocksStore.open(tmp_path))
     index.check()
@@ -362,7 +362,7 @@ def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -
     records = dict(store.scan(*keys.kind_range(keys.JOURNAL)))
     assert records
     store.close()
-    old = rocks._open(tmp_path)
+    old = open_families(tmp_path)
     for key, value in records.items():
         old.main.put(key, value)
         old.journal.delete(key)

@@ -50,6 +50,12 @@ class FlakyStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.memory.scan(start, end)
 
+    def loss(self) -> None:
+        """What it refuses was never durable."""
+
+    def settle_loss(self) -> None:
+        """There is nothing to settle."""
+
     def tidy(self) -> None:
         self.memory.tidy()
 

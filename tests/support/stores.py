@@ -41,6 +41,12 @@ class CrashStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._live.scan(start, end)
 
+    def loss(self) -> None:
+        """A crash loses nothing that was synced."""
+
+    def settle_loss(self) -> None:
+        """There is nothing to settle."""
+
     def tidy(self) -> None:
         self._live.tidy()
 
@@ -89,6 +95,12 @@ class FailingStore:
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.memory.scan(start, end)
+
+    def loss(self) -> None:
+        """What it refuses was never durable."""
+
+    def settle_loss(self) -> None:
+        """There is nothing to settle."""
 
     def tidy(self) -> None:
         self.memory.tidy()

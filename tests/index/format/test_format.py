@@ -14,6 +14,7 @@ from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import decode_block, describe, encode_block
+from tidegate.index.format.commits import Statement, commit_record, decode_commit
 from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import (
@@ -46,6 +47,7 @@ POSITIONS = PositionSet.of([*((5, at) for at in range(5)), (6, 70_000)])
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), bytes(range(16)))
 STATE = State(3, 41, 11, 3_600_000, (5, -1), True)
 STATE_1 = STATE._replace(slice_width_auto=False)
+SLOT = Statement(45, 4, settled=False)
 DAY_MS = 86_400_000
 
 
@@ -67,6 +69,8 @@ def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
 SLICE = SliceId(3_600_000, 472_222)
 WRITTEN: dict[str, Callable[[], Golden]] = {
     "format": lambda: Golden(keys.FORMAT_KEY, format_record(FORMAT_VERSION)),
+    "commit": lambda: Golden(keys.COMMIT_KEY, commit_record(41)),
+    "witness_slot": lambda: Golden(b"", SLOT.encode()),
     "identity": lambda: Golden(keys.subscription_key(b"S", 7), IDENTITY.encode()),
     "state": lambda: Golden(keys.subscription_key(b"T", 7), STATE.encode()),
     "slice": lambda: Golden(keys.slice_key(7, SLICE), encode_slice([describe(THREE, 150, 9, 9)])),
@@ -86,6 +90,8 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
     "v1_format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
     "v1_state": (lambda value: decode_state_1(value, False), STATE_1),
+    "commit": (decode_commit, 41),
+    "witness_slot": (Statement.decode, SLOT),
     "identity": (Identity.decode, IDENTITY),
     "state": (State.decode, STATE),
     "slice": (decode_slice, [describe(THREE, 150, 9, 9)]),

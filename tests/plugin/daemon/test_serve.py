@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -69,6 +70,49 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
         stream = await client.open(TOPIC)
         assert len(stream.held) == 999
         assert list(stream.acknowledged) == [(1, 7)]
+
+
+async def test_nobody_else_can_read_the_data_directory(
+    serve: Serve, short_dir: Path, socket_path: Path
+) -> None:
+    """Nor the files that are made while it runs."""
+    before = os.umask(0o022)
+    try:
+        daemon = serve()
+    finally:
+        os.umask(before)
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(1_000, now_ms() + HOUR_MS))
+        await stream.durable()
+    data = short_dir / "data"
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()} == {0o600}
+
+
+def test_a_directory_that_is_not_an_index_is_refused_in_one_line(short_dir: Path) -> None:
+    (short_dir / "thesis.tex").write_text("important")
+    done = run("serve", "--data", str(short_dir), "--socket", str(short_dir / "s" / "t.sock"))
+    assert_one_line(done, "'s', 'thesis.tex'): choose another data directory", 1)
+
+
+async def test_the_socket_and_its_token_may_be_in_the_data_directory(short_dir: Path) -> None:
+    token = short_dir / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    path = short_dir / "t.sock"
+    arguments = ["serve", "--data", str(short_dir), "--socket", str(path), "--http-token-file", str(token)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.plugin.cli", *arguments], env=clean_environment()
+    )
+    try:
+        await until(path.exists)
+        async with await ShimClient.connect(path) as client:
+            await client.open(TOPIC)
+    finally:
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, START_SECONDS) == 0
 
 
 async def test_sigint_is_clean_too(serve: Serve) -> None:

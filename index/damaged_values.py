@@ -1,0 +1,39 @@
+"""Bytes of damaged values, kept aside in the store for somebody to look at. Nothing is read back from there.
+
+Invariant: this has at most a budget of bytes; past it the oldest go first. Its keys ascend with age, so that
+no clock is needed.
+"""
+
+from __future__ import annotations
+
+from tidegate.index.errors import DamagedDirectoryError
+from tidegate.index.format import keys
+from tidegate.index.store import Batch, Put, Store
+
+
+def set_aside(store: Store, damaged: list[Put], budget_bytes: int) -> Batch:
+    """What keeps `damaged`, keys and values, aside, and takes out the oldest past `budget_bytes`.
+
+    Reads all that is there, but there is little of it, and seldom a reason. Raises StorageError.
+    """
+    batch = Batch()
+    start, end = keys.kind_range(keys.QUARANTINE)
+    try:
+        sizes = [(key, len(key) + len(value)) for key, value in store.scan(start, end)]
+    except DamagedDirectoryError:
+        # Damaged once more: it is not worth stopping for.
+        batch.delete_range(start, end)
+        sizes = []
+    number = keys.parse_quarantine_key(sizes[-1][0]) + 1 if sizes else 1
+    added = {keys.quarantine_key(number + at, key): value for at, (key, value) in enumerate(damaged)}
+    sizes += [(key, len(key) + len(value)) for key, value in added.items()]
+    over_bytes = sum(size_bytes for _, size_bytes in sizes) - budget_bytes
+    for key, size_bytes in sizes:
+        if over_bytes <= 0:
+            break
+        over_bytes -= size_bytes
+        if added.pop(key, None) is None:
+            batch.delete(key)
+    for key, value in added.items():
+        batch.put(key, value)
+    return batch

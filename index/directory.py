@@ -1,0 +1,94 @@
+"""The data directory before a store is opened in it: whose it is, what is in it, who may read it.
+
+Invariants: nothing is changed in a directory that is refused; what is in the directory can be read by its
+owner alone, because subscriptions and positions tell what a business does; a directory that is made is there
+after a power cut, so that what is durable in it is, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import stat
+from collections.abc import Collection
+from pathlib import Path
+
+from tidegate.index import faults
+from tidegate.index.errors import ForeignDirectoryError, OthersDirectoryError
+
+WITNESS_NAME = "tidegate.witness"
+PROBE_NAME = ".probe"
+
+_LOG = logging.getLogger(__name__)
+_SHOWN = 3
+_OURS = re.compile(
+    # What RocksDB, rocksdict and we make, also when killed while making it, and what mkfs makes.
+    r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(log|sst|dbtmp)"
+    rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|lost\+found"
+)
+
+
+def prepare(path: Path, beside: Collection[str] = ()) -> None:
+    """Make `path` a directory that this process alone uses and may write, if it can be that.
+
+    beside: names that may be there besides a store, as of a socket.
+    Raises ForeignDirectoryError, OthersDirectoryError, UnwritableDirectoryError.
+    """
+    try:
+        _make(path)
+        found = path.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if found.st_uid != os.geteuid():
+            raise OthersDirectoryError(str(path), found.st_uid)
+        _require_ours(path, beside)
+        _close_to_others(path, found.st_mode)
+        probe = path / PROBE_NAME
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise faults.opening(path, error) from error
+
+
+def _make(path: Path) -> None:
+    """Make the directory, and those above it that are missing, durably."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        each.mkdir(0o700 if each == missing[0] else 0o777, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # who may make a directory may not always read where it is
+            sync(each.parent)
+
+
+def sync(directory: Path) -> None:
+    """Make durable which files are in `directory`. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_ours(path: Path, beside: Collection[str]) -> None:
+    names = {each.name for each in path.iterdir()}
+    if "CURRENT" in names or WITNESS_NAME in names:
+        return  # a database: whether it is ours, is in it
+    foreign = sorted(name for name in names - set(beside) if not _OURS.fullmatch(name))
+    if foreign:
+        shown = ", ".join(map(ascii, foreign[:_SHOWN])) + (", …" if len(foreign) > _SHOWN else "")
+        raise ForeignDirectoryError(str(path), shown)
+
+
+def _close_to_others(path: Path, mode: int) -> None:
+    for each in path.iterdir():
+        found = each.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            each.chmod(0o600)
+    if mode & 0o077:
+        path.chmod(0o700)
+        _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)

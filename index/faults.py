@@ -1,0 +1,80 @@
+"""What the operating system and RocksDB say when storage fails, in words that say what to do.
+
+A full disk, a used-up quota, a read-only file system and a missing permission look alike from the code, and
+are mended by different people in different ways: each is told as what it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate.index.errors import DamagedDirectoryError, StorageError, UnwritableDirectoryError
+
+_RUNNING = {
+    errno.ENOSPC: ("the disk of {} is full", "free some space, then it goes on"),
+    errno.EDQUOT: ("the disk quota for {} is used up", "raise it or free some space, then it goes on"),
+    errno.EROFS: (
+        "the file system of {} is read-only",
+        "see in the kernel's log why, mount it writable, then it goes on",
+    ),
+    errno.EACCES: ("this process may no longer write to {}", "give it back to its user, then it goes on"),
+    errno.EPERM: ("{} does not permit writing", "see its owner and attributes, then it goes on"),
+    errno.EFBIG: (
+        "a file in {} has reached the size limit of this process",
+        "raise it (ulimit -f), then it goes on",
+    ),
+    errno.EMFILE: ("too many files are open for {}", "raise the limit (ulimit -n) and restart"),
+    errno.EIO: ("the disk of {} fails", "see the kernel's log, and replace it"),
+}
+_STARTING = {
+    errno.ENOSPC: "its disk is full: free some space, then start again",
+    errno.EDQUOT: "its disk quota is used up: raise it or free some space, then start again",
+    errno.EROFS: "its file system is read-only: mount it writable, or choose another directory",
+    errno.EACCES: "give this user write permission, or choose another directory",
+    errno.EPERM: "not permitted: see its owner and attributes, or choose another directory",
+    errno.ENOTDIR: "it is not a directory: choose another directory",
+    errno.EEXIST: "it is not a directory: choose another directory",
+}
+
+
+def is_corruption(error: Exception) -> bool:
+    """Whether RocksDB has found damage: a checksum of its own that is wrong, a table that is not one."""
+    return str(error).startswith("Corruption")
+
+
+def running(path: Path, error: Exception) -> StorageError:
+    """What to tell of `error`, of the operating system or of RocksDB, met in an open store."""
+    if is_corruption(error):
+        return DamagedDirectoryError(str(path), str(error))
+    words = _RUNNING.get(_number(error, _RUNNING))
+    if words is None:
+        return StorageError(f"the store in {path} fails: {error}")
+    what, then = words
+    return StorageError(f"{what.format(path)}: {then} ({error})")
+
+
+def opening(path: Path, error: Exception) -> StorageError:
+    """As `running`, met while opening the store."""
+    if is_corruption(error):
+        return DamagedDirectoryError(str(path), str(error))
+    words = _STARTING.get(_number(error, _STARTING))
+    if words is not None:
+        return UnwritableDirectoryError(str(path), words)
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return UnwritableDirectoryError(str(path), f"{reason}: choose another directory")
+    return StorageError(
+        f"cannot open the data directory {path} ({error}): put that right, or move the directory away and "
+        "start again; the topics are read again then, nothing is lost"
+    )
+
+
+def _number(error: Exception, known: Iterable[int]) -> int:
+    """The errno of `error`, 0 if it is none of `known`. RocksDB has it as text only, at the end."""
+    if isinstance(error, OSError):
+        return error.errno or 0
+    text = str(error)
+    return next((number for number in known if text.endswith(os.strerror(number))), 0)

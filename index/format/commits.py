@@ -1,0 +1,57 @@
+"""How far the store is synced: the number of a commit in the database, and what the witness says."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from tidegate.index.errors import CorruptRecordError
+from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.keys import COMMIT_KEY
+
+_KIND = COMMIT_KEY[:1]
+_NUMBER = struct.Struct("<Q")
+_STATEMENT_KIND = b"W"
+_STATEMENT = struct.Struct("<QQB")
+
+STATEMENT_BYTES = 25
+"""Size of an encoded statement."""
+
+
+def commit_record(number: int) -> bytes:
+    """The stored value that says which commit was the last."""
+    return seal(_KIND, _NUMBER.pack(number))
+
+
+def decode_commit(value: bytes) -> int:
+    """Read the number of a commit. Raises CorruptRecordError."""
+    body = unseal(_KIND, value)
+    if len(body) != _NUMBER.size:
+        raise CorruptRecordError("the number of a commit does not fit its value")
+    return int(_NUMBER.unpack(body)[0])
+
+
+class Statement(NamedTuple):
+    """What a witness says.
+
+    commit: the number of a commit that was synced, as was all before it.
+    lost: how many commits were found missing, at least.
+    settled: whether what follows from that is durable; True if nothing was missing.
+    """
+
+    commit: int
+    lost: int = 0
+    settled: bool = True
+
+    def encode(self) -> bytes:
+        """The statement as a slot of the witness."""
+        return seal(_STATEMENT_KIND, _STATEMENT.pack(self.commit, self.lost, self.settled))
+
+    @classmethod
+    def decode(cls, slot: bytes) -> Statement:
+        """Read a slot. Raises CorruptRecordError."""
+        body = unseal(_STATEMENT_KIND, slot)
+        if len(body) != _STATEMENT.size or body[-1] > 1:
+            raise CorruptRecordError("a slot of the witness does not follow its grammar")
+        commit, lost, settled = _STATEMENT.unpack(body)
+        return cls(commit, lost, bool(settled))

@@ -1,0 +1,156 @@
+"""The data directory: private, ours, and nobody else's files in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from tidegate.index import directory
+from tidegate.index.errors import ForeignDirectoryError, OthersDirectoryError, UnwritableDirectoryError
+from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Batch
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def content_of(path: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(each.relative_to(path)): (mode_of(each), each.read_bytes() if each.is_file() else b"")
+        for each in path.rglob("*")
+    }
+
+
+def written(path: Path) -> None:
+    store = RocksStore.open(path)
+    batch = Batch()
+    batch.put(b"S", b"1")
+    store.write(batch, sync=True)
+    store.close()
+
+
+def test_a_new_directory_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        written(tmp_path / "on" / "the" / "way")
+    finally:
+        os.umask(before)
+    assert mode_of(tmp_path / "on" / "the" / "way") == 0o700
+
+
+def test_an_existing_one_is_made_private_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "data")
+    (tmp_path / "elsewhere").write_text("not in it")
+    (tmp_path / "elsewhere").chmod(0o644)
+    (tmp_path / "data" / "LOG.old.1").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data").chmod(0o755)
+    for each in (tmp_path / "data").iterdir():
+        if not each.is_symlink():
+            each.chmod(0o644)
+    caplog.clear()
+    directory.prepare(tmp_path / "data")
+    assert mode_of(tmp_path / "data") == 0o700
+    assert {mode_of(each) for each in (tmp_path / "data").iterdir() if not each.is_symlink()} == {0o600}
+    assert mode_of(tmp_path / "elsewhere") == 0o644, "links are not followed"
+    assert len(caplog.records) == 1
+    assert str(tmp_path / "data") in caplog.text
+    caplog.clear()
+    directory.prepare(tmp_path / "data")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "data.db", ".hidden", "a\nname", "000004.logs", "docs/"])
+def test_a_directory_with_something_else_in_it_is_refused(tmp_path: Path, name: str) -> None:
+    tmp_path.chmod(0o755)
+    if name.endswith("/"):
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_text("important")
+    before = content_of(tmp_path)
+    with pytest.raises(ForeignDirectoryError, match="not a Tidegate index") as caught:
+        RocksStore.open(tmp_path)
+    assert "choose another data directory" in str(caught.value)
+    assert ascii(name.rstrip("/")) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert content_of(tmp_path) == before
+    assert mode_of(tmp_path) == 0o755
+
+
+def test_of_many_files_some_are_named(tmp_path: Path) -> None:
+    for at in range(100):
+        (tmp_path / f"file-{at:03}").touch()
+    with pytest.raises(ForeignDirectoryError) as caught:
+        RocksStore.open(tmp_path)
+    assert "'file-000', 'file-001', 'file-002', …" in str(caught.value)
+
+
+def test_a_fresh_file_system_is_not_something_else(tmp_path: Path) -> None:
+    """mkfs makes lost+found; the socket may be in the same directory."""
+    (tmp_path / "lost+found").mkdir(mode=0o700)
+    (tmp_path / "tidegate.sock").touch()
+    with pytest.raises(ForeignDirectoryError, match=r"tidegate\.sock"):
+        RocksStore.open(tmp_path)
+    RocksStore.open(tmp_path, {"tidegate.sock"}).close()
+    (tmp_path / "notes.txt").touch()
+    RocksStore.open(tmp_path).close()  # what an operator puts beside an index is not ours to refuse
+
+
+def test_somebody_elses_database_is_left_alone_whatever_its_logs_are_like(tmp_path: Path) -> None:
+    """Recycled logs have types that would be damage in ours."""
+    options = Options(raw_mode=True)
+    options.set_recycle_log_file_num(2)
+    theirs = Rdict(str(tmp_path), options)
+    theirs[b"John"] = b"important"
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.log")}
+    assert any(content[6] == 5 for content in before.values())
+    copy = tmp_path.parent / f"{tmp_path.name}-copy"
+    copy.mkdir()
+    for path in tmp_path.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    theirs.close()
+    with pytest.raises(ForeignDirectoryError):
+        RocksStore.open(copy)
+    assert {path.name: path.read_bytes() for path in copy.glob("*.log")} == before
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    tmp_path.chmod(0o777)
+    with pytest.raises(OthersDirectoryError, match=f"uid {owner}") as caught:
+        RocksStore.open(tmp_path)
+    assert "chown" in str(caught.value)
+    assert not list(tmp_path.iterdir())
+    assert mode_of(tmp_path) == 0o777
+
+
+def test_what_is_made_on_the_way_is_synced(tmp_path: Path) -> None:
+    """What is durable in a directory is lost if the directory is."""
+    code = (
+        "import os, sys, pathlib\n"
+        "from tidegate.index import directory\n"
+        "real, synced = os.fsync, set()\n"
+        "os.fsync = lambda handle: (synced.add(os.readlink(f'/proc/self/fd/{handle}')), real(handle))\n"
+        "directory.prepare(pathlib.Path(sys.argv[1]))\n"
+        "print(*sorted(synced), sep='\\n')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a" / "b" / "c")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+
+
+def test_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UnwritableDirectoryError, match="choose another directory"):
+        RocksStore.open(tmp_path / "data")

@@ -1,0 +1,126 @@
+"""Looking at logs before RocksDB does: the same as a walk record by record, and nothing without damage."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.catalogs import NAME, OPTIONS, opened, spread
+from tidegate.index.log_walk import find_stops, stop_at_damage
+from tidegate.index.rocks import RocksStore
+
+BLOCK = 32_768
+HEADER = 7
+INSTEAD = {5: 1, 6: 2, 7: 3, 8: 4, 11: 3}
+
+
+def log_of(sizes: list[int], rng: random.Random) -> bytearray:
+    """A log with records of these sizes, each cut where a block ends, as RocksDB writes them."""
+    log = bytearray()
+    for size in sizes:
+        left, begun = size, False
+        while True:
+            room = BLOCK - len(log) % BLOCK
+            if room < HEADER:
+                log += bytes(room)
+                room = BLOCK
+            part = min(left, room - HEADER)
+            left -= part
+            kind = (4 if begun else 1) if not left else (3 if begun else 2)
+            log += rng.randbytes(4) + part.to_bytes(2, "little") + bytes([kind]) + rng.randbytes(part)
+            begun = True
+            if not left:
+                break
+    return log
+
+
+def walk(log: bytes | bytearray) -> list[int]:
+    """Where the records begin."""
+    at, found = 0, []
+    while at + HEADER <= len(log):
+        if BLOCK - at % BLOCK < HEADER:
+            at += BLOCK - at % BLOCK
+            continue
+        found.append(at)
+        at += HEADER + int.from_bytes(log[at + 4 : at + 6], "little")
+    return found
+
+
+def stops(log: bytes | bytearray, *, is_last: bool = True) -> dict[int, int]:
+    return find_stops(np.frombuffer(bytes(log), dtype=np.uint8), is_last=is_last)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_recycled_type_is_found_wherever_it_is_and_nothing_else(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    log = log_of([rng.choice((0, 12, 300, 5_000, 70_000)) for _ in range(60)], rng)
+    assert stops(log) == stops(log, is_last=False) == {}
+    at = rng.choice(walk(log)) + 6
+    for kind, instead in INSTEAD.items():
+        log[at] = kind
+        assert stops(log) == {at: instead}
+    assert stops(log[: rng.randrange(len(log))]).keys() <= {at}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_zeros_are_the_end_of_the_last_log_only(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    log = log_of([rng.choice((12, 300, 5_000, 70_000)) for _ in range(60)], rng)
+    at = rng.choice(walk(log))
+    zeroed = bytes(log[:at]) + bytes(len(log) - at)
+    if len(log) - at >= HEADER:
+        assert stops(zeroed) == {}
+        assert stops(zeroed, is_last=False) == {at + 6: 1}
+    if len(log) - at > BLOCK:
+        behind = bytes(log[:at]) + bytes(BLOCK) + bytes(log[at + BLOCK :])
+        assert stops(behind) == {at + 6: 1}
+
+
+def test_logs_without_damage_are_left_as_they_are(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    catalog, index = opened(store, OPTIONS)
+    for at in range(50):
+        index.add(spread(200 + at, 8_000, ledger_id=at))
+        catalog.commit()
+        if at % 20 == 10:
+            catalog.persist(NAME)
+        if at == 30:
+            store._families.main.flush()
+    files = [*tmp_path.glob("*.log"), *tmp_path.glob("MANIFEST-*")]
+    assert len(files) == 3
+    before = {path: path.read_bytes() for path in files}
+    stop_at_damage(tmp_path)
+    assert {path: path.read_bytes() for path in files} == before
+    catalog.close()
+
+
+def test_a_type_is_put_right_if_one_bit_of_it_had_flipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RocksDB alone would loop for ever here."""
+    store = RocksStore.open(tmp_path / "live")
+    catalog, index = opened(store, OPTIONS)
+    index.add(spread(200, 8_000))
+    catalog.commit()
+    left = tmp_path / "killed"
+    left.mkdir()
+    for path in (tmp_path / "live").iterdir():
+        (left / path.name).write_bytes(path.read_bytes())
+    catalog.close()
+    (log,) = left.glob("*.log")
+    (manifest,) = left.glob("MANIFEST-*")
+    for path in (log, manifest):
+        with path.open("r+b") as file:
+            at = walk(path.read_bytes())[1] + 6
+            kind = os.pread(file.fileno(), 1, at)[0]
+            assert kind in {1, 2, 3}
+            os.pwrite(file.fileno(), bytes([kind ^ 4]), at)
+    catalog, index = opened(RocksStore.open(left), OPTIONS)
+    assert str(log) in caplog.text and str(manifest) in caplog.text
+    assert catalog.stats().lost_commits == 0
+    assert len(index.held()) == 200
+    catalog.close()
