@@ -86,7 +86,7 @@ async def test_nobody_else_can_read_the_data_directory(
         stream = await client.open(TOPIC)
         stream.add(entries(1_000, now_ms() + HOUR_MS))
         await stream.durable()
-    data = short_dir / "data"
+    data = daemon.data_dir
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()} == {0o600}
 
@@ -104,7 +104,7 @@ async def test_the_socket_and_its_token_may_be_in_the_data_directory(short_dir: 
     path = short_dir / "t.sock"
     arguments = ["serve", "--data", str(short_dir), "--socket", str(path), "--http-token-file", str(token)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidegate.plugin.cli", *arguments], env=clean_environment()
+        [sys.executable, "-m", "tidegate.plugin.cli", *arguments], env=without_settings(os.environ)
     )
     try:
         await until(path.exists)
