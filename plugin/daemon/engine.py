@@ -20,6 +20,7 @@ import structlog
 from tidegate.index import Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.due_timer import DueTimer
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
@@ -123,6 +124,8 @@ class DaemonEngine:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.BROKER:
             previous = self.brokers.get(hello.name)
+            if previous is None and len(self.brokers) >= BROKERS_MAX:
+                raise ProtocolError(ErrorCode.BUSY, f"{BROKERS_MAX} brokers are connected, more cannot be")
             self.brokers[hello.name] = connection
             if previous is not None:
                 self._log.warning("broker connected again, its old connection is closed", broker=hello.name)

@@ -1,15 +1,20 @@
 """Structured logs.
 
-For people on a terminal, JSON lines for machines. To standard error, one line an event.
+For people on a terminal, JSON lines for machines. To standard error, one line an event. Invariant: what a
+library or a bug says over and over is one line a minute, with how often it was left out (``untold``).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from typing import Literal, TextIO
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
 
 import structlog
+
+from tidegate.plugin.seldom import Seldom, kind_of
 
 LogFormat = Literal["auto", "human", "json"]
 Logger = structlog.typing.FilteringBoundLogger
@@ -41,11 +46,32 @@ class _Forward(logging.Handler):
     def __init__(self, log: Logger) -> None:
         super().__init__()
         self._log = log
+        self._seldom = Seldom()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        error = record.exc_info[1] if record.exc_info else None
+        untold = self._seldom.untold((record.name, record.msg, kind_of(error)))
+        if untold is not None:
+            more = {"untold": untold} if untold else {}
+            self._log.log(
+                record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info, **more
+            )
 
 
 def forward_standard_logging(log: Logger) -> None:
     """Let what the index and the libraries log (warnings and worse) come out of ``log``."""
     logging.basicConfig(handlers=[_Forward(log)], level=logging.WARNING, force=True)
+
+
+def log_bugs(log: Logger) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """An exception handler for an event loop: what nobody has caught comes out of ``log``."""
+    seldom = Seldom()
+
+    def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        # Without an exception the text is the kind; with one it may name an object, by its address.
+        untold = seldom.untold(context["message"] if error is None else kind_of(error))
+        if untold is not None:
+            log.error(context["message"], exc_info=error, **({"untold": untold} if untold else {}))
+
+    return on_bug

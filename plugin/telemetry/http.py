@@ -6,18 +6,27 @@ refused without the bearer token, and when no token is configured always.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import structlog
 from aiohttp import web
 
+from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
+from tidegate.plugin.telemetry.http_connections import HttpConnections
 from tidegate.plugin.telemetry.metrics import Metrics
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+BACKLOG = 128
+REQUEST_SECONDS = 10.0  # for a whole request to come; local programs take milliseconds
+STOP_SECONDS = 1.0
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -30,44 +39,75 @@ class HttpSide:
         metrics: Metrics,
         health: Health,
         status: Callable[[], dict[str, Any]],
+        *,
         token: str | None,
+        loop: asyncio.AbstractEventLoop,
+        connections_max: int,
+        log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._address = address
         self._metrics = metrics
         self._health = health
         self._status = status
         self._token = token
-        self._runner: web.AppRunner | None = None
-        self.port = address.port
-
-    async def start(self) -> None:
-        """Listen. Raises ``StartError`` if the address cannot be had."""
+        self._loop = loop
+        self._log = log
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_healthz)
         app.router.add_get("/readyz", self._get_readyz)
         app.router.add_get("/status", self._get_status)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._address.host, self._address.port).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise StartError(
-                f"cannot listen on {self._address}: {error.strerror}: choose another --http"
-            ) from error
-        self.port = int(self._runner.addresses[0][1])
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+        )
+        self._connections = HttpConnections(
+            self._protocol, loop, connections_max=connections_max, request_s=REQUEST_SECONDS, log=log
+        )
+        self._closing = contextlib.AsyncExitStack()
+        self.port = address.port
+
+    async def start(self) -> None:
+        """Listen. Raises ``StartError`` if the address cannot be had."""
+        async with contextlib.AsyncExitStack() as stack:
+            listening = stack.enter_context(self._bind())
+            self.port = int(listening.getsockname()[1])
+            await self._runner.setup()
+            stack.push_async_callback(self._runner.cleanup)
+            stack.callback(self._connections.abort)
+            acceptor = Acceptor(listening, self._connections.protocol, self._loop, self._log)
+            acceptor.start()
+            stack.callback(acceptor.stop)
+            self._closing = stack.pop_all()
 
     async def stop(self) -> None:
         """Listen no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._closing.aclose()
+
+    def _protocol(self) -> asyncio.Protocol:
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("a connection before the start")
+        return server()
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
+        try:
+            listening = socket.create_server(
+                (self._address.host, self._address.port), family=family, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {self._address}: {error.strerror}: choose another --http"
+            ) from error
+        listening.setblocking(False)
+        return listening
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        if request.method not in ("GET", "HEAD") and not self._knows_the_token(request):
-            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
-        return await handler(request)
+        with self._connections.answering(request.transport):
+            if request.method not in ("GET", "HEAD") and not self._knows_the_token(request):
+                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
+            return await handler(request)
 
     def _knows_the_token(self, request: web.Request) -> bool:
         if self._token is None:

@@ -22,7 +22,6 @@ import pytest
 
 from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, run
 from tests.support.shim_client import DaemonError, ShimClient, entries
-from tests.support.waiting import until
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
 from tidegate.index.format.keys import FORMAT_KEY
 from tidegate.index.positions import PositionSet
@@ -351,14 +350,7 @@ async def test_settings_from_the_environment_and_http(
     config = short_dir / "tidegate.toml"
     config.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n', "utf-8")
     daemon = serve("--config", str(config))
-    assert (await asyncio.to_thread(httpx.get, f"{await http_of(daemon)}/healthz")).text == "ok\n"
-
-
-async def http_of(daemon: DaemonProcess) -> str:
-    """Where a daemon that logs JSON listens for HTTP."""
-    await until(lambda: '"serving"' in daemon.log())
-    (serving,) = (one for one in map(json.loads, daemon.log().splitlines()) if one["event"] == "serving")
-    return f"http://{serving['http']}"
+    assert (await asyncio.to_thread(httpx.get, f"{await daemon.base_url()}/healthz")).text == "ok\n"
 
 
 async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
@@ -368,7 +360,7 @@ async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
     path.chmod(0o600)
     http = ("--http", "127.0.0.1:0", "--http-token-file", str(path))
     daemon = serve(*http, "--log-format", "json", "--log-level", "debug")
-    base = await http_of(daemon)
+    base = await daemon.base_url()
     async with httpx.AsyncClient(trust_env=False) as client:
         for word, code in ((token, 405), (wrong, 401)):
             headers = {"Authorization": f"Bearer {word}"}
