@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import one_line
 
 app = typer.Typer(
     name="tidegate",
@@ -99,7 +100,7 @@ def main() -> None:
         _register(sys.argv[1:])
         sys.exit(app(prog_name="tidegate", standalone_mode=False))
     except UserError as error:
-        print(f"tidegate: {error}", file=sys.stderr)
+        print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tidegate"):
@@ -109,7 +110,7 @@ def main() -> None:
     except typer.Abort:
         sys.exit(130)
     except _ClickError as error:
-        print(f"tidegate: {_usage_line(error)}", file=sys.stderr)
+        print(f"tidegate: {one_line(_usage_line(error))}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -17,6 +17,7 @@ from tidegate.plugin.attach import conf_file
 from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
 from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+from tidegate.plugin.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -106,7 +107,7 @@ def _carry_out_and_show(plan: Plan, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         _show_diffs(plan)
     for line in _summary(plan, dry_run):
-        typer.echo(line)
+        typer.echo(one_line(line))
 
 
 def _show_diffs(plan: Plan) -> None:
@@ -119,6 +120,8 @@ def _show_diffs(plan: Plan) -> None:
             continue
         for line in unified_diff(change, name):
             printable = line.encode("utf-8", errors="replace").decode("utf-8")
+            if console.is_terminal:  # elsewhere it is a patch, byte for byte
+                printable = "\t".join(one_line(part) for part in printable.split("\t"))
             console.print(Text(printable, style=_STYLES.get(line[:1], "")))
 
 

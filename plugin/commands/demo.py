@@ -25,6 +25,7 @@ from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
 from tidegate.plugin.local.shim import SHIM_JAR
+from tidegate.plugin.shown import one_line
 
 if TYPE_CHECKING:
     from tidegate.plugin.demo.course import Demo, Options, Outcome
@@ -82,7 +83,7 @@ def demo(  # noqa: PLR0917 the flags
         _report(outcome, json_file)
     except UserError as error:
         if course.stuck:
-            print(f"tidegate: {error}", file=sys.stderr)
+            print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
             _leave_at_once(error.exit_code)
         raise
     if keep:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir, fetch, home_of
+from tidegate.plugin.shown import one_line
 
 _LINE_EVERY_PERCENT = 25
 
@@ -77,7 +78,7 @@ def main() -> int:
     try:
         setup()
     except UserError as error:
-        typer.echo(f"tidegate: {error}", err=True)
+        typer.echo(f"tidegate: {one_line(str(error))}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
         typer.echo(

@@ -10,19 +10,24 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tidegate.plugin.attach.plan import inspect
 from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import console as make_console
+from tidegate.plugin.shown import one_line, shown
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.telemetry.report import SCHEMA
 from tidegate.plugin.wire.client import ask_socket
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
@@ -58,7 +63,7 @@ def status(
 ) -> None:
     """Show what the daemon holds. Exit code 3: no daemon answers."""
     files = None if pulsar_home is None else attachment(pulsar_home)
-    console = Console()
+    console = make_console()
     known: dict[str, Any] = {} if files is None else {"attached": files}
     try:
         if http is not None:
@@ -70,7 +75,7 @@ def status(
         if json_output:
             _print_json({"schema": SCHEMA, "daemon": None} | known)
         elif files is not None:
-            console.print(_attachment_line(files), highlight=False)
+            _say(console, _attachment_line(files))
         raise
     if json_output:
         _print_json(answer)
@@ -82,38 +87,41 @@ def status(
 
 
 def _print_json(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer, indent=2, ensure_ascii=False))
+    print(json.dumps(answer, indent=2))
 
 
 def render(answer: dict[str, Any], console: Console) -> None:
     """Print an answer as tables. Raises ``KeyError`` or ``TypeError`` if it does not follow the schema."""
     daemon, totals = answer["daemon"], answer["totals"]
     state = "ready" if daemon["ready"] else f"NOT READY: {'; '.join(daemon['not_ready'])}"
-    console.print(f"{daemon['product']}, up {_duration(daemon['uptime_seconds'])}, {state}", highlight=False)
-    if answer["brokers"]:
-        for broker in answer["brokers"]:
-            console.print(
-                f"broker {broker['name']} ({broker['product']}) connected, {broker['streams']} streams",
-                highlight=False,
-            )
-    else:
-        console.print("no broker is connected", highlight=False)
+    _say(console, f"{daemon['product']}, up {_duration(daemon['uptime_seconds'])}, {state}")
+    for broker in answer["brokers"]:
+        _say(
+            console,
+            f"broker {shown(broker['name'])} ({broker['product']}) connected, {broker['streams']} streams",
+        )
+    if not answer["brokers"]:
+        _say(console, "no broker is connected")
     if "attached" in answer:
-        console.print(_attachment_line(answer["attached"]), highlight=False)
-    console.print(
+        _say(console, _attachment_line(answer["attached"]))
+    _say(
+        console,
         f"{totals['held']:,} held, {totals['in_flight']:,} in flight, {totals['staged']:,} staged, "
         f"{totals['slices_in_memory']} slices in memory, {totals['slices_on_disk']} on disk, "
         f"{_size(totals['memory_bytes'])} memory, {_size(totals['disk_bytes'])} disk, "
         f"{totals['uncommitted_entries']:,} not durable yet",
-        highlight=False,
     )
     if answer["subscriptions"]:
         console.print(_subscriptions(answer["subscriptions"], daemon["now_ms"]))
     if answer["subscriptions_omitted"]:
-        console.print(f"… and {answer['subscriptions_omitted']:,} subscriptions more", highlight=False)
+        _say(console, f"… and {answer['subscriptions_omitted']:,} subscriptions more")
     for one in answer["subscriptions"]:
         if one["slices"]:
             console.print(_slices(one))
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(Text(one_line(line)))
 
 
 def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
@@ -125,9 +133,9 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
         table.add_column(name, justify="right")
     for one in subscriptions:
         table.add_row(
-            one["topic"],
-            one["subscription"],
-            one["broker"] or "-",
+            Text(shown(one["topic"])),
+            Text(shown(one["subscription"])),
+            Text(shown(one["broker"] or "-")),
             f"{one['held']:,}",
             f"{one['in_flight']:,}",
             f"{one['staged']:,}",
@@ -139,7 +147,8 @@ def _subscriptions(subscriptions: list[dict[str, Any]], now_ms: int) -> Table:
 
 
 def _slices(one: dict[str, Any]) -> Table:
-    table = Table(title=f"Slices of {one['topic']} {one['subscription']}", title_justify="left")
+    title = f"Slices of {shown(one['topic'])} {shown(one['subscription'])}"
+    table = Table(title=Text(title, style="table.title"), title_justify="left")
     table.add_column("from")
     for name in ("width", "entries"):
         table.add_column(name, justify="right")
@@ -149,7 +158,7 @@ def _slices(one: dict[str, Any]) -> Table:
             _instant(part["start_ms"]),
             _duration(part["width_ms"] / 1_000),
             f"{part['entries']:,}",
-            part["state"],
+            one_line(part["state"]),
         )
     if one["slices_omitted"]:
         table.add_row(f"… {one['slices_omitted']} more", "", "", "")

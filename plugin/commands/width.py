@@ -15,6 +15,7 @@ from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
 from tidegate.plugin.daemon.width import checked_width_ms
 from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
 
 AUTO = "auto"
@@ -46,7 +47,7 @@ def width(
     """Show or set the width of a subscription's slices. Slices that exist keep theirs."""
     answer = ask_socket(socket, {"what": "width", "subscription": subscription} | _wish(new_width))
     if json_output:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print(json.dumps(answer, indent=2))
         return
     try:
         for line in lines(answer):
@@ -77,9 +78,10 @@ def lines(answer: dict[str, Any]) -> list[str]:
     for one in answer["subscriptions"]:
         how = "auto" if one["slice_width_auto"] else "fixed"
         now = " from now on" if answer["changed"] else ""
-        said.append(f"{one['topic']}:{one['subscription']}  {duration(one['slice_width_ms'])}, {how}{now}")
+        name = f"{shown(one['topic'])}:{shown(one['subscription'])}"
+        said.append(f"{name}  {duration(one['slice_width_ms'])}, {how}{now}")
         if one["slice_width_auto"]:
-            said.append(f"  {one['slice_width_reason']}")
+            said.append(f"  {one_line(one['slice_width_reason'])}")
         if one["slices_of_other_widths"]:
             said.append(f"  {one['slices_of_other_widths']:,} of {one['slices']:,} slices have another width")
     if answer["subscriptions_omitted"]:

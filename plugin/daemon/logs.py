@@ -15,6 +15,7 @@ from typing import Any, Literal, TextIO
 import structlog
 
 from tidegate.plugin.seldom import Seldom, kind_of
+from tidegate.plugin.shown import lines, one_line
 
 LogFormat = Literal["auto", "human", "json"]
 Logger = structlog.typing.FilteringBoundLogger
@@ -29,15 +30,25 @@ def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None)
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    last: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty()) if human else structlog.processors.JSONRenderer()
+    last: list[structlog.typing.Processor] = (
+        [_printable, structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        if human
+        else [structlog.processors.JSONRenderer()]
     )
     logger: Logger = structlog.wrap_logger(
         structlog.WriteLogger(out),
-        processors=[*shared, last],
+        processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )
     return logger
+
+
+def _printable(_log: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Names of clients are among the values; JSON escapes them by itself."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = lines(value) if key == "exception" else one_line(value)
+    return event
 
 
 class _Forward(logging.Handler):
