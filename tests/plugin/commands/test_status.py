@@ -14,7 +14,7 @@ from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient, entries
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment, render
-from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.errors import DaemonAwayError, ErrorCode, UserError
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.codec import encode
@@ -119,12 +119,29 @@ async def test_a_query_that_makes_no_sense(
             await asyncio.to_thread(ask_socket, socket_path, request_)
 
 
-async def test_a_query_that_is_not_json(start: StartDaemon, socket_path: Path) -> None:
-    async with start(), await ShimClient.connect(socket_path, role=Role.CONTROL) as client:
-        client.send(Query(b"status"), 0, 1)
-        error = await client.ended()
-        assert error is not None
-        assert "not JSON" in error.message
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"status", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b'["status"]', "not a JSON object"),
+        (b'{"what":' + b"[" * 30_000 + b"]" * 30_000 + b"}", "not JSON"),
+        (b'{"what":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, "not JSON"),
+        (b'{"what":' + b'{"a":' * 900 + b"1" + b"}" * 901, "a value that is neither text nor number"),
+        (b'{"what":"' + b"s" * 70_000 + b'"}', "at most 65536 bytes"),
+    ],
+)
+async def test_a_query_that_is_none_ends_its_connection_only(
+    body: bytes, said: str, start: StartDaemon, socket_path: Path
+) -> None:
+    async with start(), await ShimClient.connect(socket_path) as broker:
+        async with await ShimClient.connect(socket_path, role=Role.CONTROL) as client:
+            client.send(Query(body), 0, 1)
+            error = await client.ended()
+            assert error is not None
+            assert error.code == ErrorCode.MALFORMED
+            assert said in error.message
+        await broker.open(TOPIC)
 
 
 async def test_the_reply_echoes_the_seq_of_the_query(start: StartDaemon, socket_path: Path) -> None:
