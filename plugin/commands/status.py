@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.attach.plan import inspect
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+from tidegate.plugin.daemon.settings import DEFAULT_SOCKET, read_token
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import console as make_console
@@ -56,6 +56,10 @@ def status(
     http: Annotated[
         str | None, typer.Option(metavar="URL", help="Ask over HTTP instead, as in 127.0.0.1:8088.")
     ] = None,
+    http_token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the bearer token that --http needs.", envvar="TIDEGATE_HTTP_TOKEN_FILE"),
+    ] = None,
     pulsar_home: Annotated[
         Path | None, typer.Option(help="Also say whether this Pulsar installation is attached.")
     ] = None,
@@ -67,7 +71,8 @@ def status(
     known: dict[str, Any] = {} if files is None else {"attached": files}
     try:
         if http is not None:
-            answer = ask_http(http) | known
+            token = None if http_token_file is None else read_token(http_token_file)
+            answer = ask_http(http, token) | known
         else:
             socket_path = socket or _attached_socket(files) or DEFAULT_SOCKET
             answer = ask_socket(socket_path, {"what": "status"}) | known

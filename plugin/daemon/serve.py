@@ -206,6 +206,7 @@ def _http_side(
         health,
         lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
         token=token,
+        hosts=settings.http_host_names,
         loop=loop,
         connections_max=descriptors.HTTP_MAX,
         log=log,

@@ -40,6 +40,9 @@ class Settings(BaseSettings):
     http_token_file: Path | None = Field(
         default=None, description="file with the bearer token of the HTTP side"
     )
+    http_hosts: str = Field(
+        default="", description="host names, with commas, under which the HTTP side is asked beside localhost"
+    )
     log_format: Literal["auto", "human", "json"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -127,6 +130,11 @@ class Settings(BaseSettings):
         if self.slice_width_auto is None:
             return "slice_width_ms" not in self.model_fields_set
         return self.slice_width_auto
+
+    @property
+    def http_host_names(self) -> list[str]:
+        """The names in ``http_hosts``."""
+        return [name.strip() for name in self.http_hosts.split(",") if name.strip()]
 
     @property
     def http_address(self) -> HttpAddress | None:

@@ -20,21 +20,25 @@ ANSWER_BYTES_MAX = 16 * 2**20
 _OPENER = build_opener(ProxyHandler({}))
 
 
-def ask_http(url: str, timeout_s: float = TIMEOUT_SECONDS) -> dict[str, Any]:
+def ask_http(url: str, token: str | None = None, timeout_s: float = TIMEOUT_SECONDS) -> dict[str, Any]:
     """The daemon's status from its HTTP address. Raises ``UserError``."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     base = (url if "://" in url else f"http://{url}").rstrip("/")
-    if not base.startswith(("http://", "https://")):
-        raise UserError(f"{base} is not an HTTP address: check --http")
     try:
-        with _OPENER.open(f"{base}/status", timeout=timeout_s) as response:
-            body = response.read(ANSWER_BYTES_MAX)
-    except HTTPError as error:
-        raise UserError(f"{base} answers {error.code}: is it a Tidegate daemon?") from error
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise DaemonAwayError(f"no daemon answers on {base} ({reason}): check --http") from error
-    try:
-        answer = json.loads(body)
+        response = httpx.get(f"{base}/status", headers=headers, timeout=timeout_s, trust_env=False)
+        response.raise_for_status()
+        answer = response.json()
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code == httpx.codes.UNAUTHORIZED:
+            wrong = "takes another token" if token else "needs a token"
+            raise UserError(f"{base} {wrong}: give --http-token-file the daemon's") from error
+        if error.response.status_code == httpx.codes.MISDIRECTED_REQUEST:
+            raise UserError(
+                f"{base} does not know this name for itself: ask by IP address, or set its http_hosts"
+            ) from error
+        raise UserError(f"{base} answers {error.response.status_code}: is it a Tidegate daemon?") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise DaemonAwayError(f"no daemon answers on {base} ({error}): check --http") from error
     except ValueError as error:
         raise UserError(f"{base} does not answer with JSON: is it a Tidegate daemon?") from error
     if not isinstance(answer, dict):

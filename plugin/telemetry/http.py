@@ -1,7 +1,13 @@
 """The daemon's HTTP side: ``/metrics``, ``/healthz``, ``/readyz`` and ``/status``, on the daemon's own loop.
 
-Invariants: everything here only reads; a request that could change something (any method but GET and HEAD) is
-refused without the bearer token, and when no token is configured always.
+Invariants:
+
+- everything here only reads; a request that could change something (any method but GET and HEAD) is refused
+  without the bearer token, and when no token is configured always;
+- when a token is configured, nothing is told without it but whether the daemon lives and is ready: probes of
+  a container's host have no secret, and yes or no is none;
+- a request that names a host other than an address, ``localhost`` or one of ``hosts`` gets no answer: a page
+  in a browser of this machine could have its own name lead here (DNS rebinding), and would be let read it.
 """
 
 from __future__ import annotations
@@ -9,8 +15,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import ipaddress
+import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import structlog
@@ -27,6 +35,8 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128
 REQUEST_SECONDS = 10.0  # for a whole request to come; local programs take milliseconds
 STOP_SECONDS = 1.0
+_OPEN_PATHS = ("/healthz", "/readyz")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -41,6 +51,7 @@ class HttpSide:
         status: Callable[[], dict[str, Any]],
         *,
         token: str | None,
+        hosts: Collection[str],
         loop: asyncio.AbstractEventLoop,
         connections_max: int,
         log: structlog.typing.FilteringBoundLogger,
@@ -50,6 +61,7 @@ class HttpSide:
         self._health = health
         self._status = status
         self._token = token
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._loop = loop
         self._log = log
         app = web.Application(middlewares=[self._guard])
@@ -105,15 +117,37 @@ class HttpSide:
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         with self._connections.answering(request.transport):
-            if request.method not in ("GET", "HEAD") and not self._knows_the_token(request):
+            if not all(self._is_ours(host) for host in request.headers.getall("Host", [])):
+                raise web.HTTPMisdirectedRequest(text="ask by IP address, or put this host into http_hosts\n")
+            if not self._may(request):
                 raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
             return await handler(request)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a browser that says so was not led here by somebody else's name."""
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found[1].lower()
+        if name in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+
+    def _may(self, request: web.Request) -> bool:
+        if request.method not in ("GET", "HEAD"):
+            return self._knows_the_token(request)
+        return self._token is None or request.path in _OPEN_PATHS or self._knows_the_token(request)
 
     def _knows_the_token(self, request: web.Request) -> bool:
         if self._token is None:
             return False
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode())
+        return same and scheme.lower() == "bearer"
 
     async def _get_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.exposition(), headers={"Content-Type": _METRICS_TYPE})
@@ -121,9 +155,11 @@ class HttpSide:
     async def _get_healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def _get_readyz(self, _: web.Request) -> web.Response:
+    async def _get_readyz(self, request: web.Request) -> web.Response:
         if self._health.ready:
             return web.Response(text="ready\n")
+        if self._token is not None and not self._knows_the_token(request):
+            return web.Response(status=503, text="not ready\n")
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in self._health.reasons()))
 
     async def _get_status(self, _: web.Request) -> web.Response:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.support.daemons import StartDaemon
+from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.shim_client import ShimClient, entries
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment, render
@@ -192,3 +192,19 @@ def test_whether_an_installation_is_attached(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_pulsar(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=str(tmp_path)):
         attachment(tmp_path)
+
+
+async def test_over_http_with_a_token(start: StartDaemon, short_dir: Path) -> None:
+    token_file = short_dir / "token"
+    token_file.write_text("a long random word\n", "utf-8")
+    token_file.chmod(0o600)
+    async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon:
+        url = f"127.0.0.1:{daemon.http_port}"
+        refused = await asyncio.to_thread(run, "status", "--http", url)
+        assert_one_line(refused, "needs a token: give --http-token-file", 1)
+        given = ("--http-token-file", str(token_file))
+        shown = await asyncio.to_thread(run, "status", "--http", url, *given)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        token_file.chmod(0o644)
+        refused = await asyncio.to_thread(run, "status", "--http", url, *given)
+        assert_one_line(refused, "can be read by others, run: chmod 600", 2)
