@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.environment import refuse_misspelt
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 
@@ -97,6 +99,8 @@ def main() -> None:
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
+        if not {"--help", "-h", "--version"}.intersection(sys.argv):
+            refuse_misspelt(os.environ)
         _register(sys.argv[1:])
         sys.exit(app(prog_name="tidegate", standalone_mode=False))
     except UserError as error:

@@ -16,7 +16,7 @@ from rich.text import Text
 from tidegate.plugin.attach import conf_file
 from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -35,7 +35,9 @@ def attach(  # noqa: PLR0917 the flags
     pulsar_home: Home,
     socket: Annotated[
         Path | None,
-        typer.Option(envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {DEFAULT_SOCKET}]."),
+        typer.Option(
+            envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}]."
+        ),
     ] = None,
     horizon_ms: Annotated[
         int | None,
@@ -64,7 +66,7 @@ def attach(  # noqa: PLR0917 the flags
     Attached already, only what is given and differs is changed. Takes effect when the broker is restarted.
     """
     wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version)
-    plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), DEFAULT_SOCKET)
+    plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())
     _carry_out_and_show(plan, dry_run, as_json)
 
 

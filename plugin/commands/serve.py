@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -18,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def serve(  # noqa: PLR0917 the flags
     data: Annotated[Path | None, typer.Option(help="Data directory; made if it is missing.")] = None,
-    socket: Annotated[Path | None, typer.Option(help="Unix socket for the broker.")] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help=f"Unix socket for the broker [default: {SOCKET_DEFAULT_HELP}].")
+    ] = None,
     http: Annotated[
         str | None,
         typer.Option(metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here."),

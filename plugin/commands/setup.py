@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
+from tidegate.plugin.environment import refuse_misspelt
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir, fetch, home_of
 from tidegate.plugin.shown import one_line
@@ -76,6 +77,7 @@ def register(app: typer.Typer) -> None:
 def main() -> int:
     """Run ``setup`` by itself; 0, 1 for a mistake that its line explains, 130 if interrupted."""
     try:
+        refuse_misspelt(os.environ)
         setup()
     except UserError as error:
         typer.echo(f"tidegate: {one_line(str(error))}", err=True)

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.attach.plan import inspect
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET, read_token
+from tidegate.plugin.daemon.settings import read_token
 from tidegate.plugin.durations import duration
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import console as make_console
 from tidegate.plugin.shown import one_line, shown
@@ -51,7 +52,9 @@ def register(app: typer.Typer) -> None:
 def status(
     socket: Annotated[
         Path | None,
-        typer.Option(help=f"The daemon's Unix socket (default {DEFAULT_SOCKET}).", envvar="TIDEGATE_SOCKET"),
+        typer.Option(
+            envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}]."
+        ),
     ] = None,
     http: Annotated[
         str | None, typer.Option(metavar="URL", help="Ask over HTTP instead, as in 127.0.0.1:8088.")
@@ -74,7 +77,7 @@ def status(
             token = None if http_token_file is None else read_token(http_token_file)
             answer = ask_http(http, token) | known
         else:
-            socket_path = socket or _attached_socket(files) or DEFAULT_SOCKET
+            socket_path = socket or _attached_socket(files) or own_default_socket()
             answer = ask_socket(socket_path, {"what": "status"}) | known
     except UserError:
         if json_output:

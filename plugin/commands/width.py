@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
 from tidegate.plugin.daemon.width import checked_width_ms
 from tidegate.plugin.durations import duration, milliseconds
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
@@ -39,13 +39,16 @@ def width(
         typer.Argument(metavar="WIDTH|auto", help="1s to 3660d, as in 30s, 10m, 6h, 7d. Without: show it."),
     ] = None,
     socket: Annotated[
-        Path,
-        typer.Option(help="The daemon's Unix socket.", envvar="TIDEGATE_SOCKET"),
-    ] = DEFAULT_SOCKET,
+        Path | None,
+        typer.Option(
+            envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}]."
+        ),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show or set the width of a subscription's slices. Slices that exist keep theirs."""
-    answer = ask_socket(socket, {"what": "width", "subscription": subscription} | _wish(new_width))
+    request = {"what": "width", "subscription": subscription} | _wish(new_width)
+    answer = ask_socket(socket or own_default_socket(), request)
     if json_output:
         print(json.dumps(answer, indent=2))
         return

@@ -28,6 +28,7 @@ from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import Logger, log_bugs
 from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token
+from tidegate.plugin.environment import unknown
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
@@ -143,6 +144,8 @@ async def serve(settings: Settings, log: Logger) -> None:
     loop.set_exception_handler(log_bugs(log))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    for name in unknown(os.environ):
+        log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     async with running_daemon(settings, log) as daemon:
         collect_rarely()
         stats = daemon.engine.catalog.stats()

@@ -7,10 +7,11 @@ none is a ``UserError``; both say where it was looked for.
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 from tidegate.plugin.errors import DaemonAwayError, UserError
 
@@ -22,25 +23,32 @@ _OPENER = build_opener(ProxyHandler({}))
 
 def ask_http(url: str, token: str | None = None, timeout_s: float = TIMEOUT_SECONDS) -> dict[str, Any]:
     """The daemon's status from its HTTP address. Raises ``UserError``."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     base = (url if "://" in url else f"http://{url}").rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        raise UserError(f"{base} is not an HTTP address: check --http")
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        response = httpx.get(f"{base}/status", headers=headers, timeout=timeout_s, trust_env=False)
-        response.raise_for_status()
-        answer = response.json()
-    except httpx.HTTPStatusError as error:
-        if error.response.status_code == httpx.codes.UNAUTHORIZED:
-            wrong = "takes another token" if token else "needs a token"
-            raise UserError(f"{base} {wrong}: give --http-token-file the daemon's") from error
-        if error.response.status_code == httpx.codes.MISDIRECTED_REQUEST:
-            raise UserError(
-                f"{base} does not know this name for itself: ask by IP address, or set its http_hosts"
-            ) from error
-        raise UserError(f"{base} answers {error.response.status_code}: is it a Tidegate daemon?") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DaemonAwayError(f"no daemon answers on {base} ({error}): check --http") from error
-    except ValueError as error:
+        with _OPENER.open(Request(f"{base}/status", headers=headers), timeout=timeout_s) as response:  # noqa: S310
+            body = response.read(ANSWER_BYTES_MAX)
+    except HTTPError as error:
+        raise UserError(f"{base} {_refusal(error.code, token)}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise DaemonAwayError(f"no daemon answers on {base} ({reason}): check --http") from error
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{base} does not answer with JSON: is it a Tidegate daemon?") from error
     if not isinstance(answer, dict):
         raise UserError(f"{base} does not answer with a status: is it a Tidegate daemon?")
     return answer
+
+
+def _refusal(code: int, token: str | None) -> str:
+    match code:
+        case HTTPStatus.UNAUTHORIZED:
+            return f"{'takes another' if token else 'needs a'} token: give --http-token-file the daemon's"
+        case HTTPStatus.MISDIRECTED_REQUEST:
+            return "does not know this name for itself: ask by IP address, or set its http_hosts"
+        case _:
+            return f"answers {code}: is it a Tidegate daemon?"
