@@ -24,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock",
 )
 # Typer carries a click of its own, or uses the installed one: only what it exports is the right one for sure.
@@ -102,7 +103,9 @@ def main() -> None:
         if not {"--help", "-h", "--version"}.intersection(sys.argv):
             refuse_misspelt(os.environ)
         _register(sys.argv[1:])
-        sys.exit(app(prog_name="tidegate", standalone_mode=False))
+        code = app(prog_name="tidegate", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except UserError as error:
         print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -110,6 +113,16 @@ def main() -> None:
         if (error.name or "").startswith("tidegate"):
             raise
         print(f"tidegate: {_not_installed(error)}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # Who read it has seen enough, as head has. Python would try once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = error.strerror or str(error)
+        print(f"tidegate: cannot use {one_line(os.fsdecode(error.filename))}: {reason}", file=sys.stderr)
         sys.exit(1)
     except typer.Abort:
         sys.exit(130)

@@ -24,7 +24,10 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 Home = Annotated[
     Path,
     typer.Argument(
-        metavar="PULSAR_HOME", envvar="PULSAR_HOME", help="The directory Pulsar was unpacked into."
+        readable=False,
+        metavar="PULSAR_HOME",
+        envvar="PULSAR_HOME",
+        help="The directory Pulsar was unpacked into.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
@@ -36,7 +39,9 @@ def attach(  # noqa: PLR0917 the flags
     socket: Annotated[
         Path | None,
         typer.Option(
-            envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}]."
+            readable=False,
+            envvar="TIDEGATE_SOCKET",
+            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
         ),
     ] = None,
     horizon_ms: Annotated[

@@ -52,9 +52,14 @@ def demo(  # noqa: PLR0917 the flags
         typer.Option("--json", metavar="FILE|-", help="Write the report as JSON; - is standard output."),
     ] = None,
     pulsar_home: Annotated[
-        Path | None, typer.Option(help="An unpacked Pulsar [default: the one that tidegate setup fetched].")
+        Path | None,
+        typer.Option(
+            readable=False, help="An unpacked Pulsar [default: the one that tidegate setup fetched]."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where report, plot and working files go.")] = Path("run/demo"),
+    out: Annotated[
+        Path, typer.Option(readable=False, help="Where report, plot and working files go.")
+    ] = Path("run/demo"),
     keep: Annotated[bool, typer.Option("--keep", help="Keep the working files: logs, index, topic.")] = False,
     tracker: Annotated[
         str, typer.Option(help="Who delays: tidegate, or for comparison Pulsar's own: pulsar, bucket.")

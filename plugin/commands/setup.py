@@ -57,7 +57,10 @@ def _line_reporter(console: Console) -> Report:
 def setup(
     cache_dir: Annotated[
         Path | None,
-        typer.Option(help="Where to keep Pulsar [default: TIDEGATE_CACHE_DIR, or .cache of the checkout]."),
+        typer.Option(
+            readable=False,
+            help="Where to keep Pulsar [default: TIDEGATE_CACHE_DIR, or .cache of the checkout].",
+        ),
     ] = None,
 ) -> None:
     """Fetch Apache Pulsar from Maven Central, once, and print where it is."""

@@ -41,7 +41,9 @@ def width(
     socket: Annotated[
         Path | None,
         typer.Option(
-            envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}]."
+            readable=False,
+            envvar="TIDEGATE_SOCKET",
+            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
         ),
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,

@@ -13,7 +13,8 @@ from rich.console import Console
 from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.shim_client import ShimClient, entries
 from tidegate.index.names import SubscriptionName
-from tidegate.plugin.commands.status import attachment, render
+from tidegate.plugin.commands.status import attachment
+from tidegate.plugin.commands.status_view import render
 from tidegate.plugin.errors import DaemonAwayError, ErrorCode, UserError
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
@@ -28,9 +29,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def shown(answer: dict[str, object]) -> str:
+def shown(answer: dict[str, object], width: int = 200, *, terminal: bool = True) -> str:
     out = io.StringIO()
-    render(answer, Console(file=out, width=200))
+    render(answer, Console(file=out, width=width, force_terminal=terminal, color_system=None))
     return out.getvalue()
 
 
@@ -68,6 +69,29 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert in_time.split("│")[7].strip() == "-"
     assert in_time.split("│")[9].strip() == "1h auto"
     assert "billing" in text
+
+
+async def test_no_name_is_cut_wherever_it_is_shown(start: StartDaemon, socket_path: Path) -> None:
+    topic = (
+        "persistent://a-tenant-of-some-length/a-namespace-of-some-length/a-topic-of-some-length-partition-7"
+    )
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(topic, "a subscription of some length")
+        stream.add(entries(3, now_ms() + 3 * HOUR_MS, step_ms=2 * HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(SubscriptionName(topic, "a subscription of some length"))
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+        piped = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="80")
+    for text in (shown(answer, 80), shown(answer, 80, terminal=False), piped.stdout):
+        (line,) = (line for line in text.splitlines() if topic in line)
+        assert line.startswith(f"{topic}:a subscription of some length  3 held, 0 in flight, ")
+        assert line.endswith("slices 1h auto, broker broker-1")
+        slices = [line for line in text.splitlines() if line.startswith("  ")]
+        assert [line.split(": ")[1] for line in slices] == ["1 entries, stored"] * 3
+        assert "│" not in text
+    assert "│" in shown(answer, 300)
+    assert topic in shown(answer, 300)
+    assert "│" not in shown(answer, 300, terminal=False), "a pipe gets lines, however wide"
 
 
 async def test_times_that_no_calendar_has(start: StartDaemon, socket_path: Path) -> None:
