@@ -7,6 +7,7 @@ SHIM_SOURCES := $(shell find plugin/shim/pom.xml plugin/shim/src -type f 2>/dev/
 MAVEN := mvn -B -ntp
 # Pulsar 4.1 is not here: Maven Central has no pulsar-broker of that line.
 COMPATIBLE_PULSARS := 4.2.4
+WRITABLE := test -w . || { echo "tidegate: cannot write to this checkout: work in a copy that is yours" >&2; exit 1; }
 # The first Python on PATH that is new enough; looked for only when the virtual environment is made.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
@@ -84,12 +85,14 @@ $(JAR): $(SHIM_SOURCES) | build/.tools
 
 # Asked first, so that a machine without Java says so before anything is downloaded.
 build/.tools: plugin/local/toolchain.py
+	@$(WRITABLE)
 	@test -n "$(PYTHON)" || \
 		{ echo "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) plugin/local/toolchain.py --need python jdk maven
+	@$(PYTHON) -B plugin/local/toolchain.py --need python jdk maven --path .
 	@mkdir -p build && touch $@
 
 $(VENV)/.installed: pyproject.toml setup.py constraints.txt
+	@$(WRITABLE)
 	@test -n "$(PYTHON)" || \
 		{ echo "tidegate: no Python 3.11 or newer found: install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) plugin/local/toolchain.py --need python

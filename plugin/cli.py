@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.environment import refuse_misspelt
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import one_line
 
 app = typer.Typer(
     name="tidegate",
@@ -21,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock",
 )
 # Typer carries a click of its own, or uses the installed one: only what it exports is the right one for sure.
@@ -96,20 +100,34 @@ def main() -> None:
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
+        if not {"--help", "-h", "--version"}.intersection(sys.argv):
+            refuse_misspelt(os.environ)
         _register(sys.argv[1:])
-        sys.exit(app(prog_name="tidegate", standalone_mode=False))
+        code = app(prog_name="tidegate", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except UserError as error:
-        print(f"tidegate: {error}", file=sys.stderr)
+        print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tidegate"):
             raise
         print(f"tidegate: {_not_installed(error)}", file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:
+        # Who read it has seen enough, as head has. Python would try once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = error.strerror or str(error)
+        print(f"tidegate: cannot use {one_line(os.fsdecode(error.filename))}: {reason}", file=sys.stderr)
+        sys.exit(1)
     except typer.Abort:
         sys.exit(130)
     except _ClickError as error:
-        print(f"tidegate: {_usage_line(error)}", file=sys.stderr)
+        print(f"tidegate: {one_line(_usage_line(error))}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -25,6 +25,7 @@ class ErrorCode(IntEnum):
     STALE_EPOCH = 7
     STORAGE = 8
     SHUTTING_DOWN = 9
+    BUSY = 10
 
 
 class TidegateError(Exception):

@@ -8,6 +8,8 @@ after, so that ``--dry-run`` shows exactly what would be done. Invariants:
 - attaching again with the same settings changes nothing; with others, it starts from the file as it was;
 - a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf
   file has those of the conf file, which may hold a password;
+- no link is followed and nobody else's file is touched, also not by the owner of the home in between: see
+  ``folder``;
 - the copies of the originals and the record of what is changed are written before the first conf file is.
 """
 
@@ -16,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -28,10 +29,8 @@ from tidegate.plugin.attach.pulsar_home import (
     CONF_NAMES,
     JAR_NAME,
     KNOWN_LINES,
+    Folders,
     PulsarHome,
-    read,
-    read_conf,
-    read_if_there,
 )
 from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
 from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
@@ -47,7 +46,6 @@ ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
 ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
 HORIZON_MS_DEFAULT = 2_000
-_FILE_MODE = 0o644
 
 
 @dataclass(frozen=True)
@@ -128,27 +126,32 @@ def shim_jar() -> bytes:
 
 def inspect(path: Path) -> Attachment:
     """Whether the Pulsar home ``path`` is attached; raises ``AttachError`` if it is not a Pulsar home."""
-    home = PulsarHome.open(path)
-    record = _record(home)
-    installed, own = read_if_there(home.jar), None
-    with contextlib.suppress(AttachError):
-        own = shim_jar()
-    if installed is None:
-        jar = "other" if home.other_jars else "missing"
-    else:
-        jar = "current" if installed == own else "other"
-    return Attachment(path, home.version, jar, tuple(_conf_state(conf, record) for conf in home.confs))
+    with PulsarHome.open(path) as home:
+        record = _record(home)
+        installed, own = home.read_if_there(home.jar), None
+        with contextlib.suppress(AttachError):
+            own = shim_jar()
+        if installed is None:
+            jar = "other" if home.other_jars() else "missing"
+        else:
+            jar = "current" if installed == own else "other"
+        confs = tuple(_conf_state(home, conf, record) for conf in home.confs)
+        return Attachment(path, home.version, jar, confs)
 
 
 def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) -> Plan:
     """What attaching the Pulsar home ``path`` would change; raises ``AttachError`` if it cannot be."""
-    home = PulsarHome.open(path)
+    with PulsarHome.open(path) as home:
+        return _plan_attach(home, wanted, jar, default_socket)
+
+
+def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: Path) -> Plan:
     record = _record(home)
     settings = _settings(wanted, record.settings if record else None, default_socket)
     if not home.version_known and not settings.allow_unknown_version:
         known = ", ".join(f"{line}.x" for line in KNOWN_LINES)
         raise AttachError(
-            f"{path} is Pulsar {home.version}; the shim knows {known}: "
+            f"{home.path} is Pulsar {home.version}; the shim knows {known}: "
             "use a Tidegate for that version, or add --allow-unknown-version to try it"
         )
     backups: list[Change] = []
@@ -156,29 +159,31 @@ def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) ->
     records: dict[str, ConfRecord] = {}
     advice: dict[str, list[str]] = {}
     for conf in home.confs:
-        current = read_conf(conf)
+        current = home.read_conf(conf)
         original, _ = _original(home, conf, current, record)
         original_text = conf_file.decode(original)
         keys = _keys(settings, conf_file.values(original_text))
         text, edit = conf_file.apply(original_text, keys)
         attached = conf_file.encode(text)
         backup = home.record_dir / conf.name
-        backups.append(Change(backup, read_if_there(backup), original, like=conf))
+        backups.append(Change(backup, home.read_if_there(backup), original, like=conf))
         confs.append(Change(conf, current, attached))
         records[conf.name] = ConfRecord(_sha256(original), _sha256(attached), edit)
         for line in _advice(conf_file.values(text)):
             advice.setdefault(line, []).append(conf.name)
     record_path = home.record_dir / attach_record.FILE_NAME
     record_bytes = attach_record.dump(Record(settings, records))
+    other_jars = home.other_jars()
+    installed = home.read_if_there(home.jar)
     changes = [
         *backups,
-        Change(record_path, read_if_there(record_path), record_bytes),
-        Change(home.jar, read_if_there(home.jar), jar),
-        *(Change(other, read(other), None) for other in home.other_jars),
+        Change(record_path, home.read_if_there(record_path), record_bytes),
+        Change(home.jar, installed, jar),
+        *(Change(other, home.read(other), None) for other in other_jars),
         *confs,
     ]
-    notes = [f"{other.name} is of another Tidegate and goes" for other in home.other_jars]
-    if home.jar.exists() and read(home.jar) != jar:
+    notes = [f"{other.name} is of another Tidegate and goes" for other in other_jars]
+    if installed is not None and installed != jar:
         notes.append(f"{JAR_NAME} is of another Tidegate and is replaced")
     lines = tuple(f"{', '.join(names)}: {line}" for line, names in advice.items())
     return Plan(home, settings, _real(changes), tuple(notes), lines)
@@ -186,86 +191,58 @@ def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) ->
 
 def plan_detach(path: Path) -> Plan:
     """What detaching the Pulsar home ``path`` would change; nothing if it is not attached."""
-    home = PulsarHome.open(path)
+    with PulsarHome.open(path) as home:
+        return _plan_detach(home)
+
+
+def _plan_detach(home: PulsarHome) -> Plan:
     record = _record(home)
     changes: list[Change] = []
     notes: list[str] = []
     for conf in home.confs:
-        current = read_conf(conf)
+        current = home.read_conf(conf)
         original, why = _original(home, conf, current, record)
         changes.append(Change(conf, current, original))
         notes += why
-    changes += [Change(jar, read_if_there(jar), None) for jar in (home.jar, *home.other_jars)]
+    changes += [Change(jar, home.read_if_there(jar), None) for jar in (home.jar, *home.other_jars())]
     # The record goes last: until then a detach that was interrupted can be repeated.
     kept = [home.record_dir / name for name in (*CONF_NAMES, attach_record.FILE_NAME)]
-    changes += [Change(file, read_if_there(file), None) for file in kept]
+    changes += [Change(file, home.read_if_there(file), None) for file in kept]
     return Plan(home, None, _real(changes), tuple(notes), ())
 
 
 def carry_out(plan: Plan) -> None:
     """Do what ``plan`` says. Raises ``AttachError``; the same command again then does the rest."""
-    for change in plan.changes:
-        _require_writable(change.path.resolve().parent)
-    for change in plan.changes:
-        path = change.path
-        try:
-            if change.after is None:
-                path.unlink(missing_ok=True)
-                continue
-            if not path.parent.exists():
-                _make_directory(path.parent)
-            replace_file(path, change.after, change.like)
-        except OSError as error:
-            raise AttachError(
-                f"cannot write {path}: {error.strerror or error}; correct it and run the same command again"
-            ) from error
-    if plan.settings is None:
-        with contextlib.suppress(OSError):  # Not there, or somebody keeps files of his own in it.
-            plan.home.record_dir.rmdir()
+    home = plan.home
+    with contextlib.closing(Folders.open(home.path, home.identity)) as folders:
+        for change in plan.changes:
+            (folders.of(change.path) or folders.conf).require_writable()
+        for change in plan.changes:
+            try:
+                _carry_out(change, folders)
+            except OSError as error:
+                raise AttachError(
+                    f"cannot write {change.path}: {error.strerror or error}; "
+                    "correct it and run the same command again"
+                ) from error
+        if plan.settings is None:
+            with contextlib.suppress(OSError):  # Not there, or somebody keeps files of his own in it.
+                folders.conf.remove_folder(home.record_dir.name)
 
 
-def _make_directory(path: Path) -> None:
-    """Whoever may look into the directory that ``path`` is in may look into ``path``."""
-    path.mkdir(0o700)
-    path.chmod(path.parent.stat().st_mode & 0o777)
-    _give_to_owner_of(path.parent, path)
-
-
-def replace_file(path: Path, content: bytes, like: Path | None = None) -> None:
-    """Write ``content`` to ``path`` whole or not at all; mode and owner stay, a link stays a link.
-
-    ``like``: another file, whose mode and owner it gets instead.
-    """
-    target = path.resolve()
-    if like is None:
-        like = target if target.exists() else target.parent
-    status = like.stat()
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(_FILE_MODE if like.is_dir() else status.st_mode & 0o7777)
-        _give_to_owner_of(like, temporary)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _give_to_owner_of(like: Path, path: Path) -> None:
-    # Only root can, and only root needs to: Pulsar's own user must still be able to read its files.
-    if os.geteuid() == 0:
-        status = like.stat()
-        os.chown(path, status.st_uid, status.st_gid)
-
-
-def _require_writable(directory: Path) -> None:
-    existing = directory if directory.exists() else directory.parent
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise AttachError(f"cannot write to {existing}: run this as the user that Pulsar belongs to")
+def _carry_out(change: Change, folders: Folders) -> None:
+    name = change.path.name
+    if change.after is None:
+        folder = folders.of(change.path)
+        if folder is not None:
+            folder.remove(name)
+        return
+    folder = folders.make(change.path)
+    if change.like is not None:
+        like = folders.make(change.like).status(change.like.name)
+    else:
+        like = folder.status(name)
+    folder.replace(name, change.after, folder.new_file_status() if like is None else like)
 
 
 def _settings(wanted: Wanted, before: AttachedSettings | None, default_socket: Path) -> AttachedSettings:
@@ -331,7 +308,7 @@ def _original(home: PulsarHome, conf: Path, current: bytes, record: Record | Non
         return _without_keys(conf, current)
     if _sha256(current) == known.original_sha256:
         return current, []
-    backup = read_if_there(home.record_dir / conf.name)
+    backup = home.read_if_there(home.record_dir / conf.name)
     unedited = _sha256(current) == known.attached_sha256
     if unedited and backup is not None and _sha256(backup) == known.original_sha256:
         return backup, []
@@ -354,8 +331,8 @@ def _without_keys(conf: Path, current: bytes) -> tuple[bytes, list[str]]:
     return conf_file.encode(conf_file.remove(text, conf_file.OWNED_PREFIX)), [note]
 
 
-def _conf_state(conf: Path, record: Record | None) -> ConfState:
-    content = read_conf(conf)
+def _conf_state(home: PulsarHome, conf: Path, record: Record | None) -> ConfState:
+    content = home.read_conf(conf)
     values = conf_file.values(conf_file.decode(content))
     known = record.confs.get(conf.name) if record else None
     edited = known is not None and _sha256(content) not in {known.attached_sha256, known.original_sha256}
@@ -365,7 +342,7 @@ def _conf_state(conf: Path, record: Record | None) -> ConfState:
 
 def _record(home: PulsarHome) -> Record | None:
     path = home.record_dir / attach_record.FILE_NAME
-    content = read_if_there(path)
+    content = home.read_if_there(path)
     return None if content is None else attach_record.load(content, str(path))
 
 

@@ -16,14 +16,18 @@ from rich.text import Text
 from tidegate.plugin.attach import conf_file
 from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 Home = Annotated[
     Path,
     typer.Argument(
-        metavar="PULSAR_HOME", envvar="PULSAR_HOME", help="The directory Pulsar was unpacked into."
+        readable=False,
+        metavar="PULSAR_HOME",
+        envvar="PULSAR_HOME",
+        help="The directory Pulsar was unpacked into.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
@@ -34,7 +38,11 @@ def attach(  # noqa: PLR0917 the flags
     pulsar_home: Home,
     socket: Annotated[
         Path | None,
-        typer.Option(envvar="TIDEGATE_SOCKET", help=f"The daemon's Unix socket [default: {DEFAULT_SOCKET}]."),
+        typer.Option(
+            readable=False,
+            envvar="TIDEGATE_SOCKET",
+            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
+        ),
     ] = None,
     horizon_ms: Annotated[
         int | None,
@@ -63,7 +71,7 @@ def attach(  # noqa: PLR0917 the flags
     Attached already, only what is given and differs is changed. Takes effect when the broker is restarted.
     """
     wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version)
-    plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), DEFAULT_SOCKET)
+    plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())
     _carry_out_and_show(plan, dry_run, as_json)
 
 
@@ -106,7 +114,7 @@ def _carry_out_and_show(plan: Plan, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         _show_diffs(plan)
     for line in _summary(plan, dry_run):
-        typer.echo(line)
+        typer.echo(one_line(line))
 
 
 def _show_diffs(plan: Plan) -> None:
@@ -119,6 +127,8 @@ def _show_diffs(plan: Plan) -> None:
             continue
         for line in unified_diff(change, name):
             printable = line.encode("utf-8", errors="replace").decode("utf-8")
+            if console.is_terminal:  # elsewhere it is a patch, byte for byte
+                printable = "\t".join(one_line(part) for part in printable.split("\t"))
             console.print(Text(printable, style=_STYLES.get(line[:1], "")))
 
 

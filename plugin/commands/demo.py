@@ -25,6 +25,7 @@ from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
 from tidegate.plugin.local.shim import SHIM_JAR
+from tidegate.plugin.shown import one_line
 
 if TYPE_CHECKING:
     from tidegate.plugin.demo.course import Demo, Options, Outcome
@@ -51,9 +52,14 @@ def demo(  # noqa: PLR0917 the flags
         typer.Option("--json", metavar="FILE|-", help="Write the report as JSON; - is standard output."),
     ] = None,
     pulsar_home: Annotated[
-        Path | None, typer.Option(help="An unpacked Pulsar [default: the one that tidegate setup fetched].")
+        Path | None,
+        typer.Option(
+            readable=False, help="An unpacked Pulsar [default: the one that tidegate setup fetched]."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where report, plot and working files go.")] = Path("run/demo"),
+    out: Annotated[
+        Path, typer.Option(readable=False, help="Where report, plot and working files go.")
+    ] = Path("run/demo"),
     keep: Annotated[bool, typer.Option("--keep", help="Keep the working files: logs, index, topic.")] = False,
     tracker: Annotated[
         str, typer.Option(help="Who delays: tidegate, or for comparison Pulsar's own: pulsar, bucket.")
@@ -82,7 +88,7 @@ def demo(  # noqa: PLR0917 the flags
         _report(outcome, json_file)
     except UserError as error:
         if course.stuck:
-            print(f"tidegate: {error}", file=sys.stderr)
+            print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
             _leave_at_once(error.exit_code)
         raise
     if keep:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -17,17 +19,22 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(  # noqa: PLR0917 the flags
-    data: Annotated[Path | None, typer.Option(help="Data directory; made if it is missing.")] = None,
-    socket: Annotated[Path | None, typer.Option(help="Unix socket for the broker.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(readable=False, help="Data directory; made if it is missing.")
+    ] = None,
+    socket: Annotated[
+        Path | None,
+        typer.Option(readable=False, help=f"Unix socket for the broker [default: {SOCKET_DEFAULT_HELP}]."),
+    ] = None,
     http: Annotated[
         str | None,
         typer.Option(metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here."),
     ] = None,
     http_token_file: Annotated[
-        Path | None, typer.Option(help="File with the bearer token; needed off loopback.")
+        Path | None, typer.Option(readable=False, help="File with the bearer token; needed off loopback.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings; flags and TIDEGATE_* win.")
+        Path | None, typer.Option(readable=False, help="TOML file with settings; flags and TIDEGATE_* win.")
     ] = None,
     log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,

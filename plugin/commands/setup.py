@@ -16,8 +16,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
+from tidegate.plugin.environment import refuse_misspelt
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir, fetch, home_of
+from tidegate.plugin.shown import one_line
 
 _LINE_EVERY_PERCENT = 25
 
@@ -55,7 +57,10 @@ def _line_reporter(console: Console) -> Report:
 def setup(
     cache_dir: Annotated[
         Path | None,
-        typer.Option(help="Where to keep Pulsar [default: TIDEGATE_CACHE_DIR, or .cache of the checkout]."),
+        typer.Option(
+            readable=False,
+            help="Where to keep Pulsar [default: TIDEGATE_CACHE_DIR, or .cache of the checkout].",
+        ),
     ] = None,
 ) -> None:
     """Fetch Apache Pulsar from Maven Central, once, and print where it is."""
@@ -75,9 +80,10 @@ def register(app: typer.Typer) -> None:
 def main() -> int:
     """Run ``setup`` by itself; 0, 1 for a mistake that its line explains, 130 if interrupted."""
     try:
+        refuse_misspelt(os.environ)
         setup()
     except UserError as error:
-        typer.echo(f"tidegate: {error}", err=True)
+        typer.echo(f"tidegate: {one_line(str(error))}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
         typer.echo(

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
 from tidegate.plugin.daemon.width import checked_width_ms
 from tidegate.plugin.durations import duration, milliseconds
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
 
 AUTO = "auto"
@@ -38,15 +39,20 @@ def width(
         typer.Argument(metavar="WIDTH|auto", help="1s to 3660d, as in 30s, 10m, 6h, 7d. Without: show it."),
     ] = None,
     socket: Annotated[
-        Path,
-        typer.Option(help="The daemon's Unix socket.", envvar="TIDEGATE_SOCKET"),
-    ] = DEFAULT_SOCKET,
+        Path | None,
+        typer.Option(
+            readable=False,
+            envvar="TIDEGATE_SOCKET",
+            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
+        ),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show or set the width of a subscription's slices. Slices that exist keep theirs."""
-    answer = ask_socket(socket, {"what": "width", "subscription": subscription} | _wish(new_width))
+    request = {"what": "width", "subscription": subscription} | _wish(new_width)
+    answer = ask_socket(socket or own_default_socket(), request)
     if json_output:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print(json.dumps(answer, indent=2))
         return
     try:
         for line in lines(answer):
@@ -77,9 +83,10 @@ def lines(answer: dict[str, Any]) -> list[str]:
     for one in answer["subscriptions"]:
         how = "auto" if one["slice_width_auto"] else "fixed"
         now = " from now on" if answer["changed"] else ""
-        said.append(f"{one['topic']}:{one['subscription']}  {duration(one['slice_width_ms'])}, {how}{now}")
+        name = f"{shown(one['topic'])}:{shown(one['subscription'])}"
+        said.append(f"{name}  {duration(one['slice_width_ms'])}, {how}{now}")
         if one["slice_width_auto"]:
-            said.append(f"  {one['slice_width_reason']}")
+            said.append(f"  {one_line(one['slice_width_reason'])}")
         if one["slices_of_other_widths"]:
             said.append(f"  {one['slices_of_other_widths']:,} of {one['slices']:,} slices have another width")
     if answer["subscriptions_omitted"]:

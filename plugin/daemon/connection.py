@@ -113,16 +113,34 @@ class Connection(asyncio.BufferedProtocol):
         """What the client says in its HELLO that it is."""
         return "" if self.hello is None else self.hello.product
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether the client has said that it is a broker."""
+        return self.hello is not None and self.hello.role == Role.BROKER
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to end."""
+        return self._closing
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the peer is there."""
         self._transport = cast("asyncio.Transport", transport)
+        if self._closing:  # there were too many before it had begun
+            self.abort()
+            return
         self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
         if not self._may_talk(transport.get_extra_info("socket")):
             self._log.warning("a process of another user tried to connect")
             self.abort()
             return
         # A second descriptor of the same socket: the transport closes its own without reading what is left.
-        self._peer = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        try:
+            self._peer = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        except OSError as error:
+            self._log.error("a connection could not be served", error=error.strerror)
+            self.abort()
+            return
         self._beat()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002

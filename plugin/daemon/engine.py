@@ -20,6 +20,7 @@ import structlog
 from tidegate.index import Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.due_timer import DueTimer
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
@@ -32,7 +33,18 @@ from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.codec import RECORDS_MAX, split_positions
-from tidegate.plugin.wire.messages import Add, Close, Due, Durable, Hello, Open, Role, Unheld, Welcome
+from tidegate.plugin.wire.messages import (
+    NAME_BYTES_MAX,
+    Add,
+    Close,
+    Due,
+    Durable,
+    Hello,
+    Open,
+    Role,
+    Unheld,
+    Welcome,
+)
 
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
@@ -122,7 +134,13 @@ class DaemonEngine:
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.BROKER:
+            if len(hello.name.encode()) > NAME_BYTES_MAX or len(hello.product.encode()) > NAME_BYTES_MAX:
+                raise ProtocolError(
+                    ErrorCode.MALFORMED, f"HELLO has a name of more than {NAME_BYTES_MAX} bytes"
+                )
             previous = self.brokers.get(hello.name)
+            if previous is None and len(self.brokers) >= BROKERS_MAX:
+                raise ProtocolError(ErrorCode.BUSY, f"{BROKERS_MAX} brokers are connected, more cannot be")
             self.brokers[hello.name] = connection
             if previous is not None:
                 self._log.warning("broker connected again, its old connection is closed", broker=hello.name)
@@ -190,6 +208,8 @@ class DaemonEngine:
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
         """See ``stream.Engine``."""
         name = SubscriptionName(request.topic, request.subscription)
+        _check_length("topic", name.topic)
+        _check_length("subscription", name.subscription)
         self.ownership.admit(name, request.epoch)
         try:
             index = self.catalog.subscription(name, request.incarnation)
@@ -393,3 +413,12 @@ class DaemonEngine:
         self.ownership.forget(name)
         self._unserved.end(name)
         self._committer.wake()
+
+
+def _check_length(what: str, name: str) -> None:
+    """Raises ``StreamError`` for what is no name: it ends the one stream, all others of the broker go on."""
+    size_bytes = len(name.encode())
+    if size_bytes > NAME_BYTES_MAX:
+        raise StreamError(
+            ErrorCode.MALFORMED, f"its {what} has {size_bytes} bytes, at most {NAME_BYTES_MAX} are possible"
+        )

@@ -1,15 +1,21 @@
 """Structured logs.
 
-For people on a terminal, JSON lines for machines. To standard error, one line an event.
+For people on a terminal, JSON lines for machines. To standard error, one line an event. Invariant: what a
+library or a bug says over and over is one line a minute, with how often it was left out (``untold``).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from typing import Literal, TextIO
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
 
 import structlog
+
+from tidegate.plugin.seldom import Seldom, kind_of
+from tidegate.plugin.shown import lines, one_line
 
 LogFormat = Literal["auto", "human", "json"]
 Logger = structlog.typing.FilteringBoundLogger
@@ -24,15 +30,25 @@ def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None)
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    last: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty()) if human else structlog.processors.JSONRenderer()
+    last: list[structlog.typing.Processor] = (
+        [_printable, structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        if human
+        else [structlog.processors.JSONRenderer()]
     )
     logger: Logger = structlog.wrap_logger(
         structlog.WriteLogger(out),
-        processors=[*shared, last],
+        processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )
     return logger
+
+
+def _printable(_log: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Names of clients are among the values; JSON escapes them by itself."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = lines(value) if key == "exception" else one_line(value)
+    return event
 
 
 class _Forward(logging.Handler):
@@ -41,11 +57,32 @@ class _Forward(logging.Handler):
     def __init__(self, log: Logger) -> None:
         super().__init__()
         self._log = log
+        self._seldom = Seldom()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        error = record.exc_info[1] if record.exc_info else None
+        untold = self._seldom.untold((record.name, record.msg, kind_of(error)))
+        if untold is not None:
+            more = {"untold": untold} if untold else {}
+            self._log.log(
+                record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info, **more
+            )
 
 
 def forward_standard_logging(log: Logger) -> None:
     """Let what the index and the libraries log (warnings and worse) come out of ``log``."""
     logging.basicConfig(handlers=[_Forward(log)], level=logging.WARNING, force=True)
+
+
+def log_bugs(log: Logger) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """An exception handler for an event loop: what nobody has caught comes out of ``log``."""
+    seldom = Seldom()
+
+    def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        # Without an exception the text is the kind; with one it may name an object, by its address.
+        untold = seldom.untold(context["message"] if error is None else kind_of(error))
+        if untold is not None:
+            log.error(context["message"], exc_info=error, **({"untold": untold} if untold else {}))
+
+    return on_bug

@@ -19,15 +19,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tidegate.index import Catalog, Clock, IndexOptions, RocksStore, Store, SystemClock, TidegateIndexError
+from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.listener import Listener, lock_path
-from tidegate.plugin.daemon.logs import Logger
+from tidegate.plugin.daemon.logs import Logger, log_bugs
 from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token
+from tidegate.plugin.environment import unknown
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
@@ -108,11 +109,11 @@ async def running_daemon(
         )
         metrics.follow(lambda: report.gauges(engine))
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
-        http = _http_side(settings, engine, metrics, health, token)
+        http = _http_side(settings, engine, metrics, health, token=token, loop=loop, log=log)
         if http is not None:
             await http.start()
         try:
-            await server.start()
+            server.start()
             engine.start()
             yield RunningDaemon(engine, metrics, health, None if http is None else http.port)
         finally:
@@ -127,6 +128,7 @@ async def serve(settings: Settings, log: Logger) -> None:
 
     A second one ends the process at once. Raises ``UserError`` if it cannot start.
     """
+    descriptors.raise_limit()
     give_back_memory()
     os.umask(0o077)  # RocksDB makes files at any time, and nobody else is to read them
     stop = asyncio.Event()
@@ -139,12 +141,11 @@ async def serve(settings: Settings, log: Logger) -> None:
         log.info("stopping", signal=number.name)
         stop.set()
 
-    def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        log.error(context["message"], exc_info=context.get("exception"))
-
-    loop.set_exception_handler(on_bug)
+    loop.set_exception_handler(log_bugs(log))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    for name in unknown(os.environ):
+        log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     async with running_daemon(settings, log) as daemon:
         collect_rarely()
         stats = daemon.engine.catalog.stats()
@@ -191,7 +192,14 @@ def _open_catalog(
 
 
 def _http_side(
-    settings: Settings, engine: DaemonEngine, metrics: Metrics, health: Health, token: str | None
+    settings: Settings,
+    engine: DaemonEngine,
+    metrics: Metrics,
+    health: Health,
+    *,
+    token: str | None,
+    loop: asyncio.AbstractEventLoop,
+    log: Logger,
 ) -> HttpSide | None:
     if settings.http_address is None:
         return None
@@ -200,5 +208,9 @@ def _http_side(
         metrics,
         health,
         lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
-        token,
+        token=token,
+        hosts=settings.http_host_names,
+        loop=loop,
+        connections_max=descriptors.HTTP_MAX,
+        log=log,
     )

@@ -1,6 +1,8 @@
 """Accepting connections on the daemon's socket.
 
-Invariant: every connection that is handed to the engine comes from a user that may talk to the daemon.
+Invariants: every connection that is handed to the engine comes from a user that may talk to the daemon;
+those that are no brokers, or have not said yet what they are, are ``OTHERS_MAX`` at most: one more costs the
+oldest.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from collections.abc import Callable
 import structlog
 
 from tidegate.index import Clock
+from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.descriptors import OTHERS_MAX
 from tidegate.plugin.daemon.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Engine
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
 
 
@@ -35,7 +40,6 @@ class Server:
         log: structlog.typing.FilteringBoundLogger,
         uid_of: Callable[[socket.socket], int] = peer_uid,
     ) -> None:
-        self._listener = listener
         self._engine = engine
         self._clock = clock
         self._loop = loop
@@ -43,20 +47,20 @@ class Server:
         self._metrics = metrics
         self._log = log
         self._uid_of = uid_of
-        self._server: asyncio.AbstractServer | None = None
-        self._connections: set[Connection] = set()
+        self._acceptor = Acceptor(listener.socket, self._accept, loop, log)
+        self._seldom = Seldom()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Accept from now on."""
-        self._server = await self._loop.create_unix_server(self._accept, sock=self._listener.socket)
+        self._acceptor.start()
 
     async def stop(self, timeout_s: float) -> None:
         """Accept no more, tell every client, and wait for the connections to end.
 
         What is left after ``timeout_s`` is cut off.
         """
-        if self._server is not None:
-            self._server.close()
+        self._acceptor.stop()
         for connection in list(self._connections):
             connection.fail(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if not self._connections:
@@ -80,6 +84,20 @@ class Server:
             write_buffer_bytes=self._settings.write_buffer_bytes,
             may_talk=self._may_talk,
         )
-        self._connections.add(connection)
-        connection.lost.add_done_callback(lambda _: self._connections.discard(connection))
+        self._make_room()
+        self._connections[connection] = None
+        connection.lost.add_done_callback(lambda _: self._connections.pop(connection))
         return connection
+
+    def _make_room(self) -> None:
+        others = [one for one in self._connections if not one.is_broker and not one.closing]
+        if len(others) < OTHERS_MAX:
+            return
+        others[0].abort()
+        untold = self._seldom.untold("full")
+        if untold is not None:
+            self._log.warning(
+                "too many connections that are no brokers, the oldest are cut off",
+                connections_max=OTHERS_MAX,
+                untold=untold,
+            )

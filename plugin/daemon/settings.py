@@ -1,8 +1,9 @@
 """Settings of the daemon: a TOML file, the environment (``TIDEGATE_*``) and flags, in rising priority.
 
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
-unknown name in the file and a value that makes no sense are refused with one line that names the setting;
-nothing is read from the environment but here.
+unknown name in the file, nearly a known one in the environment, and a value that makes no sense are refused
+with one line that names the setting; nothing else of the daemon reads the environment. (Of the tools,
+``environment`` says what they read.)
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from tidegate.plugin.environment import own_default_socket
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.telemetry.address import HttpAddress
 
-DEFAULT_SOCKET = Path("run/tidegate.sock")
 DAY_MS = 86_400_000
 WIDTH_MIN_MS, WIDTH_MAX_MS = 1_000, 3_660 * DAY_MS
 
@@ -35,10 +36,13 @@ class Settings(BaseSettings):
     )
 
     data: Path = Field(description="data directory of the index")
-    socket: Path = Field(default=DEFAULT_SOCKET, description="Unix socket for the broker")
+    socket: Path = Field(default_factory=own_default_socket, description="Unix socket for the broker")
     http: str | None = Field(default=None, description="IP:PORT of /metrics, /healthz, /readyz and /status")
     http_token_file: Path | None = Field(
         default=None, description="file with the bearer token of the HTTP side"
+    )
+    http_hosts: str = Field(
+        default="", description="host names, with commas, under which the HTTP side is asked beside localhost"
     )
     log_format: Literal["auto", "human", "json"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -127,6 +131,11 @@ class Settings(BaseSettings):
         if self.slice_width_auto is None:
             return "slice_width_ms" not in self.model_fields_set
         return self.slice_width_auto
+
+    @property
+    def http_host_names(self) -> list[str]:
+        """The names in ``http_hosts``."""
+        return [name.strip() for name in self.http_hosts.split(",") if name.strip()]
 
     @property
     def http_address(self) -> HttpAddress | None:

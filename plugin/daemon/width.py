@@ -7,19 +7,24 @@ change is given when it is durable, and not before.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tidegate.index import DelayIndex, SubscriptionName
+from tidegate.plugin.daemon.glob import STAR, Glob
 from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.telemetry.report import fitting
+from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 SCHEMA = 1
 SHOWN_MAX = 1_000
 _NEAR = 3
 _COMPARED_MAX = 300  # names that an unknown one is compared with: each costs some microseconds of the loop
+_COMPARED_LENGTH_MAX = 300  # and that is for names of usual length: it grows with the product of both
+_PATTERN_MAX = 2 * NAME_BYTES_MAX + 1
+_STARS_MAX = 32
 _SHORT = ("", "persistent://", "persistent://public/default/")
 
 
@@ -73,9 +78,9 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
 
     Raises ``UserError`` that names similar ones if there is none.
     """
-    wanted = re.compile(".*".join(re.escape(part) for part in text.split("*")), re.DOTALL)
+    wanted = _glob(text)
     known = sorted(indexes, key=lambda index: index.name)
-    found = [index for index in known if any(wanted.fullmatch(one) for one in spellings(index.name))]
+    found = [index for index in known if any(wanted.matches(one) for one in spellings(index.name))]
     if found:
         return found
     if not known:
@@ -85,10 +90,22 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
     tail = text.rpartition(":")[2]
     # The same subscription of another topic is the likeliest to be meant.
     known.sort(key=lambda index: index.name.subscription != tail)
-    shortest = [spellings(index.name)[-1] for index in known[:_COMPARED_MAX]]
-    near = difflib.get_close_matches(text, shortest, _NEAR, cutoff=0.4)
+    near: list[str] = []
+    if len(text) <= _COMPARED_LENGTH_MAX:
+        shortest = [spellings(index.name)[-1] for index in known[:_COMPARED_MAX]]
+        comparable = [one for one in shortest if len(one) <= _COMPARED_LENGTH_MAX]
+        near = difflib.get_close_matches(text, comparable, _NEAR, cutoff=0.4)
     hint = f"is it {' or '.join(near)}? " if near else ""
     raise UserError(f"no subscription {text!r}: {hint}tidegate status lists them, as topic and subscription")
+
+
+def _glob(text: str) -> Glob:
+    if len(text) > _PATTERN_MAX:
+        raise UserError(f"the subscription is longer than any: at most {_PATTERN_MAX} characters")
+    stars = text.count(STAR)
+    if stars > _STARS_MAX:
+        raise UserError(f"the subscription has {stars} * and at most {_STARS_MAX} can be")
+    return Glob(text)
 
 
 def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
@@ -109,11 +126,12 @@ def is_own(index: DelayIndex, settings: Settings) -> bool:
 
 def answer(request: WidthRequest, indexes: list[DelayIndex]) -> dict[str, Any]:
     """What ``tidegate width --json`` prints."""
+    shown = fitting(indexes[:SHOWN_MAX])
     return {
         "schema": SCHEMA,
         "changed": request.changes,
-        "subscriptions": [_describe(index) for index in indexes[:SHOWN_MAX]],
-        "subscriptions_omitted": max(0, len(indexes) - SHOWN_MAX),
+        "subscriptions": [_describe(index) for index in shown],
+        "subscriptions_omitted": len(indexes) - len(shown),
     }
 
 

@@ -107,6 +107,8 @@ def fetch(
     Raises ``SetupError`` if Maven, the network, the disk or the archive is not as needed.
     """
     home = home_of(cache_dir, distribution)
+    if problem := toolchain.check_path(home, "set TIDEGATE_CACHE_DIR to another directory"):
+        raise SetupError(problem.text)
     if home.is_dir():
         return home
     try:

@@ -30,6 +30,7 @@ JDK_MIN = 17
 MAVEN_MIN = (3, 8)
 LOOPBACK = "127.0.0.1"
 _TOOL_TIMEOUT_S = 60.0
+_BAD_IN_PATHS = '":\\%'  # tried, each alone: with these, as with white space, no broker started
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,18 @@ def check_disk(directory: Path, needed_bytes: int, elsewhere: str) -> Problem | 
     )
 
 
+def check_path(path: Path, advice: str) -> Problem | None:
+    """Whether Pulsar's start script, which is not careful with names, can work with ``path``.
+
+    ``advice`` says what to do if not.
+    """
+    bad = sorted({character for character in str(path) if character.isspace() or character in _BAD_IN_PATHS})
+    if not bad:
+        return None
+    what = "a space" if bad == [" "] else f"{' '.join(map(repr, bad))}"
+    return Problem(f"{str(path)!r} has {what} in it, which Pulsar's start script cannot take: {advice}")
+
+
 def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]:
     """A problem for each port of ``ports`` (what it is for -> number) that somebody listens on already."""
     problems: list[Problem] = []
@@ -165,7 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print one line for each problem; the exit code is 1 if there is one."""
     parser = argparse.ArgumentParser(description="check what this machine must have")
     parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"], required=True)
-    problems = check(parser.parse_args(arguments).need, os.environ)
+    parser.add_argument("--path", type=Path, help="where Pulsar will run")
+    chosen = parser.parse_args(arguments)
+    problems = check(chosen.need, os.environ)
+    if chosen.path is not None and (
+        problem := check_path(chosen.path.absolute(), "move the checkout to another place")
+    ):
+        problems.append(problem)
     for problem in problems:
         print(f"tidegate: {problem.text}", file=sys.stderr)
     return 1 if problems else 0

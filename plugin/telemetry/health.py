@@ -1,9 +1,12 @@
 """Why the daemon is not ready, in words: the state behind ``/readyz``.
 
-Invariant: ready means that no reason stands. A reason has a name, so that whoever set it can take it back.
+Invariants: ready means that no reason stands. A reason has a name, so that whoever set it can take it back;
+it is one line, whatever an error or a client has put into it.
 """
 
 from __future__ import annotations
+
+from tidegate.plugin.shown import one_line
 
 
 class Health:
@@ -23,7 +26,7 @@ class Health:
 
     def block(self, name: str, reason: str) -> None:
         """Not ready because of ``reason``, until ``clear(name)``."""
-        self._reasons[name] = reason
+        self._reasons[name] = one_line(reason)
 
     def clear(self, name: str) -> None:
         """The reason ``name`` does not stand any more."""

@@ -1,23 +1,42 @@
 """The daemon's HTTP side: ``/metrics``, ``/healthz``, ``/readyz`` and ``/status``, on the daemon's own loop.
 
-Invariants: everything here only reads; a request that could change something (any method but GET and HEAD) is
-refused without the bearer token, and when no token is configured always.
+Invariants:
+
+- everything here only reads; a request that could change something (any method but GET and HEAD) is refused
+  without the bearer token, and when no token is configured always;
+- when a token is configured, nothing is told without it but whether the daemon lives and is ready: probes of
+  a container's host have no secret, and yes or no is none;
+- a request that names a host other than an address, ``localhost`` or one of ``hosts`` gets no answer: a page
+  in a browser of this machine could have its own name lead here (DNS rebinding), and would be let read it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
+import structlog
 from aiohttp import web
 
+from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
+from tidegate.plugin.telemetry.http_connections import HttpConnections
 from tidegate.plugin.telemetry.metrics import Metrics
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+BACKLOG = 128
+REQUEST_SECONDS = 10.0  # for a whole request to come; local programs take milliseconds
+STOP_SECONDS = 1.0
+_OPEN_PATHS = ("/healthz", "/readyz")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -30,50 +49,105 @@ class HttpSide:
         metrics: Metrics,
         health: Health,
         status: Callable[[], dict[str, Any]],
+        *,
         token: str | None,
+        hosts: Collection[str],
+        loop: asyncio.AbstractEventLoop,
+        connections_max: int,
+        log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._address = address
         self._metrics = metrics
         self._health = health
         self._status = status
         self._token = token
-        self._runner: web.AppRunner | None = None
-        self.port = address.port
-
-    async def start(self) -> None:
-        """Listen. Raises ``StartError`` if the address cannot be had."""
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
+        self._loop = loop
+        self._log = log
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_healthz)
         app.router.add_get("/readyz", self._get_readyz)
         app.router.add_get("/status", self._get_status)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._address.host, self._address.port).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise StartError(
-                f"cannot listen on {self._address}: {error.strerror}: choose another --http"
-            ) from error
-        self.port = int(self._runner.addresses[0][1])
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+        )
+        self._connections = HttpConnections(
+            self._protocol, loop, connections_max=connections_max, request_s=REQUEST_SECONDS, log=log
+        )
+        self._closing = contextlib.AsyncExitStack()
+        self.port = address.port
+
+    async def start(self) -> None:
+        """Listen. Raises ``StartError`` if the address cannot be had."""
+        async with contextlib.AsyncExitStack() as stack:
+            listening = stack.enter_context(self._bind())
+            self.port = int(listening.getsockname()[1])
+            await self._runner.setup()
+            stack.push_async_callback(self._runner.cleanup)
+            stack.callback(self._connections.abort)
+            acceptor = Acceptor(listening, self._connections.protocol, self._loop, self._log)
+            acceptor.start()
+            stack.callback(acceptor.stop)
+            self._closing = stack.pop_all()
 
     async def stop(self) -> None:
         """Listen no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._closing.aclose()
+
+    def _protocol(self) -> asyncio.Protocol:
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("a connection before the start")
+        return server()
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
+        try:
+            listening = socket.create_server(
+                (self._address.host, self._address.port), family=family, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {self._address}: {error.strerror}: choose another --http"
+            ) from error
+        listening.setblocking(False)
+        return listening
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        if request.method not in ("GET", "HEAD") and not self._knows_the_token(request):
-            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
-        return await handler(request)
+        with self._connections.answering(request.transport):
+            if not all(self._is_ours(host) for host in request.headers.getall("Host", [])):
+                raise web.HTTPMisdirectedRequest(text="ask by IP address, or put this host into http_hosts\n")
+            if not self._may(request):
+                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
+            return await handler(request)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a browser that says so was not led here by somebody else's name."""
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found[1].lower()
+        if name in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+
+    def _may(self, request: web.Request) -> bool:
+        if request.method not in ("GET", "HEAD"):
+            return self._knows_the_token(request)
+        return self._token is None or request.path in _OPEN_PATHS or self._knows_the_token(request)
 
     def _knows_the_token(self, request: web.Request) -> bool:
         if self._token is None:
             return False
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode())
+        return same and scheme.lower() == "bearer"
 
     async def _get_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.exposition(), headers={"Content-Type": _METRICS_TYPE})
@@ -81,9 +155,11 @@ class HttpSide:
     async def _get_healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def _get_readyz(self, _: web.Request) -> web.Response:
+    async def _get_readyz(self, request: web.Request) -> web.Response:
         if self._health.ready:
             return web.Response(text="ready\n")
+        if self._token is not None and not self._knows_the_token(request):
+            return web.Response(status=503, text="not ready\n")
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in self._health.reasons()))
 
     async def _get_status(self, _: web.Request) -> web.Response:

@@ -22,6 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tidegate.plugin.shown import shown
 from tidegate.plugin.wire.frames import FrameType
 
 LATENESS_BUCKETS_MS = (
@@ -202,7 +203,8 @@ class _GaugeCollector(Collector):
             labels=labels,
         )
         for one in series:
-            values = [one.namespace, one.topic, one.subscription]
+            # Not as they are: Prometheus takes no zero byte, and one series must not end a whole scrape.
+            values = [shown(one.namespace), shown(one.topic), shown(one.subscription)]
             held.add_metric(values, one.held)
             in_flight.add_metric(values, one.in_flight)
             acknowledged.add_metric(values, one.acknowledged)

@@ -6,18 +6,22 @@ and the answer fits into a frame whatever the number of subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Gauges, SubscriptionGauges
+from tidegate.plugin.wire.frames import LENGTH_MAX
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = 1_000  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
 SLICES_MAX = 24
 NEAR_DUE_MS = 60_000
+_ANSWER_BYTES = LENGTH_MAX - 65_536
+_SUBSCRIPTION_BYTES = 3_000  # of JSON, without its names
+_NAME_BYTES = 6  # of JSON for a character at most: \u and four digits
 
 
 class Broker(Protocol):
@@ -144,6 +148,7 @@ def status(daemon: Daemon, subscriptions_max: int) -> dict[str, Any]:
     now_ms = daemon.clock.now_ms()
     totals = daemon.catalog.stats()
     indexes = sorted(daemon.catalog, key=lambda index: (-len(index.held()), index.name))
+    shown = fitting(indexes[:subscriptions_max])
     return {
         "schema": SCHEMA,
         "daemon": {
@@ -167,9 +172,20 @@ def status(daemon: Daemon, subscriptions_max: int) -> dict[str, Any]:
             for name, connection in sorted(daemon.brokers.items())
         ],
         "totals": totals._asdict() | {"uncommitted_entries": daemon.uncommitted_entries},
-        "subscriptions": [_subscription(daemon, index, now_ms) for index in indexes[:subscriptions_max]],
-        "subscriptions_omitted": max(0, len(indexes) - subscriptions_max),
+        "subscriptions": [_subscription(daemon, index, now_ms) for index in shown],
+        "subscriptions_omitted": len(indexes) - len(shown),
     }
+
+
+def fitting(indexes: Sequence[DelayIndex]) -> Sequence[DelayIndex]:
+    """The first of them, as many as an answer has room for: names can be long."""
+    left_bytes = _ANSWER_BYTES
+    for count, index in enumerate(indexes):
+        name = index.name
+        left_bytes -= _SUBSCRIPTION_BYTES + _NAME_BYTES * (len(name.topic) + len(name.subscription))
+        if left_bytes < 0:
+            return indexes[:count]
+    return indexes
 
 
 def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, Any]:

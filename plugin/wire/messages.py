@@ -15,6 +15,9 @@ from tidegate.index import Entries, PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
 
+NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools take no longer URL
+QUERY_BYTES_MAX = 65_536
+
 
 class Role(IntEnum):
     """What a client is."""
@@ -180,8 +183,15 @@ class Query:
     body: bytes
 
     def request(self) -> dict[str, Any]:
-        """The JSON object. Raises ``ProtocolError`` if it is none."""
-        return _json_object(self.body)
+        """The JSON object. Raises ``ProtocolError`` if it is none, too long, or not flat."""
+        if len(self.body) > QUERY_BYTES_MAX:
+            raise ProtocolError(
+                ErrorCode.MALFORMED, f"a query has at most {QUERY_BYTES_MAX} bytes, not {len(self.body)}"
+            )
+        request = _json_object(self.body)
+        if any(isinstance(value, dict | list) for value in request.values()):
+            raise ProtocolError(ErrorCode.MALFORMED, "a query has a value that is neither text nor number")
+        return request
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +249,7 @@ def json_body(value: dict[str, Any]) -> bytes:
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # nested deeper than any answer
         raise ProtocolError(ErrorCode.MALFORMED, "not JSON") from error
     if not isinstance(value, dict):
         raise ProtocolError(ErrorCode.MALFORMED, "not a JSON object")

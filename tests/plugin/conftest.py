@@ -63,8 +63,9 @@ def serve(short_dir: Path, socket_path: Path) -> Iterator[Callable[..., DaemonPr
     """Start `tidegate serve` on the same data directory and socket each time; all are gone after the test."""
     started: list[DaemonProcess] = []
 
-    def starter(*arguments: str) -> DaemonProcess:
+    def starter(*arguments: str, open_files: int | None = None) -> DaemonProcess:
         started.append(DaemonProcess(short_dir, socket_path=socket_path, arguments=arguments))
+        started[-1].open_files = open_files
         started[-1].spawn()
         return started[-1]
 

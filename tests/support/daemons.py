@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from tests.support.waiting import until
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.local.daemon import Daemon, without_settings
 
@@ -17,11 +19,28 @@ StartDaemon = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 
 class DaemonProcess(Daemon):
-    """A real `tidegate serve`, for tests that run on an event loop."""
+    """A real `tidegate serve`, for tests that run on an event loop.
+
+    ``open_files``: as many as a login shell would let it have at most.
+    """
+
+    open_files: int | None = None
+
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        command, environment = super()._prepare()
+        if self.open_files is not None:
+            command = ["sh", "-c", f'ulimit -n {self.open_files}; exec "$@"', "sh", *command]
+        return command, environment
 
     async def ready(self) -> None:
         """Wait until it says that it is."""
         await asyncio.to_thread(self.wait_ready, START_SECONDS)
+
+    async def base_url(self) -> str:
+        """Where HTTP is, of a daemon that logs JSON and was told port 0."""
+        await until(lambda: '"serving"' in self.log())
+        (serving,) = (one for one in map(json.loads, self.log().splitlines()) if one["event"] == "serving")
+        return f"http://{serving['http']}"
 
     def log(self) -> str:
         return self.log_path.read_text("utf-8")

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.support.daemons import StartDaemon
+from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.shim_client import ShimClient, entries
 from tidegate.index.names import SubscriptionName
-from tidegate.plugin.commands.status import attachment, render
-from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.commands.status import attachment
+from tidegate.plugin.commands.status_view import render
+from tidegate.plugin.errors import DaemonAwayError, ErrorCode, UserError
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.codec import encode
@@ -28,9 +29,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def shown(answer: dict[str, object]) -> str:
+def shown(answer: dict[str, object], width: int = 200, *, terminal: bool = True) -> str:
     out = io.StringIO()
-    render(answer, Console(file=out, width=200))
+    render(answer, Console(file=out, width=width, force_terminal=terminal, color_system=None))
     return out.getvalue()
 
 
@@ -68,6 +69,29 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert in_time.split("│")[7].strip() == "-"
     assert in_time.split("│")[9].strip() == "1h auto"
     assert "billing" in text
+
+
+async def test_no_name_is_cut_wherever_it_is_shown(start: StartDaemon, socket_path: Path) -> None:
+    topic = (
+        "persistent://a-tenant-of-some-length/a-namespace-of-some-length/a-topic-of-some-length-partition-7"
+    )
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(topic, "a subscription of some length")
+        stream.add(entries(3, now_ms() + 3 * HOUR_MS, step_ms=2 * HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(SubscriptionName(topic, "a subscription of some length"))
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+        piped = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="80")
+    for text in (shown(answer, 80), shown(answer, 80, terminal=False), piped.stdout):
+        (line,) = (line for line in text.splitlines() if topic in line)
+        assert line.startswith(f"{topic}:a subscription of some length  3 held, 0 in flight, ")
+        assert line.endswith("slices 1h auto, broker broker-1")
+        slices = [line for line in text.splitlines() if line.startswith("  ")]
+        assert [line.split(": ")[1] for line in slices] == ["1 entries, stored"] * 3
+        assert "│" not in text
+    assert "│" in shown(answer, 300)
+    assert topic in shown(answer, 300)
+    assert "│" not in shown(answer, 300, terminal=False), "a pipe gets lines, however wide"
 
 
 async def test_times_that_no_calendar_has(start: StartDaemon, socket_path: Path) -> None:
@@ -119,12 +143,29 @@ async def test_a_query_that_makes_no_sense(
             await asyncio.to_thread(ask_socket, socket_path, request_)
 
 
-async def test_a_query_that_is_not_json(start: StartDaemon, socket_path: Path) -> None:
-    async with start(), await ShimClient.connect(socket_path, role=Role.CONTROL) as client:
-        client.send(Query(b"status"), 0, 1)
-        error = await client.ended()
-        assert error is not None
-        assert "not JSON" in error.message
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"status", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b'["status"]', "not a JSON object"),
+        (b'{"what":' + b"[" * 30_000 + b"]" * 30_000 + b"}", "not JSON"),
+        (b'{"what":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, "not JSON"),
+        (b'{"what":' + b'{"a":' * 900 + b"1" + b"}" * 901, "a value that is neither text nor number"),
+        (b'{"what":"' + b"s" * 70_000 + b'"}', "at most 65536 bytes"),
+    ],
+)
+async def test_a_query_that_is_none_ends_its_connection_only(
+    body: bytes, said: str, start: StartDaemon, socket_path: Path
+) -> None:
+    async with start(), await ShimClient.connect(socket_path) as broker:
+        async with await ShimClient.connect(socket_path, role=Role.CONTROL) as client:
+            client.send(Query(body), 0, 1)
+            error = await client.ended()
+            assert error is not None
+            assert error.code == ErrorCode.MALFORMED
+            assert said in error.message
+        await broker.open(TOPIC)
 
 
 async def test_the_reply_echoes_the_seq_of_the_query(start: StartDaemon, socket_path: Path) -> None:
@@ -175,3 +216,19 @@ def test_whether_an_installation_is_attached(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_pulsar(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=str(tmp_path)):
         attachment(tmp_path)
+
+
+async def test_over_http_with_a_token(start: StartDaemon, short_dir: Path) -> None:
+    token_file = short_dir / "token"
+    token_file.write_text("a long random word\n", "utf-8")
+    token_file.chmod(0o600)
+    async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon:
+        url = f"127.0.0.1:{daemon.http_port}"
+        refused = await asyncio.to_thread(run, "status", "--http", url)
+        assert_one_line(refused, "needs a token: give --http-token-file", 1)
+        given = ("--http-token-file", str(token_file))
+        shown = await asyncio.to_thread(run, "status", "--http", url, *given)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        token_file.chmod(0o644)
+        refused = await asyncio.to_thread(run, "status", "--http", url, *given)
+        assert_one_line(refused, "can be read by others, run: chmod 600", 2)

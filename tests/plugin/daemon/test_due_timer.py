@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from tidegate.index.clock import ManualClock
-from tidegate.plugin.daemon.due_timer import BUG_AGAIN_MS, DueTimer
+from tidegate.plugin.daemon.due_timer import BUG_AGAIN_MS, LOOK_AGAIN_MS, DueTimer
 
 T0 = 1_800_000_000_000
 BUDGET_S = 1.0
@@ -21,13 +21,14 @@ class ManualLoop:
 
     def __init__(self) -> None:
         self.wanted: Callable[[], object] | None = None
+        self.delay_ms = 0
 
     def call_soon(self, callback: Callable[[], object]) -> Mock:
-        self.wanted = callback
-        return Mock()
+        return self.call_later(0, callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Mock:
         self.wanted = callback
+        self.delay_ms = round(delay * 1_000)
         return Mock()
 
     def fire(self) -> None:
@@ -59,3 +60,42 @@ def test_a_bug_in_serving_one_stream_stops_nobody() -> None:
     timer.set("third", T0)
     loop.fire()
     assert {stream for stream, _ in served[2:]} == {"buggy", "third"}
+
+
+@pytest.mark.parametrize("step_ms", [1_500, 57_000, 59_999, 3_600_000, 86_400_000])
+def test_a_clock_that_steps_forward_is_noticed_within_a_second(step_ms: int) -> None:
+    """A set clock moves the wall only; so does a suspend, during which the loop's clock stands still."""
+    clock, loop = ManualClock(T0), ManualLoop()
+    late_ms: list[int] = []
+
+    def serve(_stream: str, now_ms: int) -> None:
+        late_ms.append(now_ms - due_at_ms)
+
+    timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
+    due_at_ms = T0 + step_ms
+    timer.set("far", due_at_ms)
+    clock.advance(400)
+    clock.set_ms(clock.now_ms() + step_ms)
+    passed_ms = 400
+    while not late_ms:
+        clock.advance(loop.delay_ms - passed_ms)
+        passed_ms = 0
+        loop.fire()
+    assert late_ms[0] <= LOOK_AGAIN_MS + 400
+    assert LOOK_AGAIN_MS <= 1_000
+
+
+def test_a_clock_that_steps_back_makes_nothing_early() -> None:
+    clock, loop = ManualClock(T0), ManualLoop()
+    served: list[int] = []
+    timer: DueTimer[str] = DueTimer(
+        clock, cast("asyncio.AbstractEventLoop", loop), lambda _, now_ms: served.append(now_ms), BUDGET_S
+    )
+    timer.set("soon", T0 + 500)
+    clock.set_ms(T0 - 5_000)
+    for _ in range(20):
+        clock.advance(loop.delay_ms)
+        loop.fire()
+        if served:
+            break
+    assert served == [T0 + 500]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.plugin.daemon.logs import LogFormat, forward_standard_logging, make_logger
+from tidegate.plugin.daemon.logs import LogFormat, forward_standard_logging, log_bugs, make_logger
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +44,44 @@ def test_a_forwarded_line_without_an_exception_has_none() -> None:
     (line,) = out.getvalue().splitlines()
     assert json.loads(line).keys() == {"event", "level", "logger", "timestamp"}
     assert json.loads(line)["event"] == "count is 3"
+
+
+def test_what_a_library_says_over_and_over_is_one_line() -> None:
+    out = io.StringIO()
+    forward_standard_logging(make_logger("json", "info", out))
+    for number in range(100):
+        try:
+            raise ValueError(f"the cause {number}")
+        except ValueError:
+            logging.getLogger("some.library").exception("request from %s", number)
+    logging.getLogger("some.library").warning("something else")
+    assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == [
+        "request from 0",
+        "something else",
+    ]
+
+
+async def test_a_bug_that_is_met_over_and_over_is_one_line() -> None:
+    out = io.StringIO()
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(log_bugs(make_logger("json", "info", out)))
+    done = loop.create_future()
+
+    def buggy() -> None:
+        raise ValueError("a bug")
+
+    def other() -> None:
+        loop.call_soon(done.set_result, None)
+        raise ValueError("another bug")
+
+    try:
+        for _ in range(100):
+            loop.call_soon(buggy)
+        loop.call_soon(other)
+        await done
+    finally:
+        loop.set_exception_handler(before)
+    first, second = (json.loads(line)["exception"] for line in out.getvalue().splitlines())
+    assert "ValueError: a bug" in first
+    assert "ValueError: another bug" in second

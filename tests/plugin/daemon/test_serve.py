@@ -351,14 +351,7 @@ async def test_settings_from_the_environment_and_http(
     config = short_dir / "tidegate.toml"
     config.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n', "utf-8")
     daemon = serve("--config", str(config))
-    assert (await asyncio.to_thread(httpx.get, f"{await http_of(daemon)}/healthz")).text == "ok\n"
-
-
-async def http_of(daemon: DaemonProcess) -> str:
-    """Where a daemon that logs JSON listens for HTTP."""
-    await until(lambda: '"serving"' in daemon.log())
-    (serving,) = (one for one in map(json.loads, daemon.log().splitlines()) if one["event"] == "serving")
-    return f"http://{serving['http']}"
+    assert (await asyncio.to_thread(httpx.get, f"{await daemon.base_url()}/healthz")).text == "ok\n"
 
 
 async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
@@ -368,7 +361,7 @@ async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
     path.chmod(0o600)
     http = ("--http", "127.0.0.1:0", "--http-token-file", str(path))
     daemon = serve(*http, "--log-format", "json", "--log-level", "debug")
-    base = await http_of(daemon)
+    base = await daemon.base_url()
     async with httpx.AsyncClient(trust_env=False) as client:
         for word, code in ((token, 405), (wrong, 401)):
             headers = {"Authorization": f"Bearer {word}"}
@@ -431,10 +424,12 @@ def test_every_command_helps_with_an_example() -> None:
     listed = shown.stdout.partition("Commands:")[2].partition("Example:")[0]
     commands = [line.split()[0] for line in listed.splitlines() if line[2:3].isalpha()]
     assert set(commands) >= {"serve", "status", "width", "attach", "detach", "demo", "setup"}
+    assert run("-h").stdout == shown.stdout
     for command in commands:
         done = run(command, "--help")
         assert done.returncode == 0
         assert f"Example: tidegate {command}" in " ".join(done.stdout.split())
+        assert run(command, "-h").stdout == done.stdout
 
 
 def test_without_a_word_it_helps() -> None:
@@ -471,6 +466,67 @@ def test_what_was_typed_wrongly_is_one_line(arguments: tuple[str, ...], said: st
     assert_one_line(done, said, 2)
     assert done.stderr.startswith("tidegate: ")
     assert done.stdout == ""
+
+
+AS_ANOTHER_USER = """
+import os, sys
+from pathlib import Path
+from tidegate.plugin import cli
+from tidegate.plugin.commands import attach, status, width
+sys.argv = ["tidegate", "status", "--help"]
+try:
+    cli.main()  # loads what it needs while it may
+except SystemExit:
+    pass
+path, sys.argv = Path(sys.argv_given[0]), ["tidegate", *sys.argv_given[1:]]
+if os.geteuid() == 0:
+    os.setuid(65_534)
+else:
+    path.chmod(0)
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("command", [("status",), ("width", "orders:late")])
+@pytest.mark.parametrize("closed", ["socket", "directory"])
+async def test_the_wrong_user_is_told_so(
+    command: tuple[str, ...], closed: str, serve: Serve, short_dir: Path, socket_path: Path
+) -> None:
+    await serve().ready()
+    short_dir.chmod(0o755 if closed == "socket" else 0o700)
+    path = socket_path if closed == "socket" else short_dir
+    given = [str(path), *command, "--socket", str(socket_path)]
+    script = [sys.executable, "-c", AS_ANOTHER_USER.replace("sys.argv_given", repr(given))]
+    done = await asyncio.to_thread(
+        subprocess.run, script, capture_output=True, text=True, env=without_settings(os.environ)
+    )
+    if closed == "directory":
+        short_dir.chmod(0o700)
+    else:
+        socket_path.chmod(0o600)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == f"tidegate: no permission to talk to {socket_path}: run this as the daemon's user\n"
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("status", "--json"), ("width", "*", "--json")])
+async def test_a_reader_that_has_seen_enough(
+    arguments: tuple[str, ...], serve: Serve, socket_path: Path
+) -> None:
+    await serve().ready()
+    async with await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC)
+        await asyncio.to_thread(seen_enough, arguments, socket_path)
+
+
+def seen_enough(arguments: tuple[str, ...], socket_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "tidegate.plugin.cli", *arguments, "--socket", str(socket_path)]
+    done = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, env=without_settings(os.environ), check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_the_version() -> None:

@@ -39,8 +39,9 @@ from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.listener import peer_uid, uid_allowed
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
-from tidegate.plugin.wire.frames import LENGTH_MAX, FrameDecoder
+from tidegate.plugin.wire.frames import LENGTH_MAX, VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
+    NAME_BYTES_MAX,
     Add,
     Close,
     Credit,
@@ -557,6 +558,35 @@ async def test_an_unknown_stream_is_told_so_and_the_connection_stays(
         client.send(Credit(1), 99)
         assert (await stranger.ended()).code == ErrorCode.UNKNOWN_STREAM
         await (await client.open(TOPIC)).close()
+
+
+@pytest.mark.parametrize("too_long", ["topic", "subscription"])
+async def test_a_name_that_is_none_ends_its_stream_and_nothing_else(
+    too_long: str, start: StartDaemon, socket_path: Path
+) -> None:
+    longest = "ß" * (NAME_BYTES_MAX // 2)
+
+    def names(name: str) -> tuple[str, str]:
+        return (name, "sub") if too_long == "topic" else (TOPIC, name)
+
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(*names(longest))
+        with pytest.raises(DaemonError, match=f"MALFORMED: its {too_long} has 8193 bytes, at most 8192"):
+            await client.open(*names(longest + "s"))
+        stream.add(entries(1, now_ms() + HOUR_MS))
+        await stream.durable()
+        assert len(daemon.engine.catalog) == 1
+
+
+async def test_a_broker_with_a_name_that_is_none(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon:
+        client = await ShimClient.raw(socket_path)
+        async with client:
+            client.send(Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, "b" * 60_000, "pulsar"))
+            error = await client.ended()
+            assert error is not None
+            assert error.code == ErrorCode.MALFORMED
+        assert not daemon.engine.brokers
 
 
 async def test_opening_an_open_stream_again(start: StartDaemon, socket_path: Path) -> None:

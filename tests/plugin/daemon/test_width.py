@@ -20,7 +20,7 @@ from tidegate.plugin.commands.width import lines
 from tidegate.plugin.daemon.width import spellings
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
-from tidegate.plugin.wire.messages import Query, json_body
+from tidegate.plugin.wire.messages import NAME_BYTES_MAX, Query, json_body
 
 TOPIC = "persistent://public/default/orders"
 OTHER = "persistent://shop/eu/returns"
@@ -142,6 +142,8 @@ async def test_how_subscriptions_are_named(
         ("orders:late", {"width_ms": True}, "width_ms must be a number"),
         ("orders:late", {"auto": "yes"}, "auto must be true or false"),
         ("orders:late", {"auto": True, "width_ms": 5_000}, "goes without width_ms"),
+        ("*" * 33, {"auto": True}, "has 33 . and at most 32 can be"),
+        ("x" * 20_000, {"auto": True}, "is longer than any: at most 16385 characters"),
     ],
 )
 async def test_what_makes_no_sense_changes_nothing(
@@ -242,3 +244,32 @@ async def test_a_width_that_was_set_outlives_an_empty_subscription(
         await client.open(TOPIC, "late")
         (one,) = (await ask(socket_path, "orders:late"))["subscriptions"]
         assert one["slice_width_ms"] == (5_000 if own else HOUR_MS)
+
+
+@pytest.mark.timeout(60)
+async def test_a_pattern_that_would_keep_a_regular_expression_busy(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    long = "t" * (NAME_BYTES_MAX - len(TOPIC))
+    async with start(), await ShimClient.connect(socket_path) as client:
+        await opened(client, *((f"{TOPIC}{long}", f"late{number}") for number in range(5)))
+        with pytest.raises(UserError, match="no subscription"):
+            await ask(socket_path, "*t" * 31 + "*Z")
+        with pytest.raises(UserError, match="no subscription"):
+            await ask(socket_path, f"{TOPIC}{long}".replace("t", "x"))
+        answer = await ask(socket_path, "*t" * 31 + "*late3")
+        assert [one["subscription"] for one in answer["subscriptions"]] == ["late3"]
+
+
+async def test_an_answer_with_long_names_fits_into_a_frame(start: StartDaemon, socket_path: Path) -> None:
+    count = 400
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for number in range(count):
+            await client.open(TOPIC, f"{number:04}" + "\x01" * (NAME_BYTES_MAX - 4))
+        for answer in (
+            await ask(socket_path, "*"),
+            await asyncio.to_thread(ask_socket, socket_path, {"what": "status"}),
+        ):
+            shown = len(answer["subscriptions"])
+            assert 10 < shown < count
+            assert answer["subscriptions_omitted"] == count - shown

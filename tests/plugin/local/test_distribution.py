@@ -238,6 +238,15 @@ def test_a_cache_that_cannot_be_written_is_named(machine: Machine) -> None:
         machine.fetch()
 
 
+@pytest.mark.parametrize("name", ["with space", "a:b", 'a"b', "a%b"])
+def test_a_place_where_pulsar_could_not_start_is_said_first(machine: Machine, name: str) -> None:
+    said = "in it, which Pulsar's start script cannot take: set TIDEGATE_CACHE_DIR"
+    with pytest.raises(SetupError, match=said):
+        fetch(machine.cache / name, machine.environment, distribution=machine.distribution)
+    assert not machine.cache.exists()
+    assert machine.calls() == []
+
+
 def test_where_the_cache_and_mavens_repository_are(tmp_path: Path) -> None:
     checkout = Path(dist.__file__).resolve().parents[2]
     assert default_cache_dir({"TIDEGATE_CACHE_DIR": str(tmp_path)}) == tmp_path

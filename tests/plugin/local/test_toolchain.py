@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -129,12 +130,65 @@ def test_the_script_runs_without_the_package_and_prints_a_line_for_each_problem(
     assert [line[:14] for line in done.stderr.splitlines()] == ["tidegate: no j", "tidegate: no m"]
 
 
-def test_make_says_what_is_missing_before_anything_is_downloaded(tmp_path: Path) -> None:
-    checkout = tmp_path / "checkout"
-    (checkout / "plugin" / "local").mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/opt/tide gate", "'/opt/tide gate' has a space in it"),
+        ("/opt/a:b\tc", "'/opt/a:b\\tc' has '\\t' ':' in it"),
+    ],
+)
+def test_a_path_that_pulsar_cannot_take(path: str, said: str) -> None:
+    advice = "which Pulsar's start script cannot take: move it"
+    assert text(toolchain.check_path(Path(path), "move it")) == f"{said}, {advice}"
+
+
+def test_a_path_that_pulsar_can_take() -> None:
+    assert toolchain.check_path(Path("/opt/größe/a(b)'c=d,e#f"), "move it") is None
+
+
+def checkout_of(directory: Path) -> Path:
+    """What `make` needs to begin."""
+    (directory / "plugin" / "local").mkdir(parents=True)
     root = SCRIPT.parents[2]
     for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt", "plugin/local/toolchain.py"):
-        shutil.copy(root / name, checkout / name)
+        shutil.copy(root / name, directory / name)
+    return directory
+
+
+def test_make_says_first_that_pulsar_cannot_run_here(tmp_path: Path) -> None:
+    checkout = checkout_of(tmp_path / "tide gate")
+    done = subprocess.run(["make", "demo"], cwd=checkout, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    (said,) = (line for line in done.stderr.splitlines() if line.startswith("tidegate: "))
+    assert "has a space in it, which Pulsar's start script cannot take: move the checkout" in said
+    assert not (checkout / "build").exists()
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize("target", ["demo", "lint", "test"])
+def test_make_says_in_its_own_line_that_it_may_not_write_here(target: str) -> None:
+    with tempfile.TemporaryDirectory() as directory:  # not below pytest's, which others may not look into
+        checkout = checkout_of(Path(directory) / "checkout")
+        Path(directory).chmod(0o755)
+        checkout.chmod(0o555)
+        done = subprocess.run(
+            ["make", target, f"PYTHON={sys.executable}"],
+            cwd=checkout,
+            user=65_534 if os.geteuid() == 0 else None,  # root may write everywhere
+            env={"PATH": os.defpath},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        checkout.chmod(0o755)
+        assert done.returncode != 0
+        first, second = done.stderr.splitlines()
+        assert first == "tidegate: cannot write to this checkout: work in a copy that is yours"
+        assert second.startswith("make: *** ")
+
+
+def test_make_says_what_is_missing_before_anything_is_downloaded(tmp_path: Path) -> None:
+    checkout = checkout_of(tmp_path / "checkout")
     environment = bin_with(tmp_path / "bin", None)
     for name in ("find", "test", "mkdir", "touch", "ln", "dirname", "basename"):
         if found := shutil.which(name):

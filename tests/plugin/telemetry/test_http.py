@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -153,20 +156,99 @@ async def test_status_over_http(start: StartDaemon, socket_path: Path) -> None:
         assert answer["subscriptions"][0]["topic"] == TOPIC
 
 
-async def test_what_could_change_something_needs_the_token(start: StartDaemon, short_dir: Path) -> None:
-    token = short_dir / "token"
-    token.write_text("a long random word\n", "utf-8")
-    token.chmod(0o600)
-    async with (
-        start(http="127.0.0.1:0", http_token_file=token) as daemon,
-        httpx.AsyncClient(trust_env=False, base_url=f"http://127.0.0.1:{daemon.http_port}") as client,
-    ):
-        assert (await client.get("/healthz")).status_code == 200
+@pytest.fixture
+def token_file(short_dir: Path) -> Path:
+    path = short_dir / "token"
+    path.write_text("a long random word\n", "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+@asynccontextmanager
+async def asked(daemon: RunningDaemon, address: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}:{daemon.http_port}") as client:
+        yield client
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 with a token
+@pytest.mark.parametrize("path", ["/metrics", "/status", "/nowhere"])
+async def test_a_token_that_is_set_is_needed_for_whatever_tells_something(
+    start: StartDaemon, token_file: Path, address: str, path: str
+) -> None:
+    async with start(http=f"{address}:0", http_token_file=token_file) as daemon, asked(daemon) as client:
+        for wrong in ({}, *({"Authorization": word} for word in ("Bearer another word", "Bearer", "a long"))):
+            refused = await client.get(path, headers=wrong)
+            assert (refused.status_code, refused.text) == (401, "a token is needed\n")
+            assert refused.headers["WWW-Authenticate"] == "Bearer"
+        for scheme in ("Bearer", "bearer"):
+            answer = await client.get(path, headers={"Authorization": f"{scheme} a long random word"})
+            assert answer.status_code == (404 if path == "/nowhere" else 200)
+
+
+async def test_without_the_token_probes_learn_whether_and_not_why(
+    start: StartDaemon, token_file: Path
+) -> None:
+    async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon, asked(daemon) as client:
+        assert (await client.get("/healthz")).text == "ok\n"
+        assert (await client.get("/readyz")).text == "ready\n"
+        daemon.health.block("storage", "the store fails: /var/lib/tidegate is full")
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.text) == (503, "not ready\n")
+        answer = await client.get("/readyz", headers={"Authorization": "Bearer a long random word"})
+        assert (answer.status_code, answer.text) == (503, "the store fails: /var/lib/tidegate is full\n")
+
+
+async def test_what_could_change_something_needs_the_token(start: StartDaemon, token_file: Path) -> None:
+    async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon, asked(daemon) as client:
         assert (await client.post("/healthz")).status_code == 401
         wrong = {"Authorization": "Bearer another word"}
         assert (await client.post("/healthz", headers=wrong)).status_code == 401
         right = {"Authorization": "Bearer a long random word"}
         assert (await client.post("/healthz", headers=right)).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8088", True),
+        ("127.0.0.1", True),
+        ("127.0.0.1:8088", True),
+        ("[::1]:8088", True),
+        ("[::1]", True),
+        ("10.0.0.7:8088", True),
+        ("metrics.internal:8088", True),
+        ("Metrics.Internal", True),
+        ("other.internal", False),
+        ("evil.example:8088", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("[::1].evil.example", False),
+        ("user@localhost", False),
+        ("localhost:8088:9", False),
+    ],
+)
+async def test_a_page_whose_name_leads_here_learns_nothing(
+    start: StartDaemon, host: str, known: bool
+) -> None:
+    hosts = "metrics.internal, b.internal"
+    async with start(http="127.0.0.1:0", http_hosts=hosts) as daemon, asked(daemon) as client:
+        for path in ("/metrics", "/healthz", "/readyz", "/status"):
+            answer = await client.get(path, headers={"Host": host})
+            assert answer.status_code == (200 if known else 421)
+            assert known or answer.text == "ask by IP address, or put this host into http_hosts\n"
+
+
+async def test_a_request_of_before_hosts(start: StartDaemon) -> None:
+    async with start(http="127.0.0.1:0") as daemon:
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.http_port)
+        writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert (await reader.read()).endswith(b"\r\n\r\nok\n")
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.http_port)
+        writer.write(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+        assert b"ok" not in await reader.read()
+        writer.close()
 
 
 async def test_without_a_token_nothing_can_be_changed(start: StartDaemon) -> None:

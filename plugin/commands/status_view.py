@@ -1,0 +1,179 @@
+"""What ``tidegate status`` shows people: tables on a terminal that is wide enough, lines everywhere else.
+
+Invariant: no name is cut or broken: a terminal that a table does not fit into, a pipe and a file get a line
+for each subscription, however long it becomes.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.plugin.durations import duration
+from tidegate.plugin.shown import one_line, shown
+
+_ANY_WIDTH = 100_000
+
+
+def render(answer: dict[str, Any], console: Console) -> None:
+    """Print an answer. Raises what Python does if it does not follow the schema."""
+    daemon, totals = answer["daemon"], answer["totals"]
+    state = "ready" if daemon["ready"] else f"NOT READY: {'; '.join(daemon['not_ready'])}"
+    say(console, f"{daemon['product']}, up {_duration(daemon['uptime_seconds'])}, {state}")
+    for broker in answer["brokers"]:
+        name = shown(broker["name"])
+        say(console, f"broker {name} ({broker['product']}) connected, {broker['streams']} streams")
+    if not answer["brokers"]:
+        say(console, "no broker is connected")
+    if "attached" in answer:
+        say(console, attachment_line(answer["attached"]))
+    say(
+        console,
+        f"{totals['held']:,} held, {totals['in_flight']:,} in flight, {totals['staged']:,} staged, "
+        f"{totals['slices_in_memory']} slices in memory, {totals['slices_on_disk']} on disk, "
+        f"{_size(totals['memory_bytes'])} memory, {_size(totals['disk_bytes'])} disk, "
+        f"{totals['uncommitted_entries']:,} not durable yet",
+    )
+    rows = [_Row(one, daemon["now_ms"]) for one in answer["subscriptions"]]
+    if rows:
+        table = _table(rows)
+        if _fits(table, console):
+            console.print(table)
+            for row in rows:
+                if row.slices:
+                    console.print(_slice_table(row))
+        else:
+            for row in rows:
+                for line in row.lines():
+                    say(console, line)
+    if answer["subscriptions_omitted"]:
+        say(console, f"… and {answer['subscriptions_omitted']:,} subscriptions more")
+
+
+def say(console: Console, line: str) -> None:
+    """Print one line and break it nowhere: a terminal does that by itself."""
+    console.print(Text(one_line(line)), soft_wrap=True)
+
+
+def attachment_line(files: dict[str, Any]) -> str:
+    """Whether a Pulsar home is attached, and what to do if not."""
+    home = f"{files['pulsar_home']} (Pulsar {files['pulsar_version']})"
+    if files["attached"]:
+        return f"{home} is attached"
+    how = "is not attached" if files["state"] == "detached" else "is attached in part only"
+    return f"{home} {how}: run tidegate attach {files['pulsar_home']}"
+
+
+class _Row:
+    """One subscription, every cell as text."""
+
+    def __init__(self, one: dict[str, Any], now_ms: int) -> None:
+        self.topic = shown(one["topic"])
+        self.subscription = shown(one["subscription"])
+        self.broker = shown(one["broker"] or "-")
+        self.held = f"{one['held']:,}"
+        self.in_flight = f"{one['in_flight']:,}"
+        self.staged = f"{one['staged']:,}"
+        self.overdue = _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-"
+        self.next_due = _next_due(one["next_due_ms"], now_ms)
+        self.width = _width(one)
+        self.slices = [
+            (
+                _instant(part["start_ms"]),
+                _duration(part["width_ms"] / 1_000),
+                f"{part['entries']:,}",
+                one_line(part["state"]),
+            )
+            for part in one["slices"]
+        ]
+        self.slices_omitted = int(one["slices_omitted"])
+
+    def lines(self) -> list[str]:
+        """It as text, its slices indented below."""
+        said = [
+            f"{self.topic}:{self.subscription}  {self.held} held, {self.in_flight} in flight, "
+            f"{self.staged} staged, overdue {self.overdue}, next due {self.next_due}, "
+            f"slices {self.width}, broker {self.broker}",
+            *(
+                f"  {start}, {width}: {entries} entries, {state}"
+                for start, width, entries, state in self.slices
+            ),
+        ]
+        if self.slices_omitted:
+            said.append(f"  … {self.slices_omitted} more slices")
+        return said
+
+
+def _fits(table: Table, console: Console) -> bool:
+    if not console.is_terminal:
+        return False
+    options = console.options.update(max_width=_ANY_WIDTH)
+    return Measurement.get(console, options, table).maximum <= console.width
+
+
+def _table(rows: list[_Row]) -> Table:
+    table = Table(title="Subscriptions", title_justify="left")
+    for name in ("topic", "subscription", "broker"):
+        table.add_column(name)
+    for name in ("held", "in flight", "staged", "overdue", "next due", "slices"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        names = (row.topic, row.subscription, row.broker)
+        figures = (row.held, row.in_flight, row.staged, row.overdue, row.next_due, row.width)
+        table.add_row(*map(Text, (*names, *figures)))
+    return table
+
+
+def _slice_table(row: _Row) -> Table:
+    title = Text(f"Slices of {row.topic} {row.subscription}", style="table.title")
+    table = Table(title=title, title_justify="left")
+    table.add_column("from")
+    for name in ("width", "entries"):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    for one in row.slices:
+        table.add_row(*map(Text, one))
+    if row.slices_omitted:
+        table.add_row(f"… {row.slices_omitted} more", "", "", "")
+    return table
+
+
+def _instant(at_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # what a client may ask for ends long after the calendar
+        return "beyond year 9999" if at_ms > 0 else "before year 1"
+
+
+def _next_due(next_due_ms: int | None, now_ms: int) -> str:
+    if next_due_ms is None:
+        return "-"
+    away_s = (next_due_ms - now_ms) / 1_000
+    return f"in {_duration(away_s)}" if away_s > 0 else f"{_duration(-away_s)} ago"
+
+
+def _width(one: dict[str, Any]) -> str:
+    text = duration(one["slice_width_ms"])
+    # An older daemon does not say.
+    return f"{text} auto" if one.get("slice_width_auto") else text
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,35 @@
+"""Patterns of names in which ``*`` stands for anything, matched without going back.
+
+``fnmatch`` and regular expressions try every way to place the stars, on the loop that serves the brokers.
+Here each part between stars is taken where it is found first: if the rest fits at all, it fits after that. So
+a name is walked once.
+"""
+
+from __future__ import annotations
+
+STAR = "*"
+
+
+class Glob:
+    """A pattern; every other character than ``*`` stands for itself."""
+
+    def __init__(self, pattern: str) -> None:
+        first, *rest = pattern.split(STAR)
+        self._literal = not rest
+        self._first = first
+        self._last = rest.pop() if rest else ""
+        self._middle = [part for part in rest if part]
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole of ``name`` fits."""
+        if self._literal:
+            return name == self._first
+        at, end = len(self._first), len(name) - len(self._last)
+        if at > end or not name.startswith(self._first) or not name.endswith(self._last):
+            return False
+        for part in self._middle:
+            found = name.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True

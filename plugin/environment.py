@@ -1,0 +1,112 @@
+"""What the environment says beside the daemon's settings: the default socket, and what is misspelt.
+
+Invariants: the default socket does not depend on the directory that a command is run in, so that the daemon
+and those who ask it agree, and it is in no place that other users can write to; a variable that is nearly one
+of ours is refused, since ignoring it would run with a default that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegate.plugin.errors import ConfigError
+
+PREFIX = "TIDEGATE_"
+SOCKET_DEFAULT_HELP = "$XDG_RUNTIME_DIR/tidegate/tidegate.sock, without that /run/tidegate/tidegate.sock"
+SETTINGS = (
+    "commit_entries",
+    "commit_interval_ms",
+    "credit_max",
+    "data",
+    "forget_days",
+    "heartbeat_ms",
+    "http",
+    "http_hosts",
+    "http_token_file",
+    "log_format",
+    "log_level",
+    "maintain_interval_ms",
+    "metrics_subscriptions",
+    "prefetch_ms",
+    "shutdown_seconds",
+    "slice_width_auto",
+    "slice_width_ms",
+    "socket",
+    "staging_bytes",
+    "staging_bytes_max",
+    "storage_retry_ms",
+    "write_buffer_bytes",
+)
+"""The names of the daemon's settings: here so that a command need not load all that checks them."""
+_OTHERS = ("TIDEGATE_CACHE_DIR",)
+_OF_TESTS = ("TIDEGATE_TEST_", "TIDEGATE_BENCH_")
+_RUNTIME = Path("/run")
+_NEAR = 0.75
+
+
+def default_socket(environment: Mapping[str, str], uid: int) -> Path:
+    """Where the daemon of user ``uid`` listens if nothing else is said.
+
+    In the user's own runtime directory if there is one, else where a service has it.
+    """
+    runtime = environment.get("XDG_RUNTIME_DIR", "")
+    base = Path(runtime) if uid != 0 and _is_private(runtime, uid) else _RUNTIME
+    return base / "tidegate" / "tidegate.sock"
+
+
+def own_default_socket() -> Path:
+    """That of this process."""
+    return default_socket(os.environ, os.geteuid())
+
+
+def _is_private(directory: str, uid: int) -> bool:
+    # sudo and su may leave that of the user who has called them.
+    if not directory.startswith("/"):
+        return False
+    try:
+        status = os.stat(directory)  # noqa: PTH116 also for a name that no path can be
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == uid and not status.st_mode & 0o077
+
+
+def refuse_misspelt(environment: Mapping[str, str]) -> None:
+    """Raise ``ConfigError`` for a variable that is nearly one of ours."""
+    for name in unknown(environment):
+        near = _nearest(name)
+        if near is not None:
+            raise ConfigError(f"{name} in the environment is not known: is it {near}?")
+
+
+def unknown(environment: Mapping[str, str]) -> list[str]:
+    """The variables that begin like ours and are none of them, sorted."""
+    known = {*_OTHERS, *(PREFIX + name.upper() for name in SETTINGS)}
+    return sorted(
+        name
+        for name, value in environment.items()
+        if value
+        and name.upper().startswith(PREFIX)
+        and name.upper() not in known
+        and not name.upper().startswith(_OF_TESTS)
+        and not _is_service_link(name)
+    )
+
+
+def _is_service_link(name: str) -> bool:
+    """Whether Kubernetes sets it in every pod beside a service called ``tidegate``."""
+    return "_SERVICE_" in name or "_PORT_" in name or name == "TIDEGATE_PORT"
+
+
+def _nearest(name: str) -> str | None:
+    import difflib  # noqa: PLC0415 hardly ever needed
+
+    known = [*_OTHERS, *(PREFIX + one.upper() for one in SETTINGS)]
+    # Without the prefix, which all of them share: it would make everything near.
+    shorts = {one.removeprefix(PREFIX): one for one in known}
+    short = name.upper().removeprefix(PREFIX)
+    found = difflib.get_close_matches(short, shorts, 1, _NEAR)
+    longer = [one for one in shorts if short.startswith(f"{one}_")]  # as in DATA_DIR
+    return shorts[found[0]] if found else shorts[max(longer, key=len)] if longer else None

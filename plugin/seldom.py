@@ -1,0 +1,52 @@
+"""What may happen ten thousand times a second and is worth one line a minute.
+
+Invariant: the first of a kind is always told, the following ones of the next ``every_s`` seconds are counted;
+what is kept is bounded, however many kinds there are.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+EVERY_S = 60.0
+KINDS_MAX = 256
+
+
+@dataclass
+class _Kind:
+    told_at_ns: int
+    untold: int = 0
+
+
+class Seldom:
+    """Decides whether one more of a kind is told."""
+
+    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns, every_s: float = EVERY_S) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._every_ns = int(every_s * 1e9)
+        self._kinds: dict[Hashable, _Kind] = {}
+
+    def untold(self, kind: Hashable) -> int | None:
+        """How many of this kind were not told since the last one that was; None: neither is this one."""
+        now_ns = self._monotonic_ns()
+        known = self._kinds.pop(kind, None)
+        if known is not None and now_ns - known.told_at_ns < self._every_ns:
+            known.untold += 1
+            self._kinds[kind] = known
+            return None
+        if len(self._kinds) >= KINDS_MAX:
+            del self._kinds[next(iter(self._kinds))]  # the one that has not been met for longest
+        self._kinds[kind] = _Kind(now_ns)
+        return 0 if known is None else known.untold
+
+
+def kind_of(error: BaseException | None) -> Hashable:
+    """What makes two exceptions the same for a reader of the log: their type, and the line that raised."""
+    if error is None:
+        return None
+    frames = traceback.extract_tb(error.__traceback__)
+    where = (frames[-1].filename, frames[-1].lineno) if frames else None
+    return type(error), where

@@ -1,0 +1,139 @@
+"""The connections of the HTTP side: how many there may be, and how long one may say nothing.
+
+Any process of this machine may connect. Invariants:
+
+- there are at most ``connections_max``: one more costs the connection that has waited longest for its next
+  request, so that a flood of connections that only wait keeps nobody out;
+- a connection that has not sent a whole request ``request_s`` after it was made, or after its last answer, is
+  cut off, and so is one that does not take its answer within that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import structlog
+
+from tidegate.plugin.seldom import Seldom
+
+
+class HttpConnections:
+    """Makes protocols for an ``Acceptor`` out of those that ``make`` gives."""
+
+    def __init__(
+        self,
+        make: Callable[[], asyncio.Protocol],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        connections_max: int,
+        request_s: float,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._make = make
+        self._loop = loop
+        self._connections_max = connections_max
+        self._request_s = request_s
+        self._log = log
+        self._seldom = Seldom()
+        self._transports: set[asyncio.BaseTransport] = set()
+        # Until when each may wait for a request. As the time is the same for all, the first is the oldest.
+        self._waiting: dict[asyncio.BaseTransport, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._transports)
+
+    def protocol(self) -> asyncio.Protocol:
+        """For one more connection."""
+        return _Watched(self._make(), self)
+
+    @contextmanager
+    def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
+        """A whole request has come over ``transport``; its time to wait begins anew when it is answered."""
+        if transport is not None:
+            self._waiting.pop(transport, None)
+        try:
+            yield
+        finally:
+            if transport in self._transports:
+                self._wait(transport)
+
+    def abort(self) -> None:
+        """Cut off all of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for transport in list(self._transports):
+            self._cut(transport)
+
+    def made(self, transport: asyncio.BaseTransport) -> None:
+        """One more connection."""
+        self._transports.add(transport)
+        self._wait(transport)
+        if len(self._transports) > self._connections_max:
+            oldest = next(iter(self._waiting))  # there is one: the newest waits
+            self._cut(oldest)
+            untold = self._seldom.untold("full")
+            if untold is not None:
+                self._log.warning(
+                    "too many HTTP connections, those that wait longest are cut off",
+                    connections_max=self._connections_max,
+                    untold=untold,
+                )
+
+    def lost(self, transport: asyncio.BaseTransport) -> None:
+        """A connection has ended."""
+        self._transports.discard(transport)
+        self._waiting.pop(transport, None)
+
+    def _wait(self, transport: asyncio.BaseTransport) -> None:
+        self._waiting[transport] = self._loop.time() + self._request_s
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._request_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for transport, until in list(self._waiting.items()):
+            if until > now:
+                self._timer = self._loop.call_at(until, self._look)
+                return
+            self._cut(transport)
+
+    def _cut(self, transport: asyncio.BaseTransport) -> None:
+        self.lost(transport)
+        cast("asyncio.Transport", transport).abort()
+
+
+class _Watched(asyncio.Protocol):
+    """Passes everything on to ``inner``, and tells ``watch`` of the connection's beginning and end."""
+
+    def __init__(self, inner: asyncio.Protocol, watch: HttpConnections) -> None:
+        self._inner = inner
+        self._watch = watch
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._inner.connection_made(transport)
+        self._watch.made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._watch.lost(self._transport)
+        self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()

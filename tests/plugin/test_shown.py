@@ -1,0 +1,42 @@
+"""What is shown of names that a client chose."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.plugin.shown import lines, one_line, shown
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("persistent://public/default/orders", "persistent://public/default/orders"),
+        ("orders[eu]", "orders[eu]"),
+        ("größe 注文", "größe 注文"),
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\nb\r\tc\0", "a\\nb\\r\\tc\\x00"),
+        ("\u202eevil\u2066", "\\u202eevil\\u2066"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\ud800", "\\ud800"),
+        ("\\x1b", "\\\\x1b"),
+        ("no\xa0break", "no\\xa0break"),
+    ],
+)
+def test_a_name(name: str, expected: str) -> None:
+    assert shown(name) == expected
+
+
+@given(st.text(st.characters(exclude_categories=())), st.text(st.characters(exclude_categories=())))
+def test_a_name_is_printable_and_like_no_other(one: str, other: str) -> None:
+    assert shown(one).isprintable()
+    assert (shown(one) == shown(other)) == (one == other)
+
+
+def test_a_message_is_one_line_and_keeps_its_escapes() -> None:
+    assert one_line("no subscription 'a\\x1b': two\nlines") == "no subscription 'a\\x1b': two\\nlines"
+
+
+def test_a_text_keeps_its_lines() -> None:
+    assert lines("one\x1b\ntwo") == "one\\x1b\ntwo"
