@@ -72,9 +72,7 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
         assert list(stream.acknowledged) == [(1, 7)]
 
 
-async def test_nobody_else_can_read_the_data_directory(
-    serve: Serve, short_dir: Path, socket_path: Path
-) -> None:
+async def test_nobody_else_can_read_the_data_directory(serve: Serve, socket_path: Path) -> None:
     """Nor the files that are made while it runs."""
     before = os.umask(0o022)
     try:
