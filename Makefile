@@ -16,7 +16,7 @@ PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-quick test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
+.PHONY: help demo test test-quick torture test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
 	wheel lock clean
 
 help: ## this list
@@ -33,6 +33,9 @@ test: setup ## every test: Python's with a real broker, then the shim's (PYTEST_
 
 test-quick: setup ## Python's tests that need no broker
 	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
+
+torture: $(VENV)/.installed ## power cuts of a real daemon (ROUNDS=40 lives of 25 cuts each; 0: until Ctrl-C)
+	@$(BIN)/python -m tests.torture.power_cuts
 
 test-shim: build/.tools ## the shim's JUnit tests
 	@$(MAVEN) -f plugin/shim/pom.xml test

@@ -60,7 +60,8 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
     stops = find_stops(content, is_last=is_last)
     if not stops:
         return
-    _LOG.error("%s is damaged at byte %d: what follows it is not read", path, min(stops))
+    # A power cut leaves zeros, too. Whether anything durable is gone, is said by the witness.
+    _LOG.warning("%s is read up to byte %d only, as after a power cut or damage", path, min(stops))
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         for at, byte in stops.items():

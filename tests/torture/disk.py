@@ -1,0 +1,250 @@
+"""What a power cut would leave of a directory, from the record of what a process did to it (see recorder.c).
+
+The model is as strict as POSIX: a file's bytes are on disk once they were synced, and that a file is in its
+directory once the directory was. Of what was not synced a cut leaves nothing, or the first so many writes, or
+any of its sectors; of a directory's changes the first so many.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+SECTOR_BYTES = 512
+PAGE_BYTES = 4_096
+_ENTRY = struct.Struct("<IIIIQq")
+_HOW = ("none", "prefix", "torn", "scattered", "all")
+
+ChangeT = TypeVar("ChangeT")
+_Naming = tuple[str, "_File | None"]
+
+
+class Operation(IntEnum):
+    """What an entry records."""
+
+    OPENED = 1
+    CREATED = 2
+    WRITTEN = 3
+    TRUNCATED = 4
+    SYNC_BEGUN = 5
+    SYNC_ENDED = 6
+    RENAMED = 7
+    UNLINKED = 8
+    MADE_DIRECTORY = 9
+    LINKED = 10
+
+
+class Entry(NamedTuple):
+    """One recorded operation; `end` is where its entry ends in the record."""
+
+    operation: Operation
+    inode: int
+    offset: int
+    path: str
+    other: str
+    data: bytes
+    end: int
+
+
+def entries_of(record: bytes) -> Iterator[Entry]:
+    """Yield the entries of a record; the last one may be cut short, as the process was killed."""
+    at = 0
+    while at + _ENTRY.size <= len(record):
+        number, path_size, other_size, data_size, inode, offset = _ENTRY.unpack_from(record, at)
+        start = at + _ENTRY.size
+        end = start + path_size + other_size + data_size
+        if end > len(record):
+            return
+        path = record[start : start + path_size].decode()
+        other = record[start + path_size : start + path_size + other_size].decode()
+        yield Entry(Operation(number), inode, offset, path, other, record[end - data_size : end], end)
+        at = end
+
+
+class _Pending(Generic[ChangeT]):
+    """Changes that are not on disk, in order, and the syncs that are under way."""
+
+    def __init__(self) -> None:
+        self.changes: list[ChangeT] = []
+        self._synced = 0
+        self._begun: dict[int, int] = {}
+
+    def begin_sync(self, number: int) -> None:
+        """What is there now is on disk when this sync ends."""
+        self._begun[number] = self._synced + len(self.changes)
+
+    def end_sync(self, number: int) -> list[ChangeT]:
+        """The changes that are on disk now."""
+        count = max(0, self._begun.pop(number) - self._synced)
+        self._synced += count
+        done, self.changes = self.changes[:count], self.changes[count:]
+        return done
+
+
+class _File:
+    """What is on disk, and what came since: (offset, data), or (size, None) for a new size."""
+
+    def __init__(self, durable: bytes = b"") -> None:
+        self.durable = bytearray(durable)
+        self.pending: _Pending[tuple[int, bytes | None]] = _Pending()
+
+    def end_sync(self, number: int) -> None:
+        for change in self.pending.end_sync(number):
+            _apply(self.durable, change)
+
+    def left(self, rng: random.Random, how: str) -> bytes:
+        """What a cut leaves."""
+        content, changes = bytearray(self.durable), self.pending.changes
+        if how == "all":
+            kept = len(changes)
+        elif how == "none":
+            kept = 0
+        else:
+            kept = rng.randint(0, len(changes))
+        for change in changes[:kept]:
+            _apply(content, change)
+        if how == "torn" and kept < len(changes):
+            _tear(content, changes[kept], rng, SECTOR_BYTES)
+        if how == "scattered":
+            for change in changes[kept:]:
+                _tear(content, change, rng, PAGE_BYTES)
+        return bytes(content)
+
+
+def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
+    at, data = change
+    if data is None:
+        del content[at:]
+        content += bytes(at - len(content))
+        return
+    content += bytes(max(0, at - len(content)))
+    content[at : at + len(data)] = data
+
+
+def _tear(content: bytearray, change: tuple[int, bytes | None], rng: random.Random, unit_bytes: int) -> None:
+    """Some units of a write are on disk, others not; the file is as long as its last unit that is."""
+    at, data = change
+    if data is None:
+        if rng.random() < 0.5:
+            _apply(content, change)
+        return
+    for start in range(at // unit_bytes * unit_bytes, at + len(data), unit_bytes):
+        low, high = max(start, at), min(start + unit_bytes, at + len(data))
+        if rng.random() < 0.5:
+            _apply(content, (low, data[low - at : high - at]))
+
+
+class _Directory:
+    """Names on disk, and the changes since, each of one or more names: (name, what it stands for or None)."""
+
+    def __init__(self) -> None:
+        self.durable: dict[str, _File] = {}
+        self.now: dict[str, _File] = {}
+        self.pending: _Pending[tuple[_Naming, ...]] = _Pending()
+
+    def change(self, *names: _Naming) -> None:
+        """Change names, all at once."""
+        self.pending.changes.append(names)
+        _name(self.now, names)
+
+    def end_sync(self, number: int) -> None:
+        for names in self.pending.end_sync(number):
+            _name(self.durable, names)
+
+
+def _name(known: dict[str, _File], names: tuple[_Naming, ...]) -> None:
+    for name, file in names:
+        known.pop(name, None)
+        if file is not None:
+            known[name] = file
+
+
+class Disk:
+    """The files below `root`, directly or in directories that are recorded too."""
+
+    def __init__(self, root: Path) -> None:
+        """As `root` is now, all of it on disk."""
+        self.root = root
+        self.directories: dict[str, _Directory] = {str(root): _Directory()}
+        self._inodes: dict[int, _File] = {}
+        for path in sorted(root.rglob("*")):
+            file = _File(b"" if path.is_dir() else path.read_bytes())
+            where = self.directories[str(path.parent)]
+            where.durable[path.name] = where.now[path.name] = file
+            if path.is_dir():
+                self.directories[str(path)] = _Directory()
+            else:
+                self._inodes[path.stat().st_ino] = file
+
+    def replay(self, entry: Entry) -> None:
+        """Do what is recorded."""
+        match entry.operation:
+            case Operation.OPENED:
+                found = self._find(entry.path)
+                if found is not None:
+                    self._inodes[entry.inode] = found
+            case Operation.CREATED:
+                made = self._inodes[entry.inode] = _File()
+                self._change(entry.path, made)
+            case Operation.WRITTEN:
+                self._inodes[entry.inode].pending.changes.append((entry.offset, entry.data))
+            case Operation.TRUNCATED:
+                self._inodes[entry.inode].pending.changes.append((entry.offset, None))
+            case Operation.SYNC_BEGUN:
+                self._synced(entry).pending.begin_sync(entry.offset)
+            case Operation.SYNC_ENDED:
+                self._synced(entry).end_sync(entry.offset)
+            case Operation.RENAMED:
+                file = self._find(entry.path)
+                if file is not None:
+                    old, new = Path(entry.path), Path(entry.other)
+                    assert old.parent == new.parent, (
+                        "a rename from one directory into another is not modelled"
+                    )
+                    self.directories[str(old.parent)].change((old.name, None), (new.name, file))
+            case Operation.LINKED:
+                file = self._find(entry.path)
+                if file is not None:
+                    self._change(entry.other, file)
+            case Operation.UNLINKED:
+                self._change(entry.path, None)
+            case Operation.MADE_DIRECTORY:
+                self.directories[entry.path] = _Directory()
+                self._change(entry.path, _File())
+
+    def cut(self, to: Path, rng: random.Random, how: str) -> None:
+        """Write into the new directory `to` what a power cut now would leave of `root`.
+
+        how: `none`, `prefix`, `torn`, `scattered` or `all` of what was not synced, each file for itself;
+        `any` takes one of these for each file.
+        """
+        for name, directory in self.directories.items():
+            names = dict(directory.durable)
+            changes = directory.pending.changes
+            kept = {"none": 0, "all": len(changes)}.get(how, rng.randint(0, len(changes)))
+            for change in changes[:kept]:
+                _name(names, change)
+            place = to / Path(name).relative_to(self.root)
+            if place != to and not place.is_dir():
+                continue  # the directory itself is gone
+            place.mkdir(0o700, exist_ok=True)
+            for each, file in names.items():
+                if str(Path(name) / each) in self.directories:
+                    (place / each).mkdir(0o700)
+                else:
+                    mode = rng.choice(_HOW) if how == "any" else how
+                    (place / each).write_bytes(file.left(rng, mode))
+
+    def _find(self, path: str) -> _File | None:
+        where = self.directories.get(str(Path(path).parent))
+        return None if where is None else where.now.get(Path(path).name)
+
+    def _change(self, path: str, file: _File | None) -> None:
+        self.directories[str(Path(path).parent)].change((Path(path).name, file))
+
+    def _synced(self, entry: Entry) -> _File | _Directory:
+        return self.directories[entry.path] if entry.path else self._inodes[entry.inode]

@@ -1,0 +1,101 @@
+"""Power cuts of a real daemon, a bounded number of them: `make torture` runs them without end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.torture.disk import Disk, Operation, entries_of
+from tests.torture.power_cuts import SETTINGS, Torture, TortureError, compiled, kept_directories
+from tidegate.plugin.local.daemon import without_settings
+
+CHILDREN = Path(__file__).parent / "children"
+SEED = 20
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["small buffers", "as it is"])
+def test_nothing_durable_is_gone_after_a_power_cut(tmp_path: Path, small: bool) -> None:
+    torture = Torture(tmp_path, SEED + small, small=small)
+    for _ in range(3 if small else 1):
+        torture.round(cuts=7, rounds_of_frames=120)
+    summary = torture.summary
+    assert not summary.lost, kept_directories(summary)
+    assert summary.cuts == (21 if small else 7)
+    assert summary.durable_frames > 200 * summary.lives
+
+
+def test_a_store_that_does_not_sync_is_found_out(tmp_path: Path) -> None:
+    torture = Torture(tmp_path, SEED, broken="unsynced")
+    torture.round(cuts=6)
+    assert any("positions" in each.what or "missing" in each.what for each in torture.summary.lost), (
+        torture.summary.line()
+    )
+
+
+def test_the_record_is_all_that_was_done(tmp_path: Path) -> None:
+    """With nothing cut off, what is made of the record is what is there."""
+    root = tmp_path / "root"
+    root.mkdir()
+    disk = Disk(root)
+    record = tmp_path / "record"
+    environment = without_settings(os.environ) | SETTINGS
+    environment |= {
+        "LD_PRELOAD": str(compiled(tmp_path)),
+        "TORTURE_ROOT": str(root),
+        "TORTURE_RECORD": str(record),
+    }
+    done = subprocess.run(
+        [sys.executable, str(CHILDREN / "store.py"), str(root / "data")],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    entries = list(entries_of(record.read_bytes()))
+    assert {entry.operation for entry in entries} >= set(Operation) - {Operation.LINKED}
+    for entry in entries:
+        disk.replay(entry)
+    left = tmp_path / "left"
+    left.mkdir()
+    disk.cut(left, random.Random(SEED), "all")  # noqa: S311
+    for way in (root, left):
+        assert len(list(way.rglob("*.sst"))) > 3
+    assert content_of(left) == content_of(root)
+
+
+def content_of(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*.*")
+        if path.is_file()
+    }
+
+
+def test_a_killed_process_leaves_a_record_that_can_be_read(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    record = tmp_path / "record"
+    environment = without_settings(os.environ) | {
+        "LD_PRELOAD": str(compiled(tmp_path)),
+        "TORTURE_ROOT": str(root),
+        "TORTURE_RECORD": str(record),
+    }
+    code = (
+        f"import os; file = open({str(root / 'a')!r}, 'wb'); file.write(b'x' * 100); file.flush(); os.abort()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert done.returncode == -signal.SIGABRT
+    content = record.read_bytes()
+    whole = list(entries_of(content))
+    assert [entry.operation for entry in whole] == [Operation.CREATED, Operation.WRITTEN]
+    assert list(entries_of(content[:-1])) == whole[:-1]
+
+
+def test_without_a_compiler_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TortureError, match="a C compiler is needed"):
+        compiled(tmp_path)
