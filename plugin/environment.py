@@ -31,6 +31,7 @@ SETTINGS = (
     "maintain_interval_ms",
     "metrics_subscriptions",
     "prefetch_ms",
+    "quarantine_bytes",
     "shutdown_seconds",
     "slice_width_auto",
     "slice_width_ms",

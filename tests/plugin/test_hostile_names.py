@@ -70,7 +70,7 @@ async def test_the_tools_show_them(serve: Serve, socket_path: Path) -> None:
         assert done.returncode == 1
         assert done.stderr.count("\n") == 1
         assert done.stderr.strip().isprintable()
-    assert daemon.terminate() == 0
+    assert daemon.stop() == 0
     assert_harmless(daemon.log())
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.support.daemons import DaemonProcess, run
 from tests.support.shim_client import ClientStream, ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index import rocks
+from tidegate.index import families
 from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.errors import ErrorCode
@@ -196,7 +196,7 @@ async def test_no_descriptor_left_is_said_once_and_does_not_spin(serve: Serve) -
 
 
 def test_what_is_reserved_is_what_the_store_may_open() -> None:
-    assert rocks._OPEN_FILES_MAX < descriptors._STORE
+    assert families._OPEN_FILES_MAX < descriptors._STORE
     assert descriptors.NEEDED <= OPEN_FILES
 
 

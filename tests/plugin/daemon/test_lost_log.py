@@ -41,7 +41,7 @@ async def test_acknowledgements_that_were_taken_back_are_not_answered_after_dama
         await stream.durable()
         stream.ack(POSITIONS)
         await stream.durable()
-        (log,) = daemon.data.glob("*.log")
+        (log,) = daemon.data_dir.glob("*.log")
         before = log.stat().st_size
         stream.unack(POSITIONS)
         await stream.durable()

@@ -22,6 +22,7 @@ import pytest
 
 from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, run
 from tests.support.shim_client import DaemonError, ShimClient, entries
+from tests.support.waiting import until
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
 from tidegate.index.format.keys import FORMAT_KEY
 from tidegate.index.positions import PositionSet
@@ -85,7 +86,7 @@ async def test_nobody_else_can_read_the_data_directory(
         stream = await client.open(TOPIC)
         stream.add(entries(1_000, now_ms() + HOUR_MS))
         await stream.durable()
-    data = short_dir / "data"
+    data = daemon.data_dir
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()} == {0o600}
 
@@ -103,7 +104,7 @@ async def test_the_socket_and_its_token_may_be_in_the_data_directory(short_dir: 
     path = short_dir / "t.sock"
     arguments = ["serve", "--data", str(short_dir), "--socket", str(path), "--http-token-file", str(token)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidegate.plugin.cli", *arguments], env=clean_environment()
+        [sys.executable, "-m", "tidegate.plugin.cli", *arguments], env=without_settings(os.environ)
     )
     try:
         await until(path.exists)
@@ -497,7 +498,7 @@ async def test_the_wrong_user_is_told_so(
     given = [str(path), *command, "--socket", str(socket_path)]
     script = [sys.executable, "-c", AS_ANOTHER_USER.replace("sys.argv_given", repr(given))]
     done = await asyncio.to_thread(
-        subprocess.run, script, capture_output=True, text=True, env=clean_environment()
+        subprocess.run, script, capture_output=True, text=True, env=without_settings(os.environ)
     )
     if closed == "directory":
         short_dir.chmod(0o700)
@@ -521,7 +522,9 @@ def seen_enough(arguments: tuple[str, ...], socket_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "tidegate.plugin.cli", *arguments, "--socket", str(socket_path)]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=clean_environment(), check=False)
+    done = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, env=without_settings(os.environ), check=False
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
 
