@@ -49,7 +49,6 @@ from tidegate.plugin.wire.messages import (
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
-NS_PER_MS = 1_000_000
 NS_PER_DAY = 86_400_000_000_000
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
@@ -340,14 +339,14 @@ class DaemonEngine:
     def on_durable(self, stream: Stream, durability: Durability) -> None:
         """See ``committer.CommitListener``."""
         stream.send(Durable(), durability.seq)
-        self._metrics.durable_lag_ms.observe((self.clock.monotonic_ns() - durability.received_ns) / NS_PER_MS)
+        self._metrics.durable_lag.observe((self.clock.monotonic_ns() - durability.received_ns) / 1e9)
         if stream.tracker.closing and not stream.tracker.undurable_frames:
             stream.connection.close_stream(stream)
             self._forget_if_empty(stream)
 
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""
-        self._metrics.commit_ms.observe(seconds * 1_000)
+        self._metrics.commit_duration.observe(seconds)
         self._metrics.commits("ok")
         if self._storage_failing:
             self._storage_failing = False

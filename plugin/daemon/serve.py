@@ -49,9 +49,14 @@ class RunningDaemon:
     http_port: int | None
 
 
+def product_version() -> str:
+    """As it was installed."""
+    return importlib.metadata.version("tidegate")
+
+
 def product_name() -> str:
     """``tidegate`` and its version."""
-    return f"tidegate {importlib.metadata.version('tidegate')}"
+    return f"tidegate {product_version()}"
 
 
 def open_store(settings: Settings) -> Store:
@@ -94,7 +99,7 @@ async def running_daemon(
         executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
-        metrics, health = Metrics(), Health()
+        metrics, health = Metrics(product_version()), Health()
         engine = DaemonEngine(
             catalog,
             clock,
