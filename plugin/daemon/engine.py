@@ -12,8 +12,9 @@ looked at in ``due_timer``, when a change is durable in ``committer``, what happ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
+from typing import Any
 
 import structlog
 
@@ -32,6 +33,7 @@ from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserEr
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.telemetry.survey import Surveyor
 from tidegate.plugin.wire.codec import RECORDS_MAX, split_positions
 from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
@@ -44,6 +46,7 @@ from tidegate.plugin.wire.messages import (
     Role,
     Unheld,
     Welcome,
+    json_body,
 )
 
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
@@ -82,6 +85,8 @@ class DaemonEngine:
         self._loop = loop
         self._metrics = metrics
         self._log = log
+        self.surveyor = Surveyor(catalog)
+        self._answers: set[asyncio.Task[bytes]] = set()
         self._known_brokers: set[str] = set()
         self._blocked: dict[Link, dict[Stream, None]] = {}
         self._held_back = False
@@ -125,6 +130,8 @@ class DaemonEngine:
         self._due.stop()
         self._maintenance.stop()
         self._committer.commit_now()
+        for task in self._answers:
+            task.cancel()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -164,30 +171,42 @@ class DaemonEngine:
         for stream in self._blocked.pop(connection, {}):
             self._schedule(stream)
 
-    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+    def query(self, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
         try:
             match request.get("what"):
                 case "status":
-                    reply(self._status(request))
+                    self._answer(self._status(request), reply)
                 case "width":
                     self._width(request, reply)
                 case what:
                     raise UserError(f"unknown query {what!r}, known: 'status', 'width'")
         except UserError as error:
-            reply({"error": str(error)})
+            reply(json_body({"error": str(error)}))
 
-    def _status(self, request: dict[str, object]) -> dict[str, object]:
+    def _answer(self, answer: Coroutine[Any, Any, bytes], reply: Callable[[bytes], None]) -> None:
+        """Reply when the answer is put together, which takes several turns of the loop."""
+        task = self._loop.create_task(answer)
+        self._answers.add(task)
+
+        def done(_: asyncio.Task[bytes]) -> None:
+            self._answers.discard(task)
+            if not task.cancelled():
+                reply(task.result())
+
+        task.add_done_callback(done)
+
+    def _status(self, request: dict[str, object]) -> Coroutine[Any, Any, bytes]:
         limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
         if not isinstance(limit, int) or limit < 0:
             raise UserError("subscriptions_max must be a number, 0 or more")
         return report.status(self, min(limit, report.SUBSCRIPTIONS_MAX))
 
-    def _width(self, query: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+    def _width(self, query: dict[str, object], reply: Callable[[bytes], None]) -> None:
         request = width.WidthRequest.of(query)
         indexes = width.find(self.catalog, request.subscription)
         if not request.changes:
-            reply(width.answer(request, indexes))
+            self._answer(width.answer(request, indexes), reply)
             return
         if self._storage_failing:
             raise UserError("the store is failing, nothing can be made durable: try again later")
@@ -196,9 +215,10 @@ class DaemonEngine:
 
         def tell(error: StorageError | None) -> None:
             if error is None:
-                reply(width.answer(request, indexes))
+                self._answer(width.answer(request, indexes), reply)
             else:
-                reply({"error": f"the store fails, the new width is lost if the daemon stops now: {error}"})
+                lost = f"the store fails, the new width is lost if the daemon stops now: {error}"
+                reply(json_body({"error": lost}))
 
         self._committer.after(token, tell)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -111,15 +111,15 @@ class Gauges:
 
 
 class _GaugeCollector(Collector):
-    """Asks the daemon for its state at each scrape."""
+    """Tells the daemon's state, which each scrape puts here."""
 
     def __init__(self) -> None:
-        self.source: Callable[[], Gauges] | None = None
+        self.state: Gauges | None = None
 
     def collect(self) -> Iterable[Metric]:
-        if self.source is None:
+        state = self.state
+        if state is None:
             return
-        state = self.source()
         for name, documentation, value in (
             ("subscriptions", "Subscriptions that the index knows", state.subscriptions),
             ("entries_held", "Positions that the index answers for", state.held),
@@ -250,10 +250,6 @@ class Metrics:
     def _distribution(self, name: str, documentation: str, buckets: Sequence[float]) -> Distribution:
         return self._register(Distribution(f"tidegate_{name}", documentation, buckets))
 
-    def follow(self, source: Callable[[], Gauges]) -> None:
-        """Ask ``source`` for the gauges at each scrape."""
-        self._gauges.source = source
-
     def frames_received(self, kind: FrameType) -> None:
         """One frame came."""
         self._received.inc(kind.name)
@@ -275,6 +271,7 @@ class Metrics:
         self.entries_due.inc(len(deliver_at_ms))
         self._lateness.observe_all(np.maximum(now_ms - deliver_at_ms, 0) / 1_000)
 
-    def exposition(self) -> bytes:
+    def exposition(self, state: Gauges) -> bytes:
         """The text that Prometheus scrapes."""
+        self._gauges.state = state
         return generate_latest(self.registry)

@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.daemons import StartDaemon
 from tests.support.promlint import problems
 from tests.support.shim_client import ShimClient, entries
-from tests.support.waiting import until
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
@@ -145,7 +144,7 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         stream.add(entries(3, at, step_ms=HOUR_MS))
         await stream.durable()
         daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
-        seen = samples(daemon.metrics.exposition().decode())
+        seen = samples((await daemon.exposition()).decode())
         assert seen[("tidegate_slices", (("where", "disk"),))] == 3
         assert seen[("tidegate_slices", (("where", "memory"),))] == 0
         assert seen[("tidegate_blocks", ())] == 3
@@ -158,8 +157,10 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         index.prefetch(at)
         stream.add(entries(staged, at, ledger_id=2))
         await stream.durable()
-        await until(lambda: client.received_bytes == sent_bytes(daemon))
-        seen = samples(daemon.metrics.exposition().decode())
+        async with asyncio.timeout(20):
+            while client.received_bytes != await sent_bytes(daemon):
+                await asyncio.sleep(0.01)
+        seen = samples((await daemon.exposition()).decode())
         assert seen[("tidegate_slices", (("where", "memory"),))] == 1
         assert seen[("tidegate_slices", (("where", "disk"),))] == 3, "also those that are loaded"
         assert seen[("tidegate_entries_staged", ())] == staged
@@ -171,15 +172,15 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         assert seen[("tidegate_bytes_sent_total", ())] == client.received_bytes
 
 
-def sent_bytes(daemon: RunningDaemon) -> float:
-    return samples(daemon.metrics.exposition().decode())[("tidegate_bytes_sent_total", ())]
+async def sent_bytes(daemon: RunningDaemon) -> float:
+    return samples((await daemon.exposition()).decode())[("tidegate_bytes_sent_total", ())]
 
 
 async def test_series_of_subscriptions_are_bounded(start: StartDaemon, socket_path: Path) -> None:
     async with start(metrics_subscriptions=3) as daemon, await ShimClient.connect(socket_path) as client:
         for number in range(10):
             await client.open(f"{TOPIC}-{number}")
-        text = daemon.metrics.exposition().decode()
+        text = (await daemon.exposition()).decode()
         assert text.count("tidegate_subscription_entries_held{") == 3
         assert text.count("tidegate_subscription_slice_width_seconds{") == 3
         assert "tidegate_subscriptions 10.0" in text
