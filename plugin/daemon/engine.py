@@ -30,6 +30,8 @@ from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.tracker import Change, Durability, Tracker
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
+from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.shown import shown
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -86,6 +88,7 @@ class DaemonEngine:
         self._metrics = metrics
         self._log = log
         self.surveyor = Surveyor(catalog)
+        self._seldom = Seldom(clock.monotonic_ns)
         self._answers: set[asyncio.Task[bytes]] = set()
         self._known_brokers: set[str] = set()
         self._blocked: dict[Link, dict[Stream, None]] = {}
@@ -314,9 +317,13 @@ class DaemonEngine:
         try:
             entries = tracker.pop_due(now_ms, DUE_RECORDS_MAX)
         except TidegateIndexError as error:
-            self._log.error("cannot read what is due, trying again", stream=repr(tracker), error=str(error))
+            more = self._seldom.more("read")
+            if more is not None:
+                self._log.error(
+                    "due entries cannot be read, trying again", stream=repr(tracker), error=str(error), **more
+                )
             self._unreadable[stream] = str(error)
-            self._tell_unreadable()
+            self._say_unreadable()
             return now_ms + self.settings.storage_retry_ms
         self._readable(stream)
         if len(entries):
@@ -331,15 +338,18 @@ class DaemonEngine:
 
     def _readable(self, stream: Stream) -> None:
         if self._unreadable.pop(stream, None) is not None:
-            self._tell_unreadable()
+            self._say_unreadable()
 
-    def _tell_unreadable(self) -> None:
+    def _say_unreadable(self) -> None:
         if not self._unreadable:
             self.health.clear("read")
             return
-        error = next(iter(self._unreadable.values()))
-        count = len(self._unreadable)
-        self.health.block("read", f"entries that are due cannot be read ({count} subscriptions): {error}")
+        stream, error = next(iter(self._unreadable.items()))
+        others = len(self._unreadable) - 1
+        which = shown(str(stream.name)) + (f" and of {others} other subscriptions" if others else "")
+        self.health.block(
+            "read", f"due entries of {which} cannot be read and come late: {error}; look at the disk"
+        )
 
     def _send_unheld(self, stream: Stream) -> None:
         if not stream.answered:
@@ -377,15 +387,19 @@ class DaemonEngine:
         """See ``committer.CommitListener``."""
         self._metrics.commits("failed")
         if not self._storage_failing:
-            self._log.error("the store fails, frames are not durable", error=str(error))
+            self._log.error("frames cannot be made durable, trying again", error=str(error))
         self._storage_failing = True
-        self.health.block("storage", f"the store fails: {error}")
+        self.health.block(
+            "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
+        )
         for stream in waiting:
             if stream.tracker.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
 
     def _stream_error(self, error: TidegateIndexError) -> StreamError:
-        self._log.error("the index refuses a frame", error=str(error))
+        more = self._seldom.more("frame")
+        if more is not None:
+            self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
 
     # --- maintenance ------------------------------------------------------------------------------
