@@ -15,6 +15,7 @@ from tidegate.index.positions import Position, PositionSet
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.rocks import RocksStore
 from tidegate.index.sort import sort_entries
+from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, MemoryStore, Store
 
 __all__ = [
@@ -23,12 +24,14 @@ __all__ = [
     "LITTLE_INT64",
     "Batch",
     "Catalog",
+    "CatalogStats",
     "Clock",
     "Commit",
     "DelayIndex",
     "Entries",
     "EntryKey",
     "IndexOptions",
+    "IndexStats",
     "Int64Array",
     "ManualClock",
     "MemoryStore",

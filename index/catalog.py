@@ -10,7 +10,7 @@ parked and have something to hand out; a subscription id is not used twice while
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 
 from heapdict import heapdict
@@ -29,7 +29,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.persist import PersistJob
 from tidegate.index.recovery import check_format, recover
 from tidegate.index.slice_width import SliceWidth
-from tidegate.index.stats import CatalogStats
+from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)
@@ -375,9 +375,13 @@ class Catalog:
 
     # ---- telling
 
-    def stats(self) -> CatalogStats:
-        """Sums over all subscriptions, and of the store."""
-        each = [index.stats() for index in self]
+    def stats(self, each: Sequence[IndexStats] | None = None) -> CatalogStats:
+        """Sums over all subscriptions, and of the store.
+
+        each: what the subscriptions have said already, for a caller that cannot wait for all of them at once.
+        """
+        if each is None:
+            each = [index.stats() for index in self]
         return CatalogStats(
             subscriptions=len(each),
             held=sum(one.held for one in each),

@@ -78,6 +78,6 @@ class Acceptor:
         self._resting = self._loop.call_later(REST_S, self.start)
 
     def _tell(self, event: str, error: OSError) -> None:
-        untold = self._seldom.untold((event, error.errno))
-        if untold is not None:
-            self._log.error(event, error=error.strerror or str(error), untold=untold)
+        more = self._seldom.more((event, error.errno))
+        if more is not None:
+            self._log.error(event, error=error.strerror or str(error), **more)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.plugin.environment import refuse_misspelt
+from tidegate.plugin.environment import refuse_misspelt, require_linux
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 
@@ -101,6 +101,7 @@ def main() -> None:
         sys.argv.append("--help")
     try:
         if not {"--help", "-h", "--version"}.intersection(sys.argv):
+            require_linux(sys.platform)
             refuse_misspelt(os.environ)
         _register(sys.argv[1:])
         code = app(prog_name="tidegate", standalone_mode=False)

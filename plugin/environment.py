@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.errors import ConfigError, UserError
 
 PREFIX = "TIDEGATE_"
 SOCKET_DEFAULT_HELP = "$XDG_RUNTIME_DIR/tidegate/tidegate.sock, without that /run/tidegate/tidegate.sock"
@@ -31,6 +31,7 @@ SETTINGS = (
     "maintain_interval_ms",
     "metrics_subscriptions",
     "prefetch_ms",
+    "quarantine_bytes",
     "shutdown_seconds",
     "slice_width_auto",
     "slice_width_ms",
@@ -71,6 +72,16 @@ def _is_private(directory: str, uid: int) -> bool:
     except (OSError, ValueError):
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == uid and not status.st_mode & 0o077
+
+
+def require_linux(platform: str) -> None:
+    """Raise ``UserError`` unless ``platform`` (as ``sys.platform``) is Linux."""
+    if platform != "linux":
+        name = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows"}.get(platform, platform)
+        raise UserError(
+            f"Tidegate runs on Linux only, and this is {name}: "
+            "use a Linux machine, a virtual one or a container"
+        )
 
 
 def refuse_misspelt(environment: Mapping[str, str]) -> None:

@@ -29,8 +29,11 @@ class Seldom:
         self._every_ns = int(every_s * 1e9)
         self._kinds: dict[Hashable, _Kind] = {}
 
-    def untold(self, kind: Hashable) -> int | None:
-        """How many of this kind were not told since the last one that was; None: neither is this one."""
+    def more(self, kind: Hashable) -> dict[str, int] | None:
+        """What to add to the line about this one: ``untold``, how many were not told since the last that was.
+
+        Nothing to add if there was none; None: this one is not told either.
+        """
         now_ns = self._monotonic_ns()
         known = self._kinds.pop(kind, None)
         if known is not None and now_ns - known.told_at_ns < self._every_ns:
@@ -40,7 +43,7 @@ class Seldom:
         if len(self._kinds) >= KINDS_MAX:
             del self._kinds[next(iter(self._kinds))]  # the one that has not been met for longest
         self._kinds[kind] = _Kind(now_ns)
-        return 0 if known is None else known.untold
+        return {"untold": known.untold} if known is not None and known.untold else {}
 
 
 def kind_of(error: BaseException | None) -> Hashable:

@@ -81,6 +81,7 @@ def demo(  # noqa: PLR0917 the flags
         out_dir=out.absolute(),
         keep=keep,
     )
+    _check_paths(options)
     _check_disk(options.out_dir, messages + far)
     course = _course(options)
     try:
@@ -154,6 +155,12 @@ def _check_jar() -> Path:
     if not SHIM_JAR.is_file():
         raise MissingPartError(f"the shim's jar is missing ({SHIM_JAR}): run: make setup")
     return SHIM_JAR
+
+
+def _check_paths(options: Options) -> None:
+    for path, flag in ((options.pulsar_home, "--pulsar-home"), (options.out_dir, "--out")):
+        if problem := toolchain.check_path(path, f"choose another {flag}"):
+            raise ConfigError(problem.text)
 
 
 def _check_disk(out_dir: Path, messages: int) -> None:

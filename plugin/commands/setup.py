@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-from tidegate.plugin.environment import refuse_misspelt
+from tidegate.plugin.environment import refuse_misspelt, require_linux
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir, fetch, home_of
 from tidegate.plugin.shown import one_line
@@ -80,6 +80,7 @@ def register(app: typer.Typer) -> None:
 def main() -> int:
     """Run ``setup`` by itself; 0, 1 for a mistake that its line explains, 130 if interrupted."""
     try:
+        require_linux(sys.platform)
         refuse_misspelt(os.environ)
         setup()
     except UserError as error:

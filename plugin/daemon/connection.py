@@ -50,7 +50,6 @@ from tidegate.plugin.wire.messages import (
     Reply,
     Role,
     Unack,
-    json_body,
     negotiate,
 )
 
@@ -288,8 +287,8 @@ class Connection(asyncio.BufferedProtocol):
                     f"{message.type.name} is not for a {self.hello.role.name.lower()} to send",
                 )
 
-    def _reply(self, seq: int, answer: dict[str, object]) -> None:
-        self.send(Reply(json_body(answer)), 0, seq)
+    def _reply(self, seq: int, answer: bytes) -> None:
+        self.send(Reply(answer), 0, seq)
 
     def _on_hello(self, hello: Hello) -> None:
         version = negotiate(hello)

@@ -12,8 +12,9 @@ looked at in ``due_timer``, when a change is durable in ``committer``, what happ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
+from typing import Any
 
 import structlog
 
@@ -29,9 +30,12 @@ from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.tracker import Change, Durability, Tracker
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
+from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.shown import shown
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.telemetry.survey import Surveyor
 from tidegate.plugin.wire.codec import RECORDS_MAX, split_positions
 from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
@@ -44,12 +48,12 @@ from tidegate.plugin.wire.messages import (
     Role,
     Unheld,
     Welcome,
+    json_body,
 )
 
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
-NS_PER_MS = 1_000_000
 NS_PER_DAY = 86_400_000_000_000
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
@@ -83,6 +87,9 @@ class DaemonEngine:
         self._loop = loop
         self._metrics = metrics
         self._log = log
+        self.surveyor = Surveyor(catalog)
+        self._seldom = Seldom(clock.monotonic_ns)
+        self._answers: set[asyncio.Task[bytes]] = set()
         self._known_brokers: set[str] = set()
         self._blocked: dict[Link, dict[Stream, None]] = {}
         self._held_back = False
@@ -126,6 +133,8 @@ class DaemonEngine:
         self._due.stop()
         self._maintenance.stop()
         self._committer.commit_now()
+        for task in self._answers:
+            task.cancel()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -165,30 +174,42 @@ class DaemonEngine:
         for stream in self._blocked.pop(connection, {}):
             self._schedule(stream)
 
-    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+    def query(self, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
         try:
             match request.get("what"):
                 case "status":
-                    reply(self._status(request))
+                    self._answer(self._status(request), reply)
                 case "width":
                     self._width(request, reply)
                 case what:
                     raise UserError(f"unknown query {what!r}, known: 'status', 'width'")
         except UserError as error:
-            reply({"error": str(error)})
+            reply(json_body({"error": str(error)}))
 
-    def _status(self, request: dict[str, object]) -> dict[str, object]:
+    def _answer(self, answer: Coroutine[Any, Any, bytes], reply: Callable[[bytes], None]) -> None:
+        """Reply when the answer is put together, which takes several turns of the loop."""
+        task = self._loop.create_task(answer)
+        self._answers.add(task)
+
+        def done(_: asyncio.Task[bytes]) -> None:
+            self._answers.discard(task)
+            if not task.cancelled():
+                reply(task.result())
+
+        task.add_done_callback(done)
+
+    def _status(self, request: dict[str, object]) -> Coroutine[Any, Any, bytes]:
         limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
         if not isinstance(limit, int) or limit < 0:
             raise UserError("subscriptions_max must be a number, 0 or more")
         return report.status(self, min(limit, report.SUBSCRIPTIONS_MAX))
 
-    def _width(self, query: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+    def _width(self, query: dict[str, object], reply: Callable[[bytes], None]) -> None:
         request = width.WidthRequest.of(query)
         indexes = width.find(self.catalog, request.subscription)
         if not request.changes:
-            reply(width.answer(request, indexes))
+            self._answer(width.answer(request, indexes), reply)
             return
         if self._storage_failing:
             raise UserError("the store is failing, nothing can be made durable: try again later")
@@ -197,9 +218,10 @@ class DaemonEngine:
 
         def tell(error: StorageError | None) -> None:
             if error is None:
-                reply(width.answer(request, indexes))
+                self._answer(width.answer(request, indexes), reply)
             else:
-                reply({"error": f"the store fails, the new width is lost if the daemon stops now: {error}"})
+                lost = f"the store fails, the new width is lost if the daemon stops now: {error}"
+                reply(json_body({"error": lost}))
 
         self._committer.after(token, tell)
 
@@ -295,9 +317,13 @@ class DaemonEngine:
         try:
             entries = tracker.pop_due(now_ms, DUE_RECORDS_MAX)
         except TidegateIndexError as error:
-            self._log.error("cannot read what is due, trying again", stream=repr(tracker), error=str(error))
+            more = self._seldom.more("read")
+            if more is not None:
+                self._log.error(
+                    "due entries cannot be read, trying again", stream=repr(tracker), error=str(error), **more
+                )
             self._unreadable[stream] = str(error)
-            self._tell_unreadable()
+            self._say_unreadable()
             return now_ms + self.settings.storage_retry_ms
         self._readable(stream)
         if len(entries):
@@ -312,15 +338,18 @@ class DaemonEngine:
 
     def _readable(self, stream: Stream) -> None:
         if self._unreadable.pop(stream, None) is not None:
-            self._tell_unreadable()
+            self._say_unreadable()
 
-    def _tell_unreadable(self) -> None:
+    def _say_unreadable(self) -> None:
         if not self._unreadable:
             self.health.clear("read")
             return
-        error = next(iter(self._unreadable.values()))
-        count = len(self._unreadable)
-        self.health.block("read", f"entries that are due cannot be read ({count} subscriptions): {error}")
+        stream, error = next(iter(self._unreadable.items()))
+        others = len(self._unreadable) - 1
+        which = shown(str(stream.name)) + (f" and of {others} other subscriptions" if others else "")
+        self.health.block(
+            "read", f"due entries of {which} cannot be read and come late: {error}; look at the disk"
+        )
 
     def _send_unheld(self, stream: Stream) -> None:
         if not stream.answered:
@@ -340,14 +369,14 @@ class DaemonEngine:
     def on_durable(self, stream: Stream, durability: Durability) -> None:
         """See ``committer.CommitListener``."""
         stream.send(Durable(), durability.seq)
-        self._metrics.durable_lag_ms.observe((self.clock.monotonic_ns() - durability.received_ns) / NS_PER_MS)
+        self._metrics.durable_lag.observe((self.clock.monotonic_ns() - durability.received_ns) / 1e9)
         if stream.tracker.closing and not stream.tracker.undurable_frames:
             stream.connection.close_stream(stream)
             self._forget_if_empty(stream)
 
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""
-        self._metrics.commit_ms.observe(seconds * 1_000)
+        self._metrics.commit_duration.observe(seconds)
         self._metrics.commits("ok")
         if self._storage_failing:
             self._storage_failing = False
@@ -358,15 +387,19 @@ class DaemonEngine:
         """See ``committer.CommitListener``."""
         self._metrics.commits("failed")
         if not self._storage_failing:
-            self._log.error("the store fails, frames are not durable", error=str(error))
+            self._log.error("frames cannot be made durable, trying again", error=str(error))
         self._storage_failing = True
-        self.health.block("storage", f"the store fails: {error}")
+        self.health.block(
+            "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
+        )
         for stream in waiting:
             if stream.tracker.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
 
     def _stream_error(self, error: TidegateIndexError) -> StreamError:
-        self._log.error("the index refuses a frame", error=str(error))
+        more = self._seldom.more("frame")
+        if more is not None:
+            self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
 
     # --- maintenance ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import socket
 import stat
 import struct
@@ -68,6 +69,13 @@ def uid_allowed(uid: int) -> bool:
     return uid in (os.geteuid(), 0)
 
 
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
 def _check_path(path: Path) -> None:
     size = len(os.fsencode(path))
     if size > PATH_BYTES_MAX:
@@ -79,7 +87,10 @@ def _check_path(path: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = directory.stat()
     except OSError as error:
-        raise StartError(f"cannot use the socket directory {directory}: {error.strerror}") from error
+        raise StartError(
+            f"cannot use the socket directory {directory}: {error.strerror}; let root make it "
+            f"(install -d -m 700 -o {_user()} {directory}), or choose another --socket"
+        ) from error
     if status.st_uid not in (os.geteuid(), 0):
         raise StartError(f"the socket directory {directory} belongs to another user: choose one of your own")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
@@ -90,7 +101,9 @@ def _lock(lock_file: Path, path: Path) -> int:
     try:
         handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise StartError(f"cannot write to the socket directory {path.parent}: {error.strerror}") from error
+        raise StartError(
+            f"cannot write to the socket directory {path.parent}: {error.strerror}; choose another --socket"
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -121,7 +134,8 @@ def _remove_stale(path: Path) -> None:
                 path.unlink()
                 return
             raise SocketInUseError(
-                f"cannot tell whether a daemon answers on {path}: {error.strerror or error}"
+                f"cannot tell whether a daemon answers on {path}: {error.strerror or error}; "
+                "stop what listens there, or choose another --socket"
             ) from error
     raise _in_use(path)
 
@@ -133,7 +147,9 @@ def _bind(path: Path) -> socket.socket:
         listening.bind(str(path))
     except OSError as error:
         listening.close()
-        raise StartError(f"cannot make the socket {path}: {error.strerror}") from error
+        raise StartError(
+            f"cannot make the socket {path}: {error.strerror}; choose another --socket"
+        ) from error
     finally:
         os.umask(before)
     listening.listen(BACKLOG)

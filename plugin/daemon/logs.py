@@ -61,9 +61,8 @@ class _Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        untold = self._seldom.untold((record.name, record.msg, kind_of(error)))
-        if untold is not None:
-            more = {"untold": untold} if untold else {}
+        more = self._seldom.more((record.name, record.msg, kind_of(error)))
+        if more is not None:
             self._log.log(
                 record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info, **more
             )
@@ -81,8 +80,8 @@ def log_bugs(log: Logger) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]
     def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         # Without an exception the text is the kind; with one it may name an object, by its address.
-        untold = seldom.untold(context["message"] if error is None else kind_of(error))
-        if untold is not None:
-            log.error(context["message"], exc_info=error, **({"untold": untold} if untold else {}))
+        more = seldom.more(context["message"] if error is None else kind_of(error))
+        if more is not None:
+            log.error(context["message"], exc_info=error, **more)
 
     return on_bug

@@ -127,7 +127,10 @@ class Maintenance:
             if reason not in self._bug_at_ms:
                 self._log.error("upkeep failed unexpectedly, trying again", part=name, exc_info=error)
             self._bug_at_ms[reason] = now_ms
-            self._health.block(reason, f"upkeep failed unexpectedly ({name}): {error!r}")
+            self._health.block(
+                reason,
+                f"a bug in the daemon's upkeep ({name}), trying again: {error!r}; report it with the log",
+            )
             return
         bug_at_ms = self._bug_at_ms.get(reason)
         if bug_at_ms is not None and not bug_at_ms <= now_ms < bug_at_ms + BUG_STANDS_MS:
@@ -144,7 +147,9 @@ class Maintenance:
         if failure is None:
             self._health.clear("maintain")
         else:
-            self._health.block("maintain", f"the index cannot be persisted: {failure}")
+            self._health.block(
+                "maintain", f"entries cannot be moved from the journal to slices, trying again: {failure}"
+            )
             if failure != self._failure:
                 self._log.error("upkeep of the index failed, trying again", error=failure)
         self._failure = failure

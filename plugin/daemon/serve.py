@@ -15,7 +15,7 @@ import importlib.metadata
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ from tidegate.plugin.telemetry.http import HttpSide
 from tidegate.plugin.telemetry.metrics import Metrics
 
 StoreFactory = Callable[[Settings], Store]
+Exposition = Callable[[], Awaitable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,19 @@ class RunningDaemon:
     """The parts of a daemon that serves."""
 
     engine: DaemonEngine
-    metrics: Metrics
+    exposition: Exposition
     health: Health
     http_port: int | None
 
 
+def product_version() -> str:
+    """As it was installed."""
+    return importlib.metadata.version("tidegate")
+
+
 def product_name() -> str:
     """``tidegate`` and its version."""
-    return f"tidegate {importlib.metadata.version('tidegate')}"
+    return f"tidegate {product_version()}"
 
 
 def open_store(settings: Settings) -> Store:
@@ -94,7 +100,7 @@ async def running_daemon(
         executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
-        metrics, health = Metrics(), Health()
+        metrics, health = Metrics(product_version()), Health()
         engine = DaemonEngine(
             catalog,
             clock,
@@ -107,15 +113,18 @@ async def running_daemon(
             product=product_name(),
             daemon_id=secrets.randbits(64),
         )
-        metrics.follow(lambda: report.gauges(engine))
+
+        async def exposition() -> bytes:
+            return metrics.exposition(await report.gauges(engine))
+
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
-        http = _http_side(settings, engine, metrics, health, token=token, loop=loop, log=log)
+        http = _http_side(settings, engine, exposition, health, token=token, loop=loop, log=log)
         if http is not None:
             await http.start()
         try:
             server.start()
             engine.start()
-            yield RunningDaemon(engine, metrics, health, None if http is None else http.port)
+            yield RunningDaemon(engine, exposition, health, None if http is None else http.port)
         finally:
             engine.stop()
             await server.stop(settings.shutdown_seconds)
@@ -194,7 +203,7 @@ def _open_catalog(
 def _http_side(
     settings: Settings,
     engine: DaemonEngine,
-    metrics: Metrics,
+    exposition: Exposition,
     health: Health,
     *,
     token: str | None,
@@ -205,7 +214,7 @@ def _http_side(
         return None
     return HttpSide(
         settings.http_address,
-        metrics,
+        exposition,
         health,
         lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
         token=token,

@@ -94,10 +94,10 @@ class Server:
         if len(others) < OTHERS_MAX:
             return
         others[0].abort()
-        untold = self._seldom.untold("full")
-        if untold is not None:
+        more = self._seldom.more("full")
+        if more is not None:
             self._log.warning(
                 "too many connections that are no brokers, the oldest are cut off",
                 connections_max=OTHERS_MAX,
-                untold=untold,
+                **more,
             )

@@ -187,9 +187,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the config file {path}: {_reason(error)}") from error
+        raise ConfigError(
+            f"cannot read the config file {path}: {_reason(error)}; correct --config"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+        raise ConfigError(f"{path} is not a TOML file: {error}; correct it, or --config") from error
 
 
 def _reason(error: Exception) -> str:

@@ -138,8 +138,8 @@ class Engine(Protocol):
         """The peer takes data again."""
         ...
 
-    def query(self, request: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
-        """Answer a control client: ``reply`` is called once, now or when what was asked for is durable."""
+    def query(self, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
+        """Answer a control client in JSON: ``reply`` is called once, now or when the answer is there."""
         ...
 
     def gone(self, connection: Link) -> None:

@@ -15,7 +15,7 @@ from tidegate.plugin.daemon.glob import STAR, Glob
 from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
 from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.telemetry.report import fitting
+from tidegate.plugin.telemetry.report import with_subscriptions
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 SCHEMA = 1
@@ -124,15 +124,10 @@ def is_own(index: DelayIndex, settings: Settings) -> bool:
     return settings.slice_width_is_auto or index.slice_width_ms != settings.slice_width_ms
 
 
-def answer(request: WidthRequest, indexes: list[DelayIndex]) -> dict[str, Any]:
+async def answer(request: WidthRequest, indexes: list[DelayIndex]) -> bytes:
     """What ``tidegate width --json`` prints."""
-    shown = fitting(indexes[:SHOWN_MAX])
-    return {
-        "schema": SCHEMA,
-        "changed": request.changes,
-        "subscriptions": [_describe(index) for index in shown],
-        "subscriptions_omitted": len(indexes) - len(shown),
-    }
+    known = {"schema": SCHEMA, "changed": request.changes}
+    return await with_subscriptions(known, indexes[:SHOWN_MAX], _describe, len(indexes))
 
 
 def _describe(index: DelayIndex) -> dict[str, Any]:

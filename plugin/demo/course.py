@@ -86,11 +86,18 @@ class Progress:
     kills: list[tuple[float, str]] = field(default_factory=list)
     recorder: Recorder | None = None
     watch: Watch | None = None
+    began_us: int = field(default_factory=now_us)
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the first message could be sent; 0 before."""
         return 0.0 if self.start_us is None else (now_us() - self.start_us) / 1e6
+
+    @property
+    def setup_s(self) -> float:
+        """Seconds that setting up has taken, or takes so far."""
+        until_us = now_us() if self.start_us is None else self.start_us
+        return (until_us - self.began_us) / 1e6
 
 
 @dataclass(frozen=True)
@@ -263,7 +270,7 @@ class Demo:
             self._check_alive()
             return recorder.live().sent >= self._options.far
 
-        self.stop.until("sending what is due tomorrow", filled, _FILL_TIMEOUT_S)
+        self.stop.until("sending what is due tomorrow", filled, _FILL_TIMEOUT_S, self._advice("--far"))
         if self._options.far:
             took_s = time.monotonic() - began_s
             self._event(f"{self._options.far:,} messages that are due tomorrow were sent in {took_s:.1f} s")
@@ -299,7 +306,8 @@ class Demo:
             seen_us.append(before_us)
             return False
 
-        self.stop.until("the broker's way back to the daemon", linked, _CONNECT_TIMEOUT_S)
+        what = "the broker's way back to the daemon"
+        self.stop.until(what, linked, _CONNECT_TIMEOUT_S, self._advice("--messages"))
         usable_us = now_us()
         self.progress.phase = "sending and delivering"
         self._event(f"daemon recovered, the broker found it after {(usable_us - killed_us) / 1e6:.1f} s")
@@ -345,6 +353,10 @@ class Demo:
 
     # Small things
 
+    def _advice(self, flag: str) -> str:
+        """What to do when something takes too long."""
+        return f"stop what else keeps this machine busy, or ask for less ({flag}); the logs: {self._work_dir}"
+
     def _kill(self, what: str, kill: Callable[[], None]) -> int:
         self.progress.kills.append((self.progress.elapsed_s, what))
         self._event(f"kill -9 of the {what}")
@@ -384,7 +396,7 @@ class Demo:
 
         self._helper = threading.Thread(target=call, daemon=True)
         self._helper.start()
-        self.stop.until("the Pulsar client's connection", future.done, timeout_s)
+        self.stop.until("the Pulsar client's connection", future.done, timeout_s, self._advice("--messages"))
         return future.result()
 
     @contextlib.contextmanager

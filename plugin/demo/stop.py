@@ -45,10 +45,10 @@ class Stop:
         if self._event.wait(max(seconds, 0.0)):
             raise InterruptedDemoError(self._signal_number)
 
-    def until(self, what: str, done: Callable[[], bool], timeout_s: float) -> None:
-        """Wait for ``done``. Raises ``DemoError`` naming ``what`` when the time is up."""
+    def until(self, what: str, done: Callable[[], bool], timeout_s: float, advice: str) -> None:
+        """Wait for ``done``. Raises ``DemoError`` naming ``what``, with ``advice``, when the time is up."""
         deadline_s = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > deadline_s:
-                raise DemoError(f"{what} took more than {timeout_s:.0f} s")
+                raise DemoError(f"{what} took more than {timeout_s:.0f} s: {advice}")
             self.pause(_POLL_S)

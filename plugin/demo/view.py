@@ -94,12 +94,23 @@ class PlainView:
         events = self._progress.events[self._shown :]
         self._shown += len(events)
         for at_s, text in events:
-            self._console.print(f"{at_s:5.1f} s  * {text}", markup=False, highlight=False, soft_wrap=True)
+            self._console.print(f"{_at(at_s)}  * {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _clock(progress: Progress) -> str:
+    """Before the first message the run has no time, and the set-up has."""
+    if progress.start_us is None:
+        return f"set-up {progress.setup_s:.0f} s"
+    return _at(progress.elapsed_s)
+
+
+def _at(at_s: float) -> str:
+    return f"{at_s:5.1f} s"
 
 
 def line(progress: Progress) -> str:
     """The state in one line."""
-    text = f"{progress.elapsed_s:5.1f} s  {progress.phase}"
+    text = f"{_clock(progress)}  {progress.phase}"
     if progress.recorder is None:
         return text
     counts = progress.recorder.live()
@@ -166,6 +177,8 @@ def _time_bar(progress: Progress) -> Text:
     for cell in range(_BAR_CELLS):
         colour = "cyan" if cell < filled else "bright_black"
         text.append(*(("✖", "bold red" if cell < filled else "red") if cell in marks else ("━", colour)))
+    if progress.start_us is None:
+        return text.append(f"  setting up, {progress.setup_s:.0f} s", "bright_black")
     return text.append(f"  {progress.elapsed_s:4.1f} of {seconds:.0f} s", "bright_black")
 
 
@@ -235,5 +248,5 @@ def _history(progress: Progress, counts: LiveCounts) -> Text:
 def _events(progress: Progress) -> Text:
     text = Text()
     for at_s, what in progress.events[-_EVENTS_SHOWN:]:
-        text.append(f"{at_s:5.1f} s  ", "bright_black").append(f"{what}\n")
+        text.append(f"{_at(at_s)}  ", "bright_black").append(f"{what}\n")
     return text

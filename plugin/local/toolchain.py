@@ -30,6 +30,7 @@ JDK_MIN = 17
 MAVEN_MIN = (3, 8)
 LOOPBACK = "127.0.0.1"
 _TOOL_TIMEOUT_S = 60.0
+_PLATFORMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows"}
 _BAD_IN_PATHS = '":\\%'  # tried, each alone: with these, as with white space, no broker started
 
 
@@ -55,6 +56,16 @@ def check_python(version: tuple[int, ...]) -> Problem | None:
     found, wanted = _dotted(version[:2]), _dotted(PYTHON_MIN)
     return Problem(
         f"Python {found} is too old: install Python {wanted} or newer and run: make PYTHON=python{wanted}"
+    )
+
+
+def check_platform(platform: str) -> Problem | None:
+    """Whether Tidegate runs on ``platform`` (as ``sys.platform``)."""
+    if platform == "linux":
+        return None
+    return Problem(
+        f"Tidegate runs on Linux only, and this is {_PLATFORMS.get(platform, platform)}: "
+        "use a Linux machine, a virtual one or a container"
     )
 
 
@@ -180,11 +191,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"], required=True)
     parser.add_argument("--path", type=Path, help="where Pulsar will run")
     chosen = parser.parse_args(arguments)
-    problems = check(chosen.need, os.environ)
-    if chosen.path is not None and (
-        problem := check_path(chosen.path.absolute(), "move the checkout to another place")
-    ):
-        problems.append(problem)
+    elsewhere = check_platform(sys.platform)
+    if elsewhere is None:
+        problems = check(chosen.need, os.environ)
+        advice = "move the checkout to another place"
+        if chosen.path is not None and (problem := check_path(chosen.path.absolute(), advice)):
+            problems.append(problem)
+    else:
+        problems = [elsewhere]
     for problem in problems:
         print(f"tidegate: {problem.text}", file=sys.stderr)
     return 1 if problems else 0

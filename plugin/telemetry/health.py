@@ -13,7 +13,7 @@ class Health:
     """The reasons, by name, for which the daemon is not ready."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, str] = {"starting": "the daemon is starting"}
+        self._reasons: dict[str, str] = {"starting": "the daemon is starting, wait for it"}
 
     @property
     def ready(self) -> bool:

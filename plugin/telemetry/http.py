@@ -19,7 +19,6 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
 
 import structlog
 from aiohttp import web
@@ -29,7 +28,6 @@ from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.http_connections import HttpConnections
-from tidegate.plugin.telemetry.metrics import Metrics
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128
@@ -46,9 +44,9 @@ class HttpSide:
     def __init__(
         self,
         address: HttpAddress,
-        metrics: Metrics,
+        exposition: Callable[[], Awaitable[bytes]],
         health: Health,
-        status: Callable[[], dict[str, Any]],
+        status: Callable[[], Awaitable[bytes]],
         *,
         token: str | None,
         hosts: Collection[str],
@@ -57,7 +55,7 @@ class HttpSide:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._address = address
-        self._metrics = metrics
+        self._exposition = exposition
         self._health = health
         self._status = status
         self._token = token
@@ -150,7 +148,7 @@ class HttpSide:
         return same and scheme.lower() == "bearer"
 
     async def _get_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": _METRICS_TYPE})
+        return web.Response(body=await self._exposition(), headers={"Content-Type": _METRICS_TYPE})
 
     async def _get_healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -163,4 +161,4 @@ class HttpSide:
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in self._health.reasons()))
 
     async def _get_status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._status())
+        return web.Response(body=await self._status(), content_type="application/json")

@@ -76,12 +76,12 @@ class HttpConnections:
         if len(self._transports) > self._connections_max:
             oldest = next(iter(self._waiting))  # there is one: the newest waits
             self._cut(oldest)
-            untold = self._seldom.untold("full")
-            if untold is not None:
+            more = self._seldom.more("full")
+            if more is not None:
                 self._log.warning(
                     "too many HTTP connections, those that wait longest are cut off",
                     connections_max=self._connections_max,
-                    untold=untold,
+                    **more,
                 )
 
     def lost(self, transport: asyncio.BaseTransport) -> None:

@@ -1,49 +1,66 @@
 """Prometheus metrics of the daemon, in a registry of their own.
 
-Names are ``tidegate_*``; label names are Pulsar's (``namespace``, ``topic``, ``subscription``). Invariants:
-nothing here is global; what the index can tell is asked for when somebody scrapes, not kept twice; the number
-of series is bounded by the settings, not by the number of subscriptions.
+Names are ``tidegate_*``, units those that Prometheus wants (seconds, bytes); label names are Pulsar's
+(``namespace``, ``topic``, ``subscription``). Invariants: nothing here is global; what the index can tell is
+asked for when somebody scrapes, not kept twice; the number of series is bounded by the settings, not by the
+number of subscriptions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import platform
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, Info, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidegate.plugin.shown import shown
+from tidegate.plugin.telemetry.collectors import Count, CountByLabel, Distribution
 from tidegate.plugin.wire.frames import FrameType
 
-LATENESS_BUCKETS_MS = (
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    60_000,
-    600_000,
-    3_600_000,
+CollectorT = TypeVar("CollectorT", bound=Collector)
+LATENESS_BUCKETS_S = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    60.0,
+    600.0,
+    3_600.0,
 )
-LAG_BUCKETS_MS = (0.5, 1, 2, 3, 4, 5, 7, 10, 15, 20, 50, 100, 200, 500, 1_000, 5_000)
+LAG_BUCKETS_S = (
+    0.0005,
+    0.001,
+    0.002,
+    0.003,
+    0.004,
+    0.005,
+    0.007,
+    0.01,
+    0.015,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    5.0,
+)
 
 
 @dataclass(frozen=True)
@@ -93,44 +110,16 @@ class Gauges:
     series: Sequence[SubscriptionGauges]
 
 
-class BulkHistogram(Collector):
-    """A histogram that takes whole arrays: a DUE frame carries thousands of observations."""
-
-    def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._edges = np.asarray(buckets, dtype=np.int64)
-        self._counts = np.zeros(len(buckets) + 1, dtype=np.int64)
-        self._sum = 0.0
-
-    def observe(self, values: npt.NDArray[np.int64]) -> None:
-        """Count every value of the array."""
-        where = np.searchsorted(self._edges, values, side="left")
-        self._counts += np.bincount(where, minlength=len(self._counts))
-        self._sum += float(values.sum())
-
-    def collect(self) -> Iterable[Metric]:
-        """Called by a scrape."""
-        totals = np.cumsum(self._counts).tolist()
-        bounds = [*(str(float(edge)) for edge in self._edges), "+Inf"]
-        yield HistogramMetricFamily(
-            self._name,
-            self._documentation,
-            buckets=[(bound, float(total)) for bound, total in zip(bounds, totals, strict=True)],
-            sum_value=self._sum,
-        )
-
-
 class _GaugeCollector(Collector):
-    """Asks the daemon for its state at each scrape."""
+    """Tells the daemon's state, which each scrape puts here."""
 
     def __init__(self) -> None:
-        self.source: Callable[[], Gauges] | None = None
+        self.state: Gauges | None = None
 
     def collect(self) -> Iterable[Metric]:
-        if self.source is None:
+        state = self.state
+        if state is None:
             return
-        state = self.source()
         for name, documentation, value in (
             ("subscriptions", "Subscriptions that the index knows", state.subscriptions),
             ("entries_held", "Positions that the index answers for", state.held),
@@ -148,7 +137,6 @@ class _GaugeCollector(Collector):
             ("memory_bytes", "Memory that the index uses", state.memory_bytes),
             ("disk_bytes", "Bytes of all files of the index on disk", state.disk_bytes),
             ("quarantined_blocks", "Blocks set aside because they were corrupt", state.quarantined_blocks),
-            ("corrupt_records", "Corrupt stored values met since the start", state.corrupt_records),
             (
                 "lost_commits",
                 "Commits reported durable that were gone when the index was opened, at least",
@@ -176,6 +164,11 @@ class _GaugeCollector(Collector):
         slices.add_metric(["memory"], state.slices_in_memory)
         slices.add_metric(["disk"], state.slices_on_disk)
         yield slices
+        yield CounterMetricFamily(
+            "tidegate_corrupt_records",
+            "Corrupt stored values met since the start",
+            value=state.corrupt_records,
+        )
         persists = CounterMetricFamily("tidegate_persists", "Spills to slices on disk", labels=["result"])
         persists.add_metric(["ok"], state.persists)
         persists.add_metric(["failed"], state.persist_failures)
@@ -213,69 +206,49 @@ class _GaugeCollector(Collector):
         yield from (held, in_flight, acknowledged, due, width)
 
 
-class _ByLabel(Collector):
-    """A counter with one label, as cheap as a dict: frames are counted a hundred thousand times a second."""
-
-    def __init__(self, name: str, documentation: str, label: str) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._label = label
-        self._counts: dict[str, int] = {}
-
-    def inc(self, value: str, by: int = 1) -> None:
-        self._counts[value] = self._counts.get(value, 0) + by
-
-    def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(self._name, self._documentation, labels=[self._label])
-        for value, count in self._counts.items():
-            family.add_metric([value], count)
-        yield family
-
-
 class Metrics:
-    """Everything the daemon counts."""
+    """Everything the daemon counts; ``version`` is the daemon's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
-        self._gauges = _GaugeCollector()
-        self._received = _ByLabel("tidegate_frames_received", "Frames received by type", "type")
-        self._sent = _ByLabel("tidegate_frames_sent", "Frames sent by type", "type")
-        self._errors = _ByLabel("tidegate_errors_sent", "ERROR frames sent by code", "code")
-        self._commits = _ByLabel("tidegate_commits", "Group commits by result", "result")
-        self._lateness_ms = BulkHistogram(
-            "tidegate_lateness_ms",
-            "From deliver_at to the sending of DUE, in ms; 0 when it was sent before, within the horizon",
-            LATENESS_BUCKETS_MS,
+        ProcessCollector(registry=self.registry)
+        self._gauges = self._register(_GaugeCollector())
+        self._received = self._by_label("frames_received", "Frames received by type", "type")
+        self._sent = self._by_label("frames_sent", "Frames sent by type", "type")
+        self._errors = self._by_label("errors_sent", "ERROR frames sent by code", "code")
+        self._commits = self._by_label("commits", "Group commits by result", "result")
+        self.bytes_received = self._count("bytes_received", "Bytes received from clients")
+        self.bytes_sent = self._count("bytes_sent", "Bytes sent to clients")
+        self.reconnects = self._count("reconnects", "Connections of a broker that had been connected before")
+        self.entries_added = self._count("entries_added", "Entries received in ADD frames")
+        self.entries_due = self._count("entries_due", "Entries handed out in DUE frames")
+        self.credit_exhausted = self._count("credit_exhausted", "Times that a stream ran out of credit")
+        self._lateness = self._distribution(
+            "lateness_seconds",
+            "From deliver_at to the sending of DUE; 0 when it was sent before, within the horizon",
+            LATENESS_BUCKETS_S,
         )
-        for collector in (
-            self._gauges,
-            self._received,
-            self._sent,
-            self._errors,
-            self._commits,
-            self._lateness_ms,
-        ):
-            self.registry.register(collector)
-        self.bytes_received = self._counter("bytes_received", "Bytes received from clients")
-        self.bytes_sent = self._counter("bytes_sent", "Bytes sent to clients")
-        self.reconnects = self._counter(
-            "reconnects", "Connections of a broker that had been connected before"
+        self.durable_lag = self._distribution(
+            "durable_lag_seconds", "From receiving a frame to DURABLE", LAG_BUCKETS_S
         )
-        self.entries_added = self._counter("entries_added", "Entries received in ADD frames")
-        self.entries_due = self._counter("entries_due", "Entries handed out in DUE frames")
-        self.credit_exhausted = self._counter("credit_exhausted", "Times that a stream ran out of credit")
-        self.durable_lag_ms = self._histogram("durable_lag_ms", "From receiving a frame to DURABLE, in ms")
-        self.commit_ms = self._histogram("commit_ms", "Duration of a group commit, in ms")
+        self.commit_duration = self._distribution(
+            "commit_duration_seconds", "Duration of a group commit", LAG_BUCKETS_S
+        )
+        build = Info("tidegate_build", "What runs here; always 1", registry=self.registry)
+        build.info({"version": version, "python": platform.python_version()})
 
-    def _counter(self, name: str, documentation: str) -> Counter:
-        return Counter(f"tidegate_{name}", documentation, registry=self.registry)
+    def _register(self, collector: CollectorT) -> CollectorT:
+        self.registry.register(collector)
+        return collector
 
-    def _histogram(self, name: str, documentation: str) -> Histogram:
-        return Histogram(f"tidegate_{name}", documentation, buckets=LAG_BUCKETS_MS, registry=self.registry)
+    def _count(self, name: str, documentation: str) -> Count:
+        return self._register(Count(f"tidegate_{name}", documentation))
 
-    def follow(self, source: Callable[[], Gauges]) -> None:
-        """Ask ``source`` for the gauges at each scrape."""
-        self._gauges.source = source
+    def _by_label(self, name: str, documentation: str, label: str) -> CountByLabel:
+        return self._register(CountByLabel(f"tidegate_{name}", documentation, label))
+
+    def _distribution(self, name: str, documentation: str, buckets: Sequence[float]) -> Distribution:
+        return self._register(Distribution(f"tidegate_{name}", documentation, buckets))
 
     def frames_received(self, kind: FrameType) -> None:
         """One frame came."""
@@ -296,8 +269,9 @@ class Metrics:
     def observe_due(self, deliver_at_ms: npt.NDArray[np.int64], now_ms: int) -> None:
         """Entries with these times were handed out at ``now_ms``."""
         self.entries_due.inc(len(deliver_at_ms))
-        self._lateness_ms.observe(np.maximum(now_ms - deliver_at_ms, 0))
+        self._lateness.observe_all(np.maximum(now_ms - deliver_at_ms, 0) / 1_000)
 
-    def exposition(self) -> bytes:
+    def exposition(self, state: Gauges) -> bytes:
         """The text that Prometheus scrapes."""
+        self._gauges.state = state
         return generate_latest(self.registry)

@@ -6,22 +6,24 @@ and the answer fits into a frame whatever the number of subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import heapq
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Gauges, SubscriptionGauges
+from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
 from tidegate.plugin.wire.frames import LENGTH_MAX
 
 SCHEMA = 1
-SUBSCRIPTIONS_MAX = 1_000  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
+SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
 SLICES_MAX = 24
 NEAR_DUE_MS = 60_000
-_ANSWER_BYTES = LENGTH_MAX - 65_536
-_SUBSCRIPTION_BYTES = 3_000  # of JSON, without its names
-_NAME_BYTES = 6  # of JSON for a character at most: \u and four digits
+_ANSWER_BYTES = LENGTH_MAX - 262_144  # the rest is for what is not of subscriptions
+_COMPACT = (",", ":")
 
 
 class Broker(Protocol):
@@ -125,6 +127,11 @@ class Daemon(Protocol):
         ...
 
     @property
+    def surveyor(self) -> Surveyor:
+        """Who walks over all indexes."""
+        ...
+
+    @property
     def brokers(self) -> Mapping[str, Broker]:
         """The connected brokers by name."""
         ...
@@ -140,16 +147,14 @@ class Daemon(Protocol):
         ...
 
 
-def status(daemon: Daemon, subscriptions_max: int) -> dict[str, Any]:
-    """What ``tidegate status --json`` prints.
+async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
+    """What ``tidegate status --json`` prints, as JSON.
 
     At most ``subscriptions_max`` subscriptions, those with most held first.
     """
+    survey = await daemon.surveyor.survey()
     now_ms = daemon.clock.now_ms()
-    totals = daemon.catalog.stats()
-    indexes = sorted(daemon.catalog, key=lambda index: (-len(index.held()), index.name))
-    shown = fitting(indexes[:subscriptions_max])
-    return {
+    answer = {
         "schema": SCHEMA,
         "daemon": {
             "product": daemon.product,
@@ -171,21 +176,37 @@ def status(daemon: Daemon, subscriptions_max: int) -> dict[str, Any]:
             }
             for name, connection in sorted(daemon.brokers.items())
         ],
-        "totals": totals._asdict() | {"uncommitted_entries": daemon.uncommitted_entries},
-        "subscriptions": [_subscription(daemon, index, now_ms) for index in shown],
-        "subscriptions_omitted": len(indexes) - len(shown),
+        "totals": survey.totals._asdict() | {"uncommitted_entries": daemon.uncommitted_entries},
     }
+    found = (daemon.catalog.get(name) for name in survey.most_held[:subscriptions_max])
+    return await with_subscriptions(
+        answer,
+        (index for index in found if index is not None),
+        lambda index: _subscription(daemon, index, now_ms),
+        survey.totals.subscriptions,
+    )
 
 
-def fitting(indexes: Sequence[DelayIndex]) -> Sequence[DelayIndex]:
-    """The first of them, as many as an answer has room for: names can be long."""
+async def with_subscriptions(
+    answer: dict[str, Any],
+    indexes: Iterable[DelayIndex],
+    describe: Callable[[DelayIndex], dict[str, Any]],
+    count: int,
+) -> bytes:
+    """``answer`` as JSON with ``subscriptions``, as many as there is room for, and how many of ``count`` are
+    left out. It is put together in turns: with a thousand of them it is megabytes.
+    """
+    parts: list[str] = []
     left_bytes = _ANSWER_BYTES
-    for count, index in enumerate(indexes):
-        name = index.name
-        left_bytes -= _SUBSCRIPTION_BYTES + _NAME_BYTES * (len(name.topic) + len(name.subscription))
+    async for index in in_turns(indexes):
+        part = json.dumps(describe(index), separators=_COMPACT)
+        left_bytes -= len(part) + 1
         if left_bytes < 0:
-            return indexes[:count]
-    return indexes
+            break
+        parts.append(part)
+    head = json.dumps(answer, separators=_COMPACT).removesuffix("}")
+    omitted = max(0, count - len(parts))
+    return f'{head},"subscriptions":[{",".join(parts)}],"subscriptions_omitted":{omitted}}}'.encode()
 
 
 def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, Any]:
@@ -217,27 +238,12 @@ def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, A
     }
 
 
-def gauges(daemon: Daemon) -> Gauges:
+async def gauges(daemon: Daemon) -> Gauges:
     """The state of the daemon for a scrape."""
-    totals = daemon.catalog.stats()
+    totals = (await daemon.surveyor.survey()).totals
     streams = list(daemon.ownership)
-    names = [index.name for index in daemon.catalog]
-    series = []
-    for name in sorted(names)[: daemon.settings.metrics_subscriptions]:
-        index = daemon.catalog.get(name)
-        if index is not None:
-            stats = index.stats()
-            series.append(
-                SubscriptionGauges(
-                    name.topic,
-                    name.subscription,
-                    stats.held,
-                    stats.in_flight,
-                    stats.acknowledged,
-                    stats.next_due_ms,
-                    stats.slice_width_ms,
-                )
-            )
+    names = heapq.nsmallest(daemon.settings.metrics_subscriptions, (index.name for index in daemon.catalog))
+    series = [_series(index) async for index in in_turns(map(daemon.catalog.get, names)) if index is not None]
     return Gauges(
         subscriptions=totals.subscriptions,
         held=totals.held,
@@ -262,4 +268,17 @@ def gauges(daemon: Daemon) -> Gauges:
         ready=daemon.health.ready,
         uptime_seconds=(daemon.clock.now_ms() - daemon.started_at_ms) / 1_000,
         series=series,
+    )
+
+
+def _series(index: DelayIndex) -> SubscriptionGauges:
+    stats = index.stats()
+    return SubscriptionGauges(
+        index.name.topic,
+        index.name.subscription,
+        stats.held,
+        stats.in_flight,
+        stats.acknowledged,
+        stats.next_due_ms,
+        stats.slice_width_ms,
     )

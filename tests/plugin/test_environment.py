@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.daemons import assert_one_line, run
 from tidegate.plugin.daemon.settings import Settings, load_settings
-from tidegate.plugin.environment import SETTINGS, default_socket, refuse_misspelt, unknown
-from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.environment import SETTINGS, default_socket, refuse_misspelt, require_linux, unknown
+from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.local import toolchain
 
 SERVICE = Path("/run/tidegate/tidegate.sock")
 USER = 1_000
@@ -98,6 +101,35 @@ def test_what_is_known_and_what_is_not_for_us(name: str) -> None:
 def test_what_is_empty_is_not_set_and_what_is_like_nothing_is_told_only() -> None:
     refuse_misspelt({"TIDEGATE_SOKCET": "", "TIDEGATE_ZONE": "eu"})
     assert unknown({"TIDEGATE_SOKCET": "", "TIDEGATE_ZONE": "eu"}) == ["TIDEGATE_ZONE"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "name"), [("darwin", "macOS"), ("win32", "Windows"), ("freebsd14", "freebsd14")]
+)
+def test_elsewhere_than_on_linux_it_says_so(platform: str, name: str) -> None:
+    require_linux("linux")
+    assert toolchain.check_platform("linux") is None
+    with pytest.raises(
+        UserError, match=f"runs on Linux only, and this is {name}: use a Linux machine"
+    ) as refused:
+        require_linux(platform)
+    assert toolchain.check_platform(platform) == toolchain.Problem(str(refused.value))
+
+
+@pytest.mark.parametrize("command", ["serve", "status", "width", "attach", "detach", "demo", "setup"])
+def test_every_command_refuses_another_system(command: str) -> None:
+    script = f"import sys; sys.platform = 'darwin'; sys.argv = ['tidegate', '{command}']\n"
+    script += "from tidegate.plugin import cli; cli.main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert_one_line(done, "Tidegate runs on Linux only, and this is macOS: ", 1)
+    assert done.stdout == ""
+
+
+def test_make_refuses_another_system() -> None:
+    script = "import runpy, sys; sys.platform = 'darwin'; sys.argv = ['x', '--need', 'python', 'jdk']\n"
+    script += f"runpy.run_path({toolchain.__file__!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert_one_line(done, "Tidegate runs on Linux only, and this is macOS: ", 1)
 
 
 @pytest.mark.parametrize("command", ["serve", "status", "width", "attach", "detach", "demo", "setup"])

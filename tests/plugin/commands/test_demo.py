@@ -78,6 +78,18 @@ def test_values_that_make_no_sense(app: typer.Typer, arguments: list[str], words
     assert error.exit_code == 2
 
 
+@pytest.mark.usefixtures("never_started")
+def test_a_place_where_pulsar_cannot_start(app: typer.Typer, parts: list[str], tmp_path: Path) -> None:
+    error = refusal(app, *parts, "--out", str(tmp_path / "tide gate"))
+    assert error.exit_code == 2
+    assert str(error).endswith(
+        "has a space in it, which Pulsar's start script cannot take: choose another --out"
+    )
+    home = tmp_path / "pulsar home"
+    shutil.copytree(tmp_path / "parts", home)
+    assert "choose another --pulsar-home" in str(refusal(app, *parts, "--pulsar-home", str(home)))
+
+
 def test_a_pulsar_home_that_is_none(app: typer.Typer, tmp_path: Path) -> None:
     error = refusal(app, "--pulsar-home", str(tmp_path))
     assert f"there is no Pulsar in {tmp_path}" in str(error)

@@ -73,7 +73,9 @@ async def test_not_ready_for_as_long_as_persists_fail(start: StartDaemon, socket
 
         await until(failed_often)
         assert not any(ready)
-        assert daemon.health.reasons() == ["the index cannot be persisted: no space left on the device"]
+        assert daemon.health.reasons() == [
+            "entries cannot be moved from the journal to slices, trying again: no space left on the device"
+        ]
         store.failing_persists = False
         await until(lambda: daemon.health.ready)
 
@@ -106,7 +108,10 @@ async def test_an_unforeseen_failure_of_persisting_stops_no_other_part(
             await stream.until(lambda: len(stream.unheld) == 500)
             other.add(entries(20_000, now_ms() + HOUR_MS))
             await until(lambda: "reading is held back" in log.getvalue())
-            assert daemon.health.reasons() == ["upkeep failed unexpectedly (maintain): RuntimeError('a bug')"]
+            assert daemon.health.reasons() == [
+                "a bug in the daemon's upkeep (maintain), trying again: RuntimeError('a bug'); "
+                "report it with the log"
+            ]
         await until(lambda: "reading goes on" in log.getvalue())
         assert not daemon.health.ready, "nothing tells that it is mended"
         monkeypatch.setattr(maintenance, "BUG_STANDS_MS", 0)
@@ -115,12 +120,12 @@ async def test_an_unforeseen_failure_of_persisting_stops_no_other_part(
 
 
 async def test_one_subscription_that_can_be_read_does_not_hide_another_that_cannot(
-    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
     def fail(now_ms: int, limit: int) -> None:
         raise StorageError("input/output error")
 
-    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+    async with start(storage_retry_ms=10) as daemon, await ShimClient.connect(socket_path) as client:
         bad = await client.open(ORDERS.topic)
         good = await client.open(PAYMENTS.topic)
         index = daemon.engine.catalog.get(ORDERS)
@@ -130,11 +135,19 @@ async def test_one_subscription_that_can_be_read_does_not_hide_another_that_cann
         await until(lambda: not daemon.health.ready)
         good.add(entries(1, now_ms()))
         await good.take_due(1)
-        assert daemon.health.reasons() == [
-            "entries that are due cannot be read (1 subscriptions): input/output error"
-        ]
+        late = "cannot be read and come late: input/output error; look at the disk"
+        assert daemon.health.reasons() == [f"due entries of {ORDERS} {late}"]
+        worse = await client.open(ORDERS.topic, "another")
+        monkeypatch.setattr(
+            daemon.engine.catalog.get(SubscriptionName(ORDERS.topic, "another")), "pop_due", fail
+        )
+        worse.add(entries(1, now_ms()))
+        both = [f"due entries of {ORDERS} and of 1 other subscriptions {late}"]
+        await until(lambda: daemon.health.reasons() == both)
         await bad.close()
+        await worse.close()
         assert daemon.health.ready
+    assert log.getvalue().count("due entries cannot be read, trying again") == 1, "not once for each try"
 
 
 # --- what nobody asks for any more ------------------------------------------------------------------------

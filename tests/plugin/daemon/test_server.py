@@ -129,7 +129,7 @@ async def test_credit(start: StartDaemon, socket_path: Path) -> None:
         assert stream.due_entries == 0
         stream.give_credit(4)
         assert [entry_id for _, _, entry_id in await stream.take_due(4)] == [3, 4, 5, 6]
-        assert b"tidegate_credit_exhausted_total 2.0" in daemon.metrics.exposition()
+        assert b"tidegate_credit_exhausted_total 2.0" in await daemon.exposition()
 
 
 async def test_frames_may_follow_open_at_once(start: StartDaemon, socket_path: Path) -> None:
@@ -380,7 +380,7 @@ async def test_the_same_broker_again_replaces_its_old_connection(
             stream.add(entries(1, now_ms(), ledger_id=5))
             assert len(await stream.take_due(1)) == 1
             assert list(daemon.engine.brokers) == ["b"]
-            assert b"tidegate_reconnects_total 1.0" in daemon.metrics.exposition()
+            assert b"tidegate_reconnects_total 1.0" in await daemon.exposition()
 
 
 # --- lost blocks, forgotten subscriptions, back-pressure ---------------------------------------------------
@@ -401,7 +401,7 @@ async def test_positions_of_a_corrupt_block_are_reported_unheld(
         assert len(again.held) == 500
         await again.until(lambda: len(again.unheld) == 500)
         assert again.due_entries == 0
-        assert b"tidegate_quarantined_blocks 1.0" in daemon.metrics.exposition()
+        assert b"tidegate_quarantined_blocks 1.0" in await daemon.exposition()
         again.add(entries(500, at + HOUR_MS))  # read again by the broker
         assert len(await again.take_due(500)) == 500
 

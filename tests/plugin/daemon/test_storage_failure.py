@@ -45,7 +45,7 @@ async def test_a_full_disk_and_its_end(start: StartDaemon, socket_path: Path, st
         assert stream.durable_seq == 1
         assert not daemon.health.ready
         assert "no space left" in daemon.health.reasons()[0]
-        assert b'tidegate_commits_total{result="failed"}' in daemon.metrics.exposition()
+        assert b'tidegate_commits_total{result="failed"}' in await daemon.exposition()
 
         again = await client.open(TOPIC)
         assert len(await again.take_due(2)) == 2, "what is held is still handed out"
@@ -117,11 +117,11 @@ async def test_a_slow_disk_holds_up_durable_and_nothing_else(
         waits.change(Close())
         await client.open(f"{TOPIC}-3")
         assert waits.durable_seq == 0
-        assert b"tidegate_uncommitted_entries 3.0" in daemon.metrics.exposition()
+        assert b"tidegate_uncommitted_entries 3.0" in await daemon.exposition()
         store.release()
         await waits.durable(3)
         await waits.until(lambda: waits.closed)
-        assert b"tidegate_uncommitted_entries 0.0" in daemon.metrics.exposition()
+        assert b"tidegate_uncommitted_entries 0.0" in await daemon.exposition()
 
 
 async def test_stopping_while_a_commit_is_being_written(

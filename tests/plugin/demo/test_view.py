@@ -43,6 +43,17 @@ def test_the_screen_before_anything_runs(tmp_path: Path) -> None:
     assert "starting" in shown(progress)
 
 
+def test_the_clock_of_the_set_up_goes_on(tmp_path: Path) -> None:
+    progress = Progress(Options(100, 30.0, 10, "tidegate", Path("pulsar"), None, tmp_path))
+    progress.began_us = now_us() - 12_000_000
+    assert line(progress) == "set-up 12 s  starting"
+    assert "setting up, 12 s" in shown(progress)
+    progress.start_us = now_us() - 3_000_000
+    progress.began_us = progress.start_us - 7_000_000
+    assert line(progress).startswith("  3.0 s  starting")
+    assert progress.setup_s == 7.0
+
+
 def test_the_screen_in_the_middle(progress: Progress) -> None:
     text = shown(progress)
     assert "the broker is down" in text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -13,15 +15,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.daemons import StartDaemon
+from tests.support.promlint import problems
 from tests.support.shim_client import ShimClient, entries
-from tests.support.waiting import until
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ConfigError
-from tidegate.plugin.telemetry.metrics import LATENESS_BUCKETS_MS
+from tidegate.plugin.telemetry.metrics import LATENESS_BUCKETS_S
 from tidegate.plugin.wire.codec import RECORD_BYTES
 
 TOPIC = "persistent://public/default/orders"
@@ -71,19 +73,64 @@ async def test_metrics_of_a_working_daemon(start: StartDaemon, socket_path: Path
             ("ready", (), 1),
             ("frames_received_total", (("type", "ADD"),), 2),
             ("frames_sent_total", (("type", "WELCOME"),), 1),
-            ("lateness_ms_count", (), 4),
-            ("lateness_ms_bucket", (("le", "60000.0"),), 4),
-            ("lateness_ms_bucket", (("le", "10000.0"),), 0),
+            ("lateness_seconds_count", (), 4),
+            ("lateness_seconds_bucket", (("le", "60.0"),), 4),
+            ("lateness_seconds_bucket", (("le", "10.0"),), 0),
             ("subscription_entries_held", by_topic, 13),
             ("subscription_slice_width_seconds", by_topic, 3_600),
         ):
             assert seen.get((f"tidegate_{name}", labels)) == value, name
-        assert seen[("tidegate_durable_lag_ms_count", ())] >= 1
+        assert seen[("tidegate_durable_lag_seconds_count", ())] >= 1
         assert seen[("tidegate_commits_total", (("result", "ok"),))] >= 1
         assert (
-            len([key for key in seen if key[0] == "tidegate_lateness_ms_bucket"])
-            == len(LATENESS_BUCKETS_MS) + 1
+            len([key for key in seen if key[0] == "tidegate_lateness_seconds_bucket"])
+            == len(LATENESS_BUCKETS_S) + 1
         )
+
+
+async def test_the_names_are_as_prometheus_wants_them(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "billing")
+        stream.add(entries(4, now_ms() - 30_000))
+        await stream.take_due(4)
+        await client.open(TOPIC, "minutes_ms_total")
+        text = (await get(daemon.http_port, "/metrics")).text
+    assert problems(text) == []
+    seen = samples(text)
+    build = [dict(labels) for name, labels in seen if name == "tidegate_build_info"]
+    assert build == [{"version": version("tidegate"), "python": platform.python_version()}]
+    for name in ("process_cpu_seconds_total", "process_open_fds", "process_start_time_seconds"):
+        assert seen[(name, ())] > 0
+    assert not [name for name, _ in seen if name.endswith("_created")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("a_ms", "gauge", "an abbreviated unit"),
+        ("a_minutes", "gauge", "use base units instead of minutes"),
+        ("a_milliseconds", "gauge", "use base units instead of milliseconds"),
+        ("a_total", "gauge", "not a counter, and ends in _total"),
+        ("a_count", "gauge", "not a histogram, and ends in _count"),
+        ("a_gauge", "gauge", "the type gauge in the name"),
+        ("aB", "gauge", "camelCase"),
+    ],
+)
+def test_the_names_that_the_linter_refuses(name: str, kind: str, said: str) -> None:
+    text = f"# HELP {name} x\n# TYPE {name} {kind}\n{name} 1\n"
+    assert problems(text) == [f"{name}: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# TYPE a gauge\na 1\n", "a: no help text"),
+        ('# HELP a x\n# TYPE a gauge\na{le="1"} 1\n', "a: a label that is reserved"),
+        ('# HELP a x\n# TYPE a gauge\na{b="1"} 1\na{b="1"} 2\n', "a: a series twice"),
+    ],
+)
+def test_what_else_the_linter_finds(text: str, said: str) -> None:
+    assert problems(text) == [said]
 
 
 async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: Path) -> None:
@@ -97,7 +144,7 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         stream.add(entries(3, at, step_ms=HOUR_MS))
         await stream.durable()
         daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
-        seen = samples(daemon.metrics.exposition().decode())
+        seen = samples((await daemon.exposition()).decode())
         assert seen[("tidegate_slices", (("where", "disk"),))] == 3
         assert seen[("tidegate_slices", (("where", "memory"),))] == 0
         assert seen[("tidegate_blocks", ())] == 3
@@ -110,8 +157,10 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         index.prefetch(at)
         stream.add(entries(staged, at, ledger_id=2))
         await stream.durable()
-        await until(lambda: client.received_bytes == sent_bytes(daemon))
-        seen = samples(daemon.metrics.exposition().decode())
+        async with asyncio.timeout(20):
+            while client.received_bytes != await sent_bytes(daemon):
+                await asyncio.sleep(0.01)
+        seen = samples((await daemon.exposition()).decode())
         assert seen[("tidegate_slices", (("where", "memory"),))] == 1
         assert seen[("tidegate_slices", (("where", "disk"),))] == 3, "also those that are loaded"
         assert seen[("tidegate_entries_staged", ())] == staged
@@ -123,15 +172,15 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         assert seen[("tidegate_bytes_sent_total", ())] == client.received_bytes
 
 
-def sent_bytes(daemon: RunningDaemon) -> float:
-    return samples(daemon.metrics.exposition().decode())[("tidegate_bytes_sent_total", ())]
+async def sent_bytes(daemon: RunningDaemon) -> float:
+    return samples((await daemon.exposition()).decode())[("tidegate_bytes_sent_total", ())]
 
 
 async def test_series_of_subscriptions_are_bounded(start: StartDaemon, socket_path: Path) -> None:
     async with start(metrics_subscriptions=3) as daemon, await ShimClient.connect(socket_path) as client:
         for number in range(10):
             await client.open(f"{TOPIC}-{number}")
-        text = daemon.metrics.exposition().decode()
+        text = (await daemon.exposition()).decode()
         assert text.count("tidegate_subscription_entries_held{") == 3
         assert text.count("tidegate_subscription_slice_width_seconds{") == 3
         assert "tidegate_subscriptions 10.0" in text

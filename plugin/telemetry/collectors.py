@@ -1,0 +1,86 @@
+"""Counters and histograms as cheap as what they count: a hundred thousand frames a second pass here.
+
+Those of ``prometheus_client`` take a lock for each observation, and add a series with the time at which each
+was made. Invariant: used by one thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class Count(Collector):
+    """A counter; its name ends in ``_total`` by itself."""
+
+    def __init__(self, name: str, documentation: str) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._count = 0
+
+    def inc(self, by: int = 1) -> None:
+        """So many more."""
+        self._count += by
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by a scrape."""
+        yield CounterMetricFamily(self._name, self._documentation, value=self._count)
+
+
+class CountByLabel(Collector):
+    """A counter with one label."""
+
+    def __init__(self, name: str, documentation: str, label: str) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._label = label
+        self._counts: dict[str, int] = {}
+
+    def inc(self, value: str, by: int = 1) -> None:
+        """So many more with this value of the label."""
+        self._counts[value] = self._counts.get(value, 0) + by
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by a scrape."""
+        family = CounterMetricFamily(self._name, self._documentation, labels=[self._label])
+        for value, count in self._counts.items():
+            family.add_metric([value], count)
+        yield family
+
+
+class Distribution(Collector):
+    """A histogram that takes single values, and whole arrays: a DUE frame carries thousands of them."""
+
+    def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._edges = list(buckets)
+        self._counts = np.zeros(len(buckets) + 1, dtype=np.int64)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self._counts[bisect_left(self._edges, value)] += 1
+        self._sum += value
+
+    def observe_all(self, values: npt.NDArray[np.float64]) -> None:
+        """Count every value of the array."""
+        where = np.searchsorted(self._edges, values, side="left")
+        self._counts += np.bincount(where, minlength=len(self._counts))
+        self._sum += float(values.sum())
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by a scrape."""
+        totals = np.cumsum(self._counts).tolist()
+        bounds = [*map(str, self._edges), "+Inf"]
+        yield HistogramMetricFamily(
+            self._name,
+            self._documentation,
+            buckets=[(bound, float(total)) for bound, total in zip(bounds, totals, strict=True)],
+            sum_value=self._sum,
+        )

@@ -1,0 +1,78 @@
+"""What all subscriptions hold together, asked for a few at a time.
+
+With thousands of subscriptions the walk takes most of a second, on the loop that serves the brokers.
+Invariants:
+
+- one turn of the loop gives it ``TURN_S`` and one subscription more;
+- who asks while a walk is on its way gets its result; a result is good for ten times as long as it took,
+  for a second at most, so that asking all the time costs little and the answer is exact where it is cheap;
+- what is removed meanwhile is left out; nothing is ever counted twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple, TypeVar
+
+from tidegate.index import Catalog, CatalogStats, IndexStats, SubscriptionName
+
+T = TypeVar("T")
+TURN_S = 0.005
+GOOD_FOR = 10  # times as long as it took
+GOOD_FOR_MAX_S = 1.0
+MOST_HELD = 1_000
+
+
+class Survey(NamedTuple):
+    """Sums over all subscriptions, and the names of those with most held, the fullest first."""
+
+    totals: CatalogStats
+    most_held: list[SubscriptionName]
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items; the loop does other work after each ``TURN_S`` that the caller has spent on them."""
+    began_s = time.perf_counter()
+    for item in items:
+        yield item
+        if time.perf_counter() - began_s > TURN_S:
+            await asyncio.sleep(0)
+            began_s = time.perf_counter()
+
+
+class Surveyor:
+    """Walks over a catalog for whoever asks."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._walking: asyncio.Task[Survey] | None = None
+        self._latest: Survey | None = None
+        self._good_until_s = 0.0
+
+    async def survey(self) -> Survey:
+        """The state of now, or of a moment ago."""
+        if self._latest is not None and time.perf_counter() < self._good_until_s:
+            return self._latest
+        if self._walking is None:
+            self._walking = asyncio.create_task(self._walk())
+            self._walking.add_done_callback(self._walked)
+        return await asyncio.shield(self._walking)
+
+    def _walked(self, _: asyncio.Task[Survey]) -> None:
+        self._walking = None
+
+    async def _walk(self) -> Survey:
+        each: list[IndexStats] = []
+        took_s = 0.0
+        async for index in in_turns(self._catalog):
+            if self._catalog.get(index.name) is index:
+                began_s = time.perf_counter()
+                each.append(index.stats()._replace(slices=[]))
+                took_s += time.perf_counter() - began_s
+        fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
+        self._latest = Survey(self._catalog.stats(each), [one.name for one in fullest])
+        self._good_until_s = time.perf_counter() + min(GOOD_FOR * took_s, GOOD_FOR_MAX_S)
+        return self._latest

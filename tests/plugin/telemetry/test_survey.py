@@ -1,0 +1,130 @@
+"""The walk over all subscriptions: in turns, once for all who ask, and right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.shim_client import entries
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.names import SubscriptionName
+from tidegate.index.stats import IndexStats
+from tidegate.index.store import MemoryStore
+from tidegate.plugin.telemetry import survey
+from tidegate.plugin.telemetry.survey import Surveyor, in_turns
+
+COUNT = 60
+
+
+def name(number: int) -> SubscriptionName:
+    return SubscriptionName("persistent://public/default/orders", f"s{number:03}")
+
+
+@pytest.fixture
+def catalog() -> Iterator[Catalog]:
+    """Subscription n holds n entries."""
+    catalog = Catalog.open(MemoryStore(), ManualClock(0))
+    for number in range(COUNT):
+        index = catalog.subscription(name(number), bytes(16))
+        index.add(entries(number, 10_000_000))
+    catalog.commit()
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[SubscriptionName]:
+    """How often each subscription was asked for its numbers."""
+    counts: Counter[SubscriptionName] = Counter()
+    real = DelayIndex.stats
+
+    def stats(self: DelayIndex) -> IndexStats:
+        counts[self.name] += 1
+        return real(self)
+
+    monkeypatch.setattr(DelayIndex, "stats", stats)
+    return counts
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every subscription is a turn of its own."""
+    monkeypatch.setattr(survey, "TURN_S", 0.0)
+
+
+async def test_it_says_what_the_catalog_says(catalog: Catalog) -> None:
+    found = await Surveyor(catalog).survey()
+    assert found.totals == catalog.stats()
+    assert found.totals.held == sum(range(COUNT))
+    assert found.most_held == [name(number) for number in reversed(range(COUNT))]
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_other_work_has_its_turns_meanwhile(catalog: Catalog) -> None:
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(work())
+    await Surveyor(catalog).survey()
+    working.cancel()
+    assert turns >= COUNT
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_who_asks_together_shares_a_walk(catalog: Catalog, asked: Counter[SubscriptionName]) -> None:
+    surveyor = Surveyor(catalog)
+    first = asyncio.create_task(surveyor.survey())
+    await asyncio.sleep(0)
+    given_up = asyncio.create_task(surveyor.survey())
+    second = asyncio.create_task(surveyor.survey())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    assert await first is await second
+    assert set(asked.values()) == {1}
+    assert len(asked) == COUNT
+
+
+async def test_a_dear_walk_is_good_for_a_while_and_a_cheap_one_is_not(
+    catalog: Catalog, asked: Counter[SubscriptionName], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surveyor = Surveyor(catalog)
+    monkeypatch.setattr(survey, "GOOD_FOR", 0.0)
+    await surveyor.survey()
+    await surveyor.survey()
+    assert set(asked.values()) == {2}
+    monkeypatch.setattr(survey, "GOOD_FOR", 1e9)
+    monkeypatch.setattr(survey, "GOOD_FOR_MAX_S", 1e9)
+    await surveyor.survey()
+    await surveyor.survey()
+    assert set(asked.values()) == {3}
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_what_is_removed_meanwhile_is_left_out(
+    catalog: Catalog, asked: Counter[SubscriptionName]
+) -> None:
+    walking = asyncio.create_task(Surveyor(catalog).survey())
+    while not asked:
+        await asyncio.sleep(0)
+    catalog.remove(name(COUNT - 1))
+    catalog.subscription(name(COUNT), bytes(16))
+    found = await walking
+    assert found.totals.held == sum(range(COUNT - 1))
+    assert found.totals.subscriptions == COUNT - 1
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_a_walk_that_nobody_wants_to_the_end() -> None:
+    async for item in in_turns(range(10)):
+        if item == 5:
+            break
