@@ -34,7 +34,7 @@ from tidegate.index import (
     SubscriptionName,
 )
 from tidegate.plugin.daemon.allocator import give_back_memory
-from tidegate.plugin.daemon.maintenance import REST, REST_MAX_S
+from tidegate.plugin.daemon.maintenance import LOOK_GAP_MAX_S, LOOK_SHARE
 from tidegate.plugin.daemon.serve import index_options, open_store
 from tidegate.plugin.daemon.settings import Settings
 
@@ -76,7 +76,7 @@ class IndexDriver:
         self._committing = 0
         self._commit_at_s = 0.0
         self._look_at_s = 0.0
-        self._rest_s = 0.0
+        self._gap_s = 0.0
         self._busy_at_s = 0.0
         self._collect_ns = 0
         self._over_budget = False
@@ -150,7 +150,7 @@ class IndexDriver:
             self._begin_commit()
         persisting = self.catalog.persisting
         if persisting is not None and persisting.done():
-            self._look_at_s = min(self._look_at_s, 0.0 if self._over_budget else now_s + self._rest_s)
+            self._look_at_s = min(self._look_at_s, 0.0 if self._over_budget else now_s + self._gap_s)
         if now_s >= self._look_at_s:
             self._look()
 
@@ -174,7 +174,7 @@ class IndexDriver:
         """Wait until upkeep has had no persist to begin for longer than it ever rests."""
         self.commit_all()
         self._busy_at_s = time.perf_counter()
-        while time.perf_counter() - self._busy_at_s < REST_MAX_S + QUIET_S:
+        while time.perf_counter() - self._busy_at_s < LOOK_GAP_MAX_S + QUIET_S:
             self._wait()
             self.commit_all()
 
@@ -225,6 +225,6 @@ class IndexDriver:
         elif staged_bytes <= self.settings.staging_bytes_max // 2:
             self._held_back = False
         ended_s = time.perf_counter()
-        self._rest_s = min((ended_s - began_s) * REST, REST_MAX_S)
+        self._gap_s = min((ended_s - began_s) * LOOK_SHARE, LOOK_GAP_MAX_S)
         interval_s = self.settings.maintain_interval_ms / 1_000
-        self._look_at_s = ended_s + (interval_s if self._over_budget else max(interval_s, self._rest_s))
+        self._look_at_s = ended_s + (interval_s if self._over_budget else max(interval_s, self._gap_s))

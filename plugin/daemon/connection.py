@@ -27,8 +27,8 @@ from typing import cast
 import structlog
 
 from tidegate.index import Clock
+from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Stream
-from tidegate.plugin.daemon.tracker import Change
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.codec import decode, encode
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
         """The daemon ends one stream with ERROR."""
-        stream_id = stream.tracker.stream_id
+        stream_id = stream.session.stream_id
         if not self._is_open(stream):
             return
         del self.streams[stream_id]
@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_stream(self, stream: Stream) -> None:
         """Answer CLOSE: the stream has ended as the broker wished."""
-        self.streams.pop(stream.tracker.stream_id, None)
+        self.streams.pop(stream.session.stream_id, None)
         self._engine.ended(stream)
         stream.send(Close())
 
@@ -357,16 +357,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_open(stream):
             return  # ended while it waited
         # Encoded at once: the sets belong to the index and change with the next frame.
-        frames = [encode(held, stream.tracker.stream_id) for held in stream.tracker.held_frames()]
+        frames = [encode(held, stream.session.stream_id) for held in stream.session.held_frames()]
         for frame in frames:
             yield frame
             self._metrics.frames_sent(FrameType.HELD)
             if not self._is_open(stream):
                 return  # its number may be another stream's by now, which would take the rest for its answer
-        self._engine.answered(stream)
+        self._engine.answer_sent(stream)
 
     def _is_open(self, stream: Stream) -> bool:
-        return self.streams.get(stream.tracker.stream_id) is stream
+        return self.streams.get(stream.session.stream_id) is stream
 
     def _write(self, data: bytes) -> None:
         if not self._out:

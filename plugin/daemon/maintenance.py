@@ -3,7 +3,7 @@
 Invariants:
 
 - the next persist begins as soon as one is done while staging is over its budget; without such need, upkeep
-  rests many times as long as it took, because it looks at every subscription;
+  takes a small share of the time only, because it looks at every subscription;
 - each part runs whatever becomes of the others; what fails is logged and stands in ``/readyz``;
 - a failing persist stands there until one has succeeded, not only at the instant at which it fails.
 """
@@ -20,8 +20,8 @@ from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.telemetry.health import Health
 
-REST = 20  # times as long as the last look took
-REST_MAX_S = 1.0
+LOOK_SHARE = 20  # upkeep that nobody waits for takes at most this part of the time
+LOOK_GAP_MAX_S = 1.0
 BUG_STANDS_MS = 60_000  # nothing tells when a bug is gone: it is shown for so long after it was last met
 
 
@@ -64,7 +64,7 @@ class Maintenance:
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
-        self._rest_s = 0.0
+        self._gap_s = 0.0
         self._staged_bytes = 0
         self._following: Future[None] | None = None
         self._failure: str | None = None
@@ -89,7 +89,7 @@ class Maintenance:
 
     def _persisted(self) -> None:
         """A persist is done: apply it and begin the next one, at once if staging is over its budget."""
-        self._look_in(0.0 if self._over_budget else self._rest_s)
+        self._look_in(0.0 if self._over_budget else self._gap_s)
 
     @property
     def _over_budget(self) -> bool:
@@ -114,9 +114,9 @@ class Maintenance:
         finally:
             self._follow_persist()
             took_s = (self._clock.monotonic_ns() - begin_ns) / 1e9
-            self._rest_s = min(took_s * REST, REST_MAX_S)
+            self._gap_s = min(took_s * LOOK_SHARE, LOOK_GAP_MAX_S)
             interval_s = self._settings.maintain_interval_ms / 1_000
-            self._look_in(interval_s if self._over_budget else max(interval_s, self._rest_s))
+            self._look_in(interval_s if self._over_budget else max(interval_s, self._gap_s))
 
     def _run(self, part: Callable[[int], None], now_ms: int) -> None:
         name = part.__name__.lstrip("_")

@@ -1,0 +1,251 @@
+"""One stream's logic over a real index in memory, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import pytest
+from pyroaring import BitMap
+
+from tests.support.shim_client import INCARNATION, NO_POSITION, entries
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.entry import Entries
+from tidegate.index.names import SubscriptionName
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.session import Change, Session
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
+
+NAME = SubscriptionName("persistent://public/default/orders", "billing")
+T0 = 1_800_000_000_000
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return Catalog.open(MemoryStore(), ManualClock(T0))
+
+
+def request(
+    *,
+    credit: int = 100,
+    horizon_ms: int = 0,
+    in_flight: PositionSet | None = None,
+    mark_delete: tuple[int, int] = NO_POSITION,
+    incarnation: bytes = INCARNATION,
+) -> Open:
+    return Open(
+        incarnation,
+        1,
+        horizon_ms,
+        credit,
+        mark_delete,
+        NAME.topic,
+        NAME.subscription,
+        in_flight or PositionSet(),
+    )
+
+
+def open_session(catalog: Catalog, asked: Open | None = None, *, answered: bool = True) -> Session:
+    asked = asked or request()
+    session = Session(1, catalog.subscription(NAME, asked.incarnation), asked, credit_max=1_000)
+    if answered:
+        list(session.held_frames())
+    return session
+
+
+def positions(session_entries: Entries) -> list[tuple[int, int]]:
+    return [(ledger_id, entry_id) for _, ledger_id, entry_id in session_entries]
+
+
+def test_entries_come_when_due_and_once(catalog: Catalog) -> None:
+    session = open_session(catalog)
+    session.apply(1, Add(entries(3, T0 + 10, step_ms=10), near=False), 0)
+    assert session.wake_at_ms() == T0 + 10
+    assert not len(session.pop_due(T0 + 9, 10))
+    assert positions(session.pop_due(T0 + 20, 10)) == [(1, 0), (1, 1)]
+    assert not len(session.pop_due(T0 + 20, 10))
+    assert session.wake_at_ms() == T0 + 30
+
+
+def test_the_horizon_moves_everything_forward(catalog: Catalog) -> None:
+    session = open_session(catalog, request(horizon_ms=2_000))
+    session.apply(1, Add(entries(1, T0 + 5_000), near=False), 0)
+    assert session.wake_at_ms() == T0 + 3_000
+    assert not len(session.pop_due(T0 + 2_999, 10))
+    assert len(session.pop_due(T0 + 3_000, 10)) == 1
+
+
+def test_credit_bounds_what_is_handed_out(catalog: Catalog) -> None:
+    session = open_session(catalog, request(credit=2))
+    session.apply(1, Add(entries(5, T0), near=False), 0)
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1)]
+    assert session.wake_at_ms() is None
+    assert not len(session.pop_due(T0, 10))
+    session.add_credit(1)
+    assert session.wake_at_ms() == T0
+    assert positions(session.pop_due(T0, 10)) == [(1, 2)]
+    session.add_credit(2**32 - 1)
+    assert session.credit == 1_000
+
+
+def test_nothing_is_handed_out_before_the_answer(catalog: Catalog) -> None:
+    session = open_session(catalog, answered=False)
+    session.apply(1, Add(entries(1, T0), near=False), 0)
+    assert session.wake_at_ms() is None
+    assert not len(session.pop_due(T0, 10))
+    list(session.held_frames())
+    assert len(session.pop_due(T0, 10)) == 1
+
+
+def test_near_entries_are_held_but_not_handed_out(catalog: Catalog) -> None:
+    session = open_session(catalog)
+    session.apply(1, Add(entries(2, T0), near=True), 0)
+    assert not len(session.pop_due(T0, 10))
+    again = open_session(catalog)
+    assert len(again.pop_due(T0, 10)) == 2, "a new stream hands them out: nobody said they were in flight"
+
+
+def test_what_is_in_flight_is_held_but_not_handed_out(catalog: Catalog) -> None:
+    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1), (1, 3), (7, 7)])))
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+
+
+def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again(catalog: Catalog) -> None:
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    session.apply(1, Add(entries(3, T0), near=False), 0)
+    assert len(session.index.held()) == 3
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Ack(PositionSet.of([(1, 1)])),
+        Unack(PositionSet.of([(1, 1)])),
+        Clear(),
+        MarkDelete((1, 1)),
+        Add(entries(3, T0), near=False),
+    ],
+    ids=lambda change: change.type.name,
+)
+def test_that_ends_with_any_other_change_of_it_so_that_it_is_never_stuck(
+    catalog: Catalog, change: Change
+) -> None:
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    session.apply(1, change, 0)
+    session.apply(2, Clear(), 0)
+    session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
+    session.apply(4, MarkDelete(NO_POSITION), 0)
+    session.apply(5, Add(entries(3, T0), near=False), 0)
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_the_answer_tells_what_is_held_and_acknowledged(catalog: Catalog) -> None:
+    session = open_session(catalog)
+    session.apply(1, Add(entries(4, T0), near=False), 0)
+    session.apply(2, Ack(PositionSet.of([(1, 2), (9, 9)])), 0)
+    (answer,) = open_session(catalog, answered=False).held_frames()
+    assert answer.last
+    assert list(answer.held) == [(1, 0), (1, 1), (1, 3)]
+    assert list(answer.acknowledged) == [(1, 2), (9, 9)]
+
+
+def test_an_empty_answer_is_one_last_frame(catalog: Catalog) -> None:
+    (answer,) = open_session(catalog, answered=False).held_frames()
+    assert answer.last
+    assert not answer.held
+    assert not answer.acknowledged
+
+
+def test_a_great_answer_is_cut_and_only_its_end_is_last(catalog: Catalog) -> None:
+    scattered = PositionSet.of_bitmaps(
+        {ledger_id: BitMap(range(0, 131_072, 2)) for ledger_id in range(1, 100)}
+    )
+    open_session(catalog).apply(1, Ack(scattered), 0)
+    answers = list(open_session(catalog, answered=False).held_frames())
+    assert len(answers) > 1
+    assert [answer.last for answer in answers] == [False] * (len(answers) - 1) + [True]
+    together = PositionSet()
+    for answer in answers:
+        together.update(answer.acknowledged)
+    assert together == scattered
+
+
+def test_the_mark_delete_position_of_open_counts(catalog: Catalog) -> None:
+    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    session = open_session(catalog, request(mark_delete=(1, 1)))
+    assert positions(session.pop_due(T0, 10)) == [(1, 2), (1, 3)]
+
+
+def test_another_incarnation_starts_empty(catalog: Catalog) -> None:
+    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    (answer,) = open_session(catalog, request(incarnation=b"x" * 16), answered=False).held_frames()
+    assert not answer.held
+
+
+def test_changes_of_every_kind(catalog: Catalog) -> None:
+    session = open_session(catalog)
+    session.apply(1, Add(entries(6, T0), near=False), 0)
+    session.apply(2, Ack(PositionSet.of([(1, 1)])), 0)
+    session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
+    session.apply(4, MarkDelete((1, 0)), 0)
+    assert list(session.index.held()) == [(1, 2), (1, 3), (1, 4), (1, 5)]
+    assert not session.index.acknowledged()
+    session.apply(5, Clear(), 0)
+    assert not session.index.held()
+
+
+@pytest.mark.parametrize("seq", [0, 1, 3, 2**64 - 1])
+def test_a_seq_that_is_not_the_next_is_refused_and_changes_nothing(catalog: Catalog, seq: int) -> None:
+    session = open_session(catalog)
+    session.apply(1, Add(entries(1, T0), near=False), 0)
+    with pytest.raises(ProtocolError) as refused:
+        session.apply(seq, Clear(), 0)
+    assert refused.value.code == ErrorCode.OUT_OF_ORDER
+    assert len(session.index.held()) == 1
+
+
+def test_a_frame_is_durable_only_after_a_commit_that_covers_it(catalog: Catalog) -> None:
+    session = open_session(catalog)
+    before = catalog.commit()
+    session.apply(1, Add(entries(1, T0), near=False), received_ns=100)
+    session.apply(2, Add(entries(1, T0, first_entry=1), near=False), received_ns=200)
+    assert session.undurable_frames == 2
+    assert session.durable(before) is None
+    news = session.durable(catalog.commit())
+    assert news is not None
+    assert (news.seq, news.received_ns) == (2, 100)
+    assert session.durable(catalog.durable_token) is None
+
+
+def test_adding_again_what_is_not_durable_yet_is_not_durable_either(catalog: Catalog) -> None:
+    before = catalog.commit()
+    open_session(catalog).apply(1, Add(entries(1, T0), near=False), 0)
+    again = open_session(catalog)
+    again.apply(1, Add(entries(1, T0), near=False), 0)
+    assert again.durable(before) is None
+    assert again.durable(catalog.commit()) is not None
+
+
+def test_after_close_nothing_is_taken_or_handed_out(catalog: Catalog) -> None:
+    session = open_session(catalog)
+    session.apply(1, Add(entries(1, T0), near=False), 0)
+    session.apply(2, Close(), 0)
+    assert not len(session.pop_due(T0, 10))
+    with pytest.raises(StreamError) as refused:
+        session.apply(3, Clear(), 0)
+    assert refused.value.code == ErrorCode.UNKNOWN_STREAM
+    news = session.durable(catalog.commit())
+    assert news is not None
+    assert news.seq == 2
+
+
+def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> None:
+    old = open_session(catalog)
+    old.apply(1, Add(entries(2, T0), near=False), 0)
+    new = open_session(catalog)
+    old.supersede()
+    old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
+    assert not len(old.pop_due(T0, 10))
+    assert positions(new.pop_due(T0, 10)) == [(1, 1)]
