@@ -18,8 +18,9 @@ from typing import Any
 
 import structlog
 
-from tidegate.index import Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
+from tidegate.index import ENTRY_BYTES, Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
 from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.due_timer import DueTimer
@@ -55,6 +56,7 @@ DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its tu
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 NS_PER_DAY = 86_400_000_000_000
+STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is told when it lasts
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
 
@@ -92,7 +94,9 @@ class DaemonEngine:
         self._answers: set[asyncio.Task[bytes]] = set()
         self._known_brokers: set[str] = set()
         self._blocked: dict[Link, dict[Stream, None]] = {}
-        self._held_back = False
+        self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
+        self._stopped_ns: int | None = None
+        self._told_stopped = False
         self._unheld_sent_ms = 0
         self._storage_failing = False
         self._stopping = False
@@ -159,7 +163,6 @@ class DaemonEngine:
                 self._metrics.reconnects.inc()
             self._known_brokers.add(hello.name)
             self._log.info("broker connected", broker=hello.name, product=hello.product)
-            connection.hold_back(self._held_back)
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Link) -> None:
@@ -285,8 +288,17 @@ class DaemonEngine:
             raise self._stream_error(error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
+            self._admission.take(entries * ENTRY_BYTES)
         self._committer.note(stream, entries)
         self._schedule(stream)
+
+    def read_pause_s(self) -> float:
+        """See ``stream.Engine``."""
+        return self._admission.pause_s(self.clock.monotonic_ns())
+
+    def paused(self, seconds: float) -> None:
+        """See ``stream.Engine``."""
+        self._metrics.read_pause_seconds.inc(seconds)
 
     def credit(self, stream: Stream, more: int) -> None:
         """See ``stream.Engine``."""
@@ -404,14 +416,20 @@ class DaemonEngine:
 
     # --- maintenance ------------------------------------------------------------------------------
 
-    def hold_back(self, hold: bool) -> None:
+    def tell_level(self, unspilled_bytes: int) -> None:
         """See ``MaintenanceOwner``."""
-        if hold == self._held_back:
-            return
-        self._held_back = hold
-        self._log.info("reading is held back until entries are spilled" if hold else "reading goes on")
-        for connection in self.brokers.values():
-            connection.hold_back(hold)
+        now_ns = self.clock.monotonic_ns()
+        self._admission.tell(unspilled_bytes, now_ns)
+        if not self._admission.stopped:
+            self._stopped_ns = None
+            if self._told_stopped:
+                self._told_stopped = False
+                self._log.info("reading goes on")
+        elif self._stopped_ns is None:
+            self._stopped_ns = now_ns
+        elif now_ns - self._stopped_ns >= STOPPED_TOLD_NS and not self._told_stopped:
+            self._told_stopped = True
+            self._log.warning("reading is held back until entries are spilled")
 
     def tell_unheld(self, now_ms: int) -> None:
         """See ``MaintenanceOwner``."""

@@ -86,10 +86,6 @@ class Link(Protocol):
         """Send a frame."""
         ...
 
-    def hold_back(self, hold: bool) -> None:
-        """Read no more from the peer while ``hold``."""
-        ...
-
     def read_rest(self) -> None:
         """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
         ...
@@ -120,6 +116,14 @@ class Engine(Protocol):
 
     def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
         """A frame that changes the index. Raises ``StreamError`` or ``ProtocolError``."""
+        ...
+
+    def read_pause_s(self) -> float:
+        """How long to wait after what was just read, 0 for not at all. After the wait, ask again."""
+        ...
+
+    def paused(self, seconds: float) -> None:
+        """A connection was not read for so long, because the engine wished it."""
         ...
 
     def credit(self, stream: Stream, more: int) -> None:
