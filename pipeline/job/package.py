@@ -79,7 +79,7 @@ unpacked = os.path.join(os.getcwd(), "{UNPACKED_AS}")
 if os.path.isdir(unpacked):
     sys.path.insert(0, unpacked)
 
-from tidegate.pipeline.job.submit import main
+from tidegate.pipeline.commands.submit import main
 
 sys.exit(main())
 '''

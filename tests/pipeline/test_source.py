@@ -13,12 +13,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support.cluster import RETAINED
-from tests.support.lane import Lane, now_ms
-from tests.support.inbox import Inbox, Verdict
 from tests.broker.test_50_formats import Transaction, send_in_transactions
-from tests.support.waiting import wait_until
 from tests.pipeline.topics import both_ways, frame, options, rows, send_every_kind
+from tests.support.cluster import RETAINED
+from tests.support.inbox import Inbox, Verdict
+from tests.support.lane import Lane, now_ms
+from tests.support.waiting import wait_until
 from tidegate.pipeline.source.backlog import FORMAT
 from tidegate.pipeline.topic.bookies import MissingError
 from tidegate.pipeline.topic.names import TopicName
