@@ -42,6 +42,9 @@ _MODULES = {
     "demo": "tidegate.plugin.commands.demo",
     "setup": "tidegate.plugin.commands.setup",
     "width": "tidegate.plugin.commands.width",
+    # By name only: nothing of the pipeline is imported before one of its commands is asked for.
+    "audit": "tidegate.pipeline.commands.audit",
+    "spark-package": "tidegate.pipeline.commands.spark_package",
 }
 
 

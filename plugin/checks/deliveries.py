@@ -44,12 +44,14 @@ def first_receipts(messages: int, message: Ints, received: Int64) -> Int64:
 
 def early(due: Int64, received: Int64) -> Bools:
     """Which were received before they were due. What is not delayed (due ``NEVER``) is never early."""
-    return (due != NEVER) & (received != NEVER) & (received < due)
+    result: Bools = (due != NEVER) & (received != NEVER) & (received < due)
+    return result
 
 
 def lost(expected: Bools, received: Int64) -> Bools:
     """Which of the expected ones were never received."""
-    return expected & (received == NEVER)
+    result: Bools = expected & (received == NEVER)
+    return result
 
 
 def repeats(identity: Sequence[Ints], received: Int64) -> tuple[Indices, Indices]:

@@ -29,7 +29,8 @@ def entry(payload: bytes = b"hello", *, checksum: bool = True, **fields: Any) ->
     """One message as it is stored."""
     described = metadata(**fields).SerializeToString()
     rest = struct.pack(">I", len(described)) + described + payload
-    return (b"\x0e\x01" + struct.pack(">I", crc32c(rest)) if checksum else b"") + rest
+    head = b"\x0e\x01" + struct.pack(">I", crc32c(rest)) if checksum else b""
+    return bytes(head + rest)
 
 
 def batch(messages: list[tuple[str | None, bytes]], codec: int = 0, **fields: Any) -> bytes:

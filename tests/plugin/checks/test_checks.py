@@ -61,7 +61,8 @@ def test_causes_of_repeats() -> None:
 class TestOrder:
     def late(self, *rows: tuple[int, int, int, int]) -> list[bool]:
         """(key, due, sent, received) rows."""
-        return out_of_order(*np.array(rows, np.int64).reshape(-1, 4).T).tolist()
+        columns = np.array(rows, np.int64).reshape(-1, 4).T
+        return [bool(one) for one in out_of_order(*columns)]
 
     def test_nothing(self) -> None:
         assert self.late() == []
