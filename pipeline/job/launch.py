@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tidegate.pipeline.job.request import ErrorEvent, NoteEvent, Request, Result
 from tidegate.pipeline.job.view import View
 
 STOP_S = 12.0
+_LOG = "job.log"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READ_BYTES = 1 << 16
 _POLL_S = 0.5
@@ -41,26 +43,26 @@ class JobError(PipelineError):
 def launch(request: Request, view: View) -> tuple[dict[str, Any], int]:
     """Run a job; (its result, the exit code). Raises ``PipelineError``."""
     check_parts(os.environ)
-    with _log_file() as log, _signals_noticed() as noticed:
-        ended = _watched(request, view, log, noticed)
+    with tempfile.TemporaryDirectory(prefix="tidegate-job-", ignore_cleanup_errors=True) as folder:
+        with _signals_noticed() as noticed:
+            ended = _watched(request, view, Path(folder), noticed)
         if isinstance(ended, ResultEvent):
-            log.unlink(missing_ok=True)
             return ended.result, ended.exit_code
         if ended.expected:
-            log.unlink(missing_ok=True)
             raise JobError(ended.message, ended.exit_code)
-        raise JobError(f"{ended.message}; Spark's log: {log}", ended.exit_code)
+        raise JobError(f"{ended.message}; Spark's log: {_kept(Path(folder) / _LOG)}", ended.exit_code)
 
 
-def _watched(request: Request, view: View, log: Path, noticed: list[int]) -> ResultEvent | ErrorEvent:
+def _watched(request: Request, view: View, folder: Path, noticed: list[int]) -> ResultEvent | ErrorEvent:
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb", buffering=0) as events, log.open("ab") as output:
+    with os.fdopen(reading, "rb", buffering=0) as events, (folder / _LOG).open("ab") as output:
         try:
             process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "tidegate.pipeline.job.runner", str(writing)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                env=_environment(request, folder),
                 pass_fds=[writing],
                 # A group of its own, to be ended as one; Ctrl-C reaches this process alone.
                 start_new_session=True,
@@ -69,7 +71,6 @@ def _watched(request: Request, view: View, log: Path, noticed: list[int]) -> Res
             os.close(writing)
         try:
             _give(process, request)
-            ended: ResultEvent | ErrorEvent | None = None
             for event in _events(events.fileno(), noticed):
                 match event:
                     case StageEvent():
@@ -77,15 +78,29 @@ def _watched(request: Request, view: View, log: Path, noticed: list[int]) -> Res
                     case NoteEvent():
                         view.note(event.text)
                     case _:
-                        ended = event
-                        break
+                        return event
             if noticed:
                 return ErrorEvent(message="interrupted", exit_code=128 + noticed[0], expected=True)
-            if ended is None:
-                return ErrorEvent(message="the job's process ended by itself", exit_code=2, expected=False)
-            return ended
+            return ErrorEvent(message="the job's process ended by itself", exit_code=2, expected=False)
         finally:
             _end(process)
+
+
+def _environment(request: Request, folder: Path) -> dict[str, str]:
+    """Temporary files, Spark's too, go where they are removed with the job."""
+    environment = dict(os.environ, TMPDIR=str(folder))
+    if "spark.local.dir" not in request.spark.conf:
+        environment.setdefault("SPARK_LOCAL_DIRS", str(folder))
+    return environment
+
+
+def _kept(log: Path) -> Path:
+    """The log at a place where it stays."""
+    descriptor, name = tempfile.mkstemp(prefix="tidegate-job-", suffix=".log")
+    os.close(descriptor)
+    with contextlib.suppress(OSError):
+        shutil.copyfile(log, name)
+    return Path(name)
 
 
 def _give(process: subprocess.Popen[bytes], request: Request) -> None:
@@ -122,13 +137,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-@contextlib.contextmanager
-def _log_file() -> Iterator[Path]:
-    descriptor, name = tempfile.mkstemp(prefix="tidegate-job-", suffix=".log")
-    os.close(descriptor)
-    yield Path(name)
 
 
 @contextlib.contextmanager

@@ -9,14 +9,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Protocol
 
 from pydantic import BaseModel
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate.pipeline.errors import PipelineError
@@ -31,6 +36,8 @@ JOBS = {
     "rebuild": "tidegate.pipeline.rebuild.job",
 }
 _STOP_S = 8.0
+_STARTED_BY = os.getppid()
+_JOB_FOLDER = "tidegate-job-"
 _INTERRUPTED = 130
 
 
@@ -99,7 +106,7 @@ class _EndedError(BaseException):
 def _end_on_signals() -> None:
     def end(number: int, _: FrameType | None) -> None:
         # Whatever Spark does with it, the process is gone a little later.
-        timer = threading.Timer(_STOP_S, os._exit, [_INTERRUPTED])
+        timer = threading.Timer(_STOP_S, _end_at_once)
         timer.daemon = True
         timer.start()
         signal.signal(number, signal.SIG_IGN)
@@ -107,6 +114,12 @@ def _end_on_signals() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+
+
+def _end_at_once() -> None:
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(_INTERRUPTED)
 
 
 def _end_with(source: BinaryIO) -> None:
@@ -131,11 +144,33 @@ def main() -> int:
             events.write(event.model_dump_json().encode() + b"\n")
 
     _end_on_signals()
-    request = Request.model_validate_json(sys.stdin.buffer.readline(LINE_MAX_BYTES))
-    _end_with(sys.stdin.buffer)
-    # Spark's gateway must not inherit the pipes: it would keep them open.
-    run(request, tell)
+    try:
+        request = Request.model_validate_json(sys.stdin.buffer.readline(LINE_MAX_BYTES))
+        _end_with(sys.stdin.buffer)
+        run(request, tell)
+    except _EndedError:
+        pass  # before there was anything to end
+    finally:
+        _end_java()
     return 0
+
+
+def _end_java() -> None:
+    """Let the JVM tidy up, and then make sure: one that was just being started would stay for ever."""
+    gateway: Any = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None and process.stdin is not None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.stdin.close()
+            process.wait(_STOP_S)
+    if os.getppid() != _STARTED_BY and _JOB_FOLDER in Path(tempfile.gettempdir()).name:
+        # Nobody is left to remove it.
+        shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+    # Only a group of our own, as whoever starts jobs makes it.
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -59,6 +60,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{_local_memory_gib()}g",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tempfile.gettempdir()}",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         }
     if settings.package is not None:
