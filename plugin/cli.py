@@ -32,7 +32,7 @@ _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 # Commands that need more than the daemon does, and the extra that brings it.
-_EXTRAS = {"demo": "demo"}
+_EXTRAS = {"demo": "demo", "audit": "spark", "tune": "spark", "rebuild": "spark", "spark-package": "spark"}
 # Where the commands are: each module has a function register(app) that adds its own.
 _MODULES = {
     "serve": "tidegate.plugin.commands.serve",

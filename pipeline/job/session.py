@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import psutil
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -75,7 +74,8 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
 
 def _local_memory_gib() -> int:
     """A third of the machine: Python's workers need theirs too."""
-    return max(1, min(_LOCAL_MEMORY_MAX_GIB, psutil.virtual_memory().total // _GIB // 3))
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(_LOCAL_MEMORY_MAX_GIB, total // _GIB // 3))
 
 
 def _first_line(error: Exception) -> str:

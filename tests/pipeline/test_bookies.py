@@ -8,7 +8,7 @@ import struct
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.entries import batch_response, stored
@@ -184,6 +184,7 @@ def test_a_frame_of_no_possible_size(size: int) -> None:
         frame_size(struct.pack(">I", size))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=120))
 def test_any_frame_is_an_answer_or_a_wire_error(frame: bytes) -> None:
     with contextlib.suppress(WireError):

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.fake_broker import CLOSE, LEDGER, FakeBroker, message
@@ -215,6 +215,7 @@ def test_commands_of_a_newer_broker_are_passed_over() -> None:
         assert read(broker) == list(range(10))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_frames_come_out_however_the_bytes_are_cut(data: st.DataObject) -> None:
     stream = b"".join([encode("ping"), message(3), encode("success", request_id=7), message(4)])
@@ -226,6 +227,7 @@ def test_frames_come_out_however_the_bytes_are_cut(data: st.DataObject) -> None:
     assert names == ["ping", "message", "success", "message"]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_frames_or_a_wire_error(data: bytes) -> None:
     with contextlib.suppress(WireError):

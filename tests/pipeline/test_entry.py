@@ -6,7 +6,7 @@ import contextlib
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.entries import CODECS, batch, compressed, entry
@@ -146,12 +146,14 @@ def test_rows_of_a_field_that_makes_no_sense() -> None:
         RowBuilder("t", -1, Wanted()).batch(5, [parse_entry(7, raw, checked=True)])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_entry_or_a_wire_error(data: bytes) -> None:
     with contextlib.suppress(WireError):
         list(messages(parse_entry(1, data, checked=True), payloads=True))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_damage_to_an_entry_is_an_entry_or_a_wire_error(data: st.DataObject) -> None:
     whole = bytearray(batch([("a", b"one"), ("b", b"two")], data.draw(st.sampled_from(sorted(CODECS)))))

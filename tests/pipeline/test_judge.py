@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.pipeline.audit.judge import RECEIVED, SENT, Verdict, find_out_of_order, judge
@@ -126,6 +126,7 @@ def told(rows: list[dict[str, object]]) -> tuple[Counter[Verdict], int]:
     return found, sum(bool(row["early"]) for row in rows)
 
 
+@settings(deadline=None)
 @given(faults())
 def test_injected_faults_are_found(made: Faults) -> None:
     rows = judge(sent_table(made.sent), received_table(made.received), ["s"]).to_pylist()
@@ -152,6 +153,7 @@ def in_rounds(
     return found, open_.num_rows + kept.num_rows
 
 
+@settings(deadline=None)
 @given(faults(), st.data())
 def test_rounds_tell_the_same_as_one_look(made: Faults, data: st.DataObject) -> None:
     """However what is recorded is cut into rounds: nothing twice, nothing left out, and nothing is kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.pipeline.errors import WireError
@@ -125,6 +125,7 @@ class TestSplit:
         assert split([], 10) == []
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 60), min_size=1, max_size=5),
     st.sets(st.integers(0, 250)),

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.plugin.checks import (
@@ -95,6 +95,7 @@ class TestOrder:
         assert self.late((1, 10, 0, 40), (2, 20, 0, 30), (1, 30, 0, 41)) == [False, False, False]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 6)] * 3), max_size=12))
 def test_out_of_order_is_what_it_says(rows: list[tuple[int, int, int, int]]) -> None:
     def rank(row: tuple[int, int, int, int]) -> tuple[int, int]:
@@ -106,6 +107,7 @@ def test_out_of_order_is_what_it_says(rows: list[tuple[int, int, int, int]]) -> 
     assert TestOrder().late(*rows) == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 4)), min_size=1, max_size=20))
 def test_percentiles_are_numpys(told: list[tuple[int, int]]) -> None:
     values, counts = (np.array(column, np.int64) for column in zip(*told, strict=True))
@@ -150,6 +152,7 @@ class TestGaps:
         assert found.lengths.tolist() == [500]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=10), st.integers(1, 15))
 def test_gaps_are_what_they_say(told: list[tuple[int, int]], at_least: int) -> None:
     rows = [(due, due + late) for due, late in told]
