@@ -44,6 +44,7 @@ _MODULES = {
     "width": "tidegate.plugin.commands.width",
     # By name only: nothing of the pipeline is imported before one of its commands is asked for.
     "audit": "tidegate.pipeline.commands.audit",
+    "tune": "tidegate.pipeline.commands.tune",
     "spark-package": "tidegate.pipeline.commands.spark_package",
 }
 

@@ -5,7 +5,6 @@ Exit codes: 0 nothing was lost or early, 1 something was, 2 it could not be judg
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,7 +107,7 @@ def audit(  # noqa: PLR0917 the flags
         if checkpoint is None:
             raise OptionError("--stream needs --checkpoint DIR, where it goes on after a restart")
         streaming = StreamOptions(
-            checkpoint=_absolute(checkpoint),
+            checkpoint=common.absolute(checkpoint),
             once=once,
             trigger_s=_ms("--trigger", trigger) / 1000,
             watermark_ms=_ms("--watermark", watermark),
@@ -127,12 +126,12 @@ def audit(  # noqa: PLR0917 the flags
         slice_width_ms=_ms("--slice", slice_width),
         gap_ms=_ms("--gap", gap),
         report=str(report.absolute()),
-        offending=_absolute(offending) if offending else str(report.absolute() / "offending"),
+        offending=common.absolute(offending) if offending else str(report.absolute() / "offending"),
         dry_run=dry_run,
         stream=streaming,
     )
     if not dry_run:
-        _check_writable(report)
+        common.check_writable(report)
     spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("audit", options.model_dump(mode="json"), spark)
     if json_output:
@@ -155,15 +154,10 @@ def _pulsar(service_url: str | None, admin_url: str | None, *files: Path | None)
 
 
 def _record(where: str, format_name: str | None, pulsar: Pulsar | None) -> Record:
-    record = Record.of(_absolute(where), format_name)
+    record = Record.of(common.absolute(where), format_name)
     if record.format is Format.TOPIC and pulsar is None:
         raise OptionError(f"{where} is a topic: give --service-url and --admin-url")
     return record
-
-
-def _absolute(where: str) -> str:
-    """A local path in full: the job, and Spark's workers, may run elsewhere."""
-    return where if "://" in where else str(Path(where).absolute())
 
 
 def _ms(flag: str, text: str) -> int:
@@ -193,18 +187,6 @@ def _address(text: str | None) -> tuple[str, int] | None:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise OptionError(f"--metrics {text[:40]!r}: write IP:PORT, as in 127.0.0.1:9465")
     return host, int(port)
-
-
-def _check_writable(report: Path) -> None:
-    """Before the work rather than after it."""
-    try:
-        report.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(
-            f"cannot write to {report}: {error.strerror or error}; choose another --report"
-        ) from error
-    if not os.access(report, os.W_OK):
-        raise OptionError(f"no permission to write to {report}: choose another --report")
 
 
 def _show(result: dict[str, Any]) -> None:

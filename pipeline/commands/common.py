@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -66,3 +67,20 @@ def run_job(command: str, options: dict[str, Any], spark: SparkSettings) -> tupl
 def print_json(result: dict[str, Any]) -> None:
     """The result on standard output."""
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def absolute(where: str) -> str:
+    """A local path in full: the job, and Spark's workers, may run elsewhere."""
+    return where if "://" in where else str(Path(where).absolute())
+
+
+def check_writable(report: Path) -> None:
+    """Before the work rather than after it."""
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            f"cannot write to {report}: {error.strerror or error}; choose another --report"
+        ) from error
+    if not os.access(report, os.W_OK):
+        raise OptionError(f"no permission to write to {report}: choose another --report")
