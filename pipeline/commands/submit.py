@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from tidegate.pipeline.job.request import ErrorEvent, Request, ResultEvent, StageEvent
+from tidegate.pipeline.job.request import ErrorEvent, NoteEvent, Request, ResultEvent, StageEvent
 from tidegate.plugin.errors import UserError
 
 
@@ -17,14 +17,16 @@ def run_here(request: Request, view: Any) -> tuple[dict[str, Any], int]:
     from tidegate.pipeline.job.runner import run  # noqa: PLC0415
 
     ended: list[ResultEvent | ErrorEvent] = []
+    # spark-submit puts a program's errors into its output, where a result as JSON must stand alone.
+    silent = "--json" in sys.argv
 
     def tell(event: Any) -> None:
         match event:
-            case StageEvent():
-                view.stage(event)
             case ResultEvent() | ErrorEvent():
                 ended.append(event)
-            case _:
+            case StageEvent() if not silent:
+                view.stage(event)
+            case NoteEvent() if not silent:
                 view.note(event.text)
 
     run(request, tell)

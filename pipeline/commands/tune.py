@@ -12,7 +12,7 @@ from rich.table import Table
 from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.tune.options import Topic, TuneOptions, parse_delays
-from tidegate.plugin.daemon.settings import DEFAULT_SOCKET
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.wire.client import ask_socket
 
 _MIB = 1 << 20
@@ -53,8 +53,13 @@ def tune(  # noqa: PLR0917 the flags
         typer.Option("--apply", metavar="TOPIC:SUBSCRIPTION", help="Set the width at the running daemon."),
     ] = None,
     socket: Annotated[
-        Path, typer.Option(help="The daemon's Unix socket, for --apply.", envvar="TIDEGATE_SOCKET")
-    ] = DEFAULT_SOCKET,
+        Path | None,
+        typer.Option(
+            readable=False,
+            envvar="TIDEGATE_SOCKET",
+            help=f"The daemon's Unix socket, for --apply [default: {SOCKET_DEFAULT_HELP}].",
+        ),
+    ] = None,
     json_output: common.Json = False,
     master: common.Master = "local[*]",
     conf: common.Conf = None,
@@ -82,12 +87,13 @@ def tune(  # noqa: PLR0917 the flags
     spark = common.spark_settings(master, conf, package, file)
     if apply_to is not None:
         # Before the work rather than after it: does the daemon know the subscription?
-        ask_socket(socket, {"what": "width", "subscription": apply_to})
+        ask_socket(socket or own_default_socket(), {"what": "width", "subscription": apply_to})
     result, exit_code = common.run_job("tune", options.model_dump(mode="json"), spark)
     if apply_to is not None:
         width_ms = result["recommended"]["width_ms"]
         result["applied"] = ask_socket(
-            socket, {"what": "width", "subscription": apply_to, "width_ms": width_ms}
+            socket or own_default_socket(),
+            {"what": "width", "subscription": apply_to, "width_ms": width_ms},
         )
     if json_output:
         common.print_json(result)

@@ -29,7 +29,10 @@ UNPACKED_AS = "tidegate_env"
 SUBMIT_NAME = "tidegate_submit.py"
 _OURS = ("index", "plugin", "pipeline")
 _LEFT_OUT = {"pyspark", "py4j"}
-_SUFFIXES = (".py", ".typed")
+_LEVEL = 3
+# What no program needs when it runs.
+_NOT_FOLDERS = {"__pycache__", "tests", "include", "src"}
+_NOT_SUFFIXES = {".pth", ".pyi", ".h", ".hpp", ".pxd", ".pyx", ".java", ".a"}
 
 
 class Shipped(NamedTuple):
@@ -51,7 +54,7 @@ def make_package(directory: Path) -> Shipped:
     temporary = directory / f".{archive.name}.{os.getpid()}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+        with temporary.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed:
             _write(packed, files)
         temporary.replace(archive)
         script.write_text(submit_script(), encoding="utf-8")
@@ -107,22 +110,19 @@ def _our_files() -> Iterator[tuple[str, Path]]:
             raise PipelineError(f"tidegate.{package} is not installed: install the wheel anew")
         root = Path(spec.submodule_search_locations[0])
         for path in root.rglob("*"):
-            # The shim's Java sources and what was built are not for workers.
-            if path.suffix in _SUFFIXES and path.is_file() and "shim" not in path.relative_to(root).parts:
-                yield f"tidegate/{package}/{path.relative_to(root).as_posix()}", path
+            inside = path.relative_to(root)
+            # The shim, its sources and what was built of them are not for workers.
+            if path.is_file() and not {"shim", "jars", "__pycache__"} & set(inside.parts):
+                yield f"tidegate/{package}/{inside.as_posix()}", path
 
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:
     distribution = importlib.metadata.distribution(name)
     for file in distribution.files or []:
         path = Path(str(file.locate()))
-        inside = file.parts[0] not in ("..", "__pycache__") and "__pycache__" not in file.parts
-        if (
-            inside
-            and path.suffix != ".pth"
-            and not file.parts[0].startswith("__editable__")
-            and path.is_file()
-        ):
+        needless = _NOT_FOLDERS & set(file.parts[:-1]) or path.suffix in _NOT_SUFFIXES
+        outside = file.parts[0] == ".." or file.parts[0].startswith("__editable__")
+        if not needless and not outside and path.is_file():
             yield file.as_posix(), path
 
 

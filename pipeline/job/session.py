@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -36,8 +37,8 @@ def start(command: str, settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
-    except PySparkException as error:
-        raise PipelineError(f"Spark did not start: {_first_line(error)}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise PipelineError(f"Spark did not start: {_reason(error)}") from error
     spark.sparkContext.setLogLevel("WARN")
     for path in settings.files:
         spark.sparkContext.addFile(path)
@@ -78,5 +79,8 @@ def _local_memory_gib() -> int:
     return max(1, min(_LOCAL_MEMORY_MAX_GIB, total // _GIB // 3))
 
 
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split("\n")[0].split())[:300]
+def _reason(error: Exception) -> str:
+    """What Java says, or else the first line."""
+    lines = [" ".join(line.split()) for line in str(error).split("\n")]
+    told = next((line for line in lines if line.startswith(": ")), lines[0])
+    return told.removeprefix(": ")[:300]

@@ -10,6 +10,15 @@ from pathlib import Path
 
 TIMEOUT_S = 240.0
 TIDEGATE = [sys.executable, "-m", "tidegate.plugin.cli"]
+SMALL_SPARK = [
+    "--master",
+    "local[2]",
+    "--conf",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "--conf",
+    "spark.sql.shuffle.partitions=2",
+]
+"""Where a command's job runs in tests."""
 
 
 def environment(**changes: str | None) -> dict[str, str]:

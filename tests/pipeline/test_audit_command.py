@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.pipeline.commands import TIDEGATE, TIMEOUT_S, assert_one_line, environment, tidegate
+from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, assert_one_line, environment, tidegate
 from tests.pipeline.test_audit_job import receipts, sent_rows, write
 from tests.support.waiting import wait_until
 
@@ -26,9 +26,7 @@ def records(tmp_path: Path) -> tuple[str, str]:
 
 def test_a_verdict(records: tuple[str, str], tmp_path: Path) -> None:
     sent, received = records
-    done = tidegate(
-        "audit", "--sent", sent, "--received", received, "--json", "--master", "local[2]", cwd=tmp_path
-    )
+    done = tidegate("audit", "--sent", sent, "--received", received, "--json", *SMALL_SPARK, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout)
     assert (result["sent"], result["received"], result["lost"], result["early"]) == (100, 99, 1, 0)
@@ -120,7 +118,7 @@ def test_a_topic_without_a_broker(tmp_path: Path) -> None:
 
 def test_a_record_that_is_not_there(records: tuple[str, str], tmp_path: Path) -> None:
     done = tidegate(
-        "audit", "--sent", "nowhere.parquet", "--received", records[1], "--master", "local[1]", cwd=tmp_path
+        "audit", "--sent", "nowhere.parquet", "--received", records[1], *SMALL_SPARK, cwd=tmp_path
     )
     assert done.returncode == 2
     assert f"tidegate: sent: there is nothing at {tmp_path}/nowhere.parquet" in done.stderr

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from tests.pipeline.commands import assert_one_line, tidegate
+from tests.pipeline.commands import SMALL_SPARK, assert_one_line, tidegate
 from tests.pipeline.test_tune_model import START_MS, uniform
 from tests.support.lane import SHARED, Lane
 from tidegate.index import WIDTHS_MS, IndexOptions
@@ -152,7 +152,7 @@ def test_from_a_topic_and_applied_to_its_daemon(lane: Lane, tmp_path: Path) -> N
         "tune", "--from-topic", f"persistent://{lane.topic}", "--subscription", "sub",
         "--service-url", broker.service_url, "--admin-url", broker.admin_url,
         "--apply", f"persistent://{lane.topic}:sub", "--socket", socket,
-        "--report", tmp_path / "report", "--json", "--master", "local[2]",
+        "--report", tmp_path / "report", "--json", *SMALL_SPARK,
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -68,7 +68,7 @@ def test_slices_do_what_the_index_does(filled: list[tuple[int, int]], merge_runs
     """Against a plain reading: each slice a list of runs, spill by spill."""
     options = IndexOptions(merge_runs=merge_runs, block_entries=3)
     width_ms, count = 1_000, 12
-    at_ms = np.arange(1, count + 1) * 2_500.0
+    at_ms = np.arange(1, count + 1, dtype=np.float64) * 2_500
     number, spill = np.array(filled, np.int64).T
     # Nothing is spilled into a slice that is over.
     spill = np.minimum(spill, np.searchsorted(at_ms, (number + 1) * width_ms) % count)
