@@ -138,7 +138,7 @@ def decode_positions(value: bytes) -> PositionSet:
 
 
 def decode_numbers(value: bytes) -> tuple[int, int]:
-    """The two numbers of MARK_DELETE, CLEAR, WIDTH or GENERATION (docs/format.md). Raises CorruptRecordError."""
+    """The two numbers of a MARK_DELETE, CLEAR, WIDTH or GENERATION record. Raises CorruptRecordError."""
     body = unseal(keys.JOURNAL, value)
     if len(body) != _NUMBERS.size:
         raise CorruptRecordError(f"a record of two numbers has {len(body)} bytes")

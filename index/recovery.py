@@ -217,8 +217,8 @@ def _read_state(store: Store, subscription_id: int, options: IndexOptions, damag
         return fresh if value is None else State.decode(value)
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
-        # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position, and the
-        # generation, which is then another than 0: no acknowledgement is believed.
+        # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position and a
+        # generation, which is another than 0: no acknowledgement is believed.
         return fresh._replace(version=1 << 62, next_block_id=1 << 62)
 
 
