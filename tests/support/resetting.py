@@ -1,4 +1,4 @@
-"""Ways to reset a cursor, and a lane on which that matters: the daemon knows acknowledgements that it takes back.
+"""Ways to reset a cursor, and a topic on which that matters: the daemon knows its acknowledgements.
 
 The first message is never acknowledged, so that the mark-delete position does not show the reset.
 """
