@@ -245,7 +245,6 @@ final class TrackerCore {
             // The cursor was reset, or it would not have been read.
             onReset();
         }
-        doubtful.remove(ledgerId, entryId);
         if (deliverAtMs <= nowMs) {
             handedOut.add(ledgerId, entryId);
             return false;

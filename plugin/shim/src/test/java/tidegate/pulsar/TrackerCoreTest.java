@@ -496,10 +496,101 @@ class TrackerCoreTest {
         long seal = world.broker.seal();
         world.broker.reset(new Position(1, 0));
         world.broker.putSeal(seal);
+        world.settle();
+        assertTrue(index().acknowledged.isEmpty(), "the watch has seen it: " + index().acknowledged);
         world.broker.connect();
-        world.watch();
         world.runUntil(world.now() + 2000);
         assertEquals(10, delivered().size());
+    }
+
+    @Test
+    void aResetThatLeavesTheSealShowsInWhatIsRead() {
+        acknowledgeAllBut(0);
+        long seal = world.broker.seal();
+        world.broker.reset(new Position(1, 0));
+        world.broker.putSeal(seal);
+        world.broker.connect();
+        world.daemon.received.clear();
+        // Nobody looks at the cursor before it is read again.
+        world.runBroker();
+        world.toDaemon();
+        assertEquals(List.of(new Frame.Close()), world.daemon.received, "to be opened under another seal");
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty());
+    }
+
+    @Test
+    void aResetThatLeavesTheSealShowsInTheAnswerToOpen() {
+        acknowledgeAllBut(0);
+        long seal = world.broker.seal();
+        world.disconnect();
+        world.broker.reset(new Position(1, 0));
+        world.broker.putSeal(seal);
+        while (!world.core().isOpen()) {
+            world.connect();
+            world.toDaemon();
+            world.toShim(Integer.MAX_VALUE);
+        }
+        assertEquals(0, world.core().stats().settling(), "what this tracker has seen deleted only a reset takes back");
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty());
+    }
+
+    @Test
+    void aResetIsNoticedBeforeAnythingIsReadAgain() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.acknowledgeAll();
+        world.broker.persistCursor();
+        world.runUntil(world.now() + 2000);
+        assertEquals(new Position(1, 9), index().markDelete);
+        world.broker.log.replaceAll((position, at) -> world.now() + 30_000);
+        world.broker.reset(new Position(1, 3));
+        world.broker.connect();
+        // Read and told, with no look at the cursor but the one before the read.
+        for (int i = 0; i < 5; i++) {
+            world.runBroker();
+            world.toDaemon();
+            world.daemon.commit();
+            world.toShim(Integer.MAX_VALUE);
+        }
+        assertEquals(7, index().held.size(), "the daemon heard of mark-delete before the adds");
+        assertFalse(world.broker.rereadRequested);
+    }
+
+    @Test
+    void aResetBetweenLookingAtWhatIsDueAndTellingIsNotTold() {
+        start();
+        publish(1, 60_000);
+        Position position = publish(2, 10_000);
+        world.settle();
+        // Acknowledged by id, without ever having been delivered.
+        world.broker.acknowledge(world.broker.consumers.get(0), position);
+        world.clock.advance(9_000);
+        world.daemon.tick(world.now());
+        world.broker.beforeSeal = () -> world.broker.reset(new Position(1, 1));
+        world.toShim(Integer.MAX_VALUE);
+        world.broker.connect();
+        world.runUntil(world.now() + 2_000);
+        assertEquals(List.of(2L), delivered());
+        assertFalse(index().acknowledged.contains(position));
+    }
+
+    @Test
+    void aClearedSubscriptionHasNothingDoubtfulLeft() {
+        acknowledgeAllBut(0);
+        world.broker.disconnectAll();
+        world.broker.beginReset(new Position(1, 0));
+        // It is looked at, but not yet again.
+        world.core().shouldPause();
+        world.core().clear();
+        world.settle();
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
 
@@ -546,6 +637,9 @@ class TrackerCoreTest {
         world.broker.clearBacklog(new Position(1, 2));
         world.runUntil(world.now() + 1000);
         assertEquals(5, index().acknowledged.size(), "told again under the new seal");
+        world.daemon.received.clear();
+        world.runUntil(world.now() + 1000);
+        assertTrue(world.daemon.received.stream().noneMatch(Frame.Ack.class::isInstance), "and once");
         world.broker.persistCursor(0);
         world.crashBroker();
         world.broker.deliveries.clear();
@@ -687,6 +781,7 @@ class TrackerCoreTest {
             world.daemon.tick(world.now());
             world.toShim(Integer.MAX_VALUE);
         }
+        assertEquals(0, world.core().stats().settling());
         world.broker.connect();
         world.settle();
         assertEquals(10, delivered().size());
