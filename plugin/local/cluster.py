@@ -4,8 +4,8 @@ Topics move between its brokers, and their daemons do not know of each other: wh
 one is tried here. Invariants:
 
 - everything that is written (metadata, ledgers, indexes, logs, conf files) is below ``work_dir``;
-- every port is on 127.0.0.1 and free at the time of ``start``; a restart keeps the ports;
-- only processes started here are ever signalled, by their pid, and none is left when ``end`` returns.
+- every port is on 127.0.0.1 and was free when the cluster was made; a restart keeps the ports;
+- nothing that was started here is left when ``end`` returns.
 """
 
 from __future__ import annotations
@@ -14,23 +14,32 @@ import contextlib
 import os
 import shutil
 import socket
-import sys
-from collections.abc import Mapping, Sequence
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import httpx
 
-from tidegate.plugin.local.broker import tidegate_conf
-from tidegate.plugin.local.process import LOOPBACK, LocalProcess, LocalProcessError, accepts, free_ports
+from tidegate.plugin.local.daemon import Daemon
+from tidegate.plugin.local.guard import Guard
+from tidegate.plugin.local.process import (
+    LOOPBACK,
+    START_TIMEOUT_S,
+    LocalProcess,
+    LocalProcessError,
+    Pause,
+    free_ports,
+)
+from tidegate.plugin.local.trackers import tidegate_conf
 
+CLUSTER_NAME = "local"
 SESSION_TIMEOUT_MS = 5_000
-_START_S = 90.0
-_CLUSTER = "local"
-# No longer than a socket's path may be, whatever the work directory is.
-_SOCKET_PATH_BYTES_MAX = 107
-
+_HTTP_TIMEOUT_S = 5.0
 _ZOOKEEPER_CONF = {
     "tickTime": "500",
     "initLimit": "10",
@@ -52,7 +61,7 @@ _BOOKIE_CONF = {
     "enableStatistics": "false",
 }
 _BROKER_CONF = {
-    "clusterName": _CLUSTER,
+    "clusterName": CLUSTER_NAME,
     "bindAddress": LOOPBACK,
     "advertisedAddress": LOOPBACK,
     "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl",
@@ -69,65 +78,152 @@ _BROKER_CONF = {
 }
 
 
-class Node:
-    """One broker of the cluster and the daemon beside it.
+@dataclass(frozen=True)
+class Jvm:
+    """How much memory a JVM of the cluster gets, and what else it is told."""
 
-    ``broker`` and ``daemon`` are killed, paused and resumed by themselves; ``start_broker`` and
-    ``start_daemon`` start them again with the same ports and data.
+    heap_mib: int = 384
+    # They live for minutes: compiling less halves their start.
+    options: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class PulsarProcess(LocalProcess):
+    """One of the distribution's programs with a conf file of its own, ready when its port is answered.
+
+    ``template`` is the file of the distribution's ``conf`` that ``conf`` overrides, if there is one.
     """
 
-    def __init__(self, name: str, work_dir: Path, broker: LocalProcess, daemon: LocalProcess) -> None:
-        self.name = name
-        self.broker = broker
-        self.daemon = daemon
-        self.socket_path = work_dir / f"{name}.sock"
-        self.broker_port = 0
-        self.web_port = 0
+    command: ClassVar[str]
+    conf_variable: ClassVar[str]
+    template: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        pulsar_home: Path,
+        work_dir: Path,
+        *,
+        port: int,
+        conf: Mapping[str, str],
+        jvm: Jvm,
+        guard: Guard | None,
+        pause: Pause,
+    ) -> None:
+        super().__init__(work_dir, guard, pause)
+        self.port = port
+        self._home = pulsar_home
+        self._conf = dict(conf)
+        self._jvm = jvm
+
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        path = self.work_dir / f"{self.name}.conf"
+        # A properties file: of a key that stands twice the last one counts.
+        lines = "".join(f"{key}={value}\n" for key, value in self._conf.items())
+        path.write_text(self._read_template() + lines, encoding="utf-8")
+        environment = _environment(self.work_dir, self._jvm) | {self.conf_variable: str(path)}
+        return [str(self._home / "bin" / "pulsar"), self.command], environment
+
+    def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:  # noqa: ARG002
+        return self._not_listening
+
+    def _not_listening(self) -> str | None:
+        with socket.socket() as probe:
+            answers = probe.connect_ex((LOOPBACK, self.port)) == 0
+        return None if answers else f"port {self.port} is not answered"
+
+    def _read_template(self) -> str:
+        if not self.template:
+            return ""
+        path = self._home / "conf" / self.template
+        try:
+            return path.read_text(encoding="utf-8") + "\n"
+        except OSError as error:
+            raise LocalProcessError(f"{self._home} is not a Pulsar home: cannot read {path}") from error
+
+
+class ZooKeeper(PulsarProcess):
+    """The cluster's metadata."""
+
+    name = "zookeeper"
+    command = "zookeeper"
+    conf_variable = "PULSAR_ZK_CONF"
+
+
+class Bookie(PulsarProcess):
+    """The cluster's storage."""
+
+    name = "bookie"
+    command = "bookie"
+    conf_variable = "PULSAR_BOOKKEEPER_CONF"
+
+
+class ClusterBroker(PulsarProcess):
+    """One broker; ready when it is healthy. ``jar`` is the shim, None without it."""
+
+    name = "broker"
+    command = "broker"
+    conf_variable = "PULSAR_BROKER_CONF"
+    template = "broker.conf"
+
+    def __init__(
+        self,
+        pulsar_home: Path,
+        work_dir: Path,
+        *,
+        port: int,
+        web_port: int,
+        jar: Path | None,
+        conf: Mapping[str, str],
+        jvm: Jvm,
+        guard: Guard | None,
+        pause: Pause,
+    ) -> None:
+        own = {"brokerServicePort": str(port), "webServicePort": str(web_port)}
+        super().__init__(
+            pulsar_home, work_dir, port=port, conf={**own, **conf}, jvm=jvm, guard=guard, pause=pause
+        )
+        self.broker_id = f"{LOOPBACK}:{web_port}"
+        self._jar = jar
 
     @property
     def service_url(self) -> str:
         """What a Pulsar client connects to."""
-        return f"pulsar://{LOOPBACK}:{self.broker_port}"
+        return f"pulsar://{LOOPBACK}:{self.port}"
 
     @property
     def admin_url(self) -> str:
         """The base of the admin REST interface."""
-        return f"http://{LOOPBACK}:{self.web_port}"
+        return f"http://{self.broker_id}"
 
-    @property
-    def broker_id(self) -> str:
-        """How the other brokers know it."""
-        return f"{LOOPBACK}:{self.web_port}"
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        command, environment = super()._prepare()
+        if self._jar is not None:
+            # A copy: building the shim again must not change a jar that a running JVM has open.
+            copy = self.work_dir / self._jar.name
+            if not copy.exists():
+                shutil.copy2(self._jar, copy)
+            environment["PULSAR_EXTRA_CLASSPATH"] = str(copy)
+        return command, environment
 
-    def start_daemon(self) -> None:
-        """Start the daemon and wait until its socket answers."""
-        self.daemon.spawn()
-        self.daemon.wait_until(self._daemon_answers, _START_S)
+    def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
+        client = httpx.Client(base_url=self.admin_url, timeout=_HTTP_TIMEOUT_S, trust_env=False)
+        return partial(_unhealthy, asking.enter_context(client))
 
-    def start_broker(self) -> None:
-        """Start the broker and wait until it is healthy."""
-        self.broker.spawn()
-        self.wait_healthy()
 
-    def wait_healthy(self) -> None:
-        """Return once the broker's health check says ok."""
-        with httpx.Client(base_url=self.admin_url, timeout=5.0, trust_env=False) as client:
-            self.broker.wait_until(lambda: _healthy(client), _START_S)
+@dataclass(frozen=True)
+class Node:
+    """One broker of the cluster and the daemon beside it; each is killed, paused and started by itself."""
 
-    def _daemon_answers(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
-            probe.connect(str(self.socket_path))
-            return True
-        return False
+    name: str
+    broker: ClusterBroker
+    daemon: Daemon
 
 
 class LocalCluster:
     """ZooKeeper, a bookie and ``brokers`` brokers with a daemon each.
 
     ``jar`` is the shim; without one the brokers run Pulsar's own tracker and no daemon is started. ``conf``
-    overrides keys of the distribution's ``broker.conf`` for every broker. The sockets of the daemons are in
-    ``socket_dir``, which must have a short path. ``broker_environment`` is added to what the brokers see, by
-    their number.
+    overrides keys of the distribution's ``broker.conf`` for every broker. The daemons' sockets are in
+    ``socket_dir``, whose path must be short. Errors are ``LocalProcessError``.
     """
 
     def __init__(
@@ -139,40 +235,75 @@ class LocalCluster:
         jar: Path | None,
         brokers: int = 2,
         conf: Mapping[str, str] | None = None,
-        heap_mib: int = 384,
-        jvm_options: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-        broker_environment: Mapping[int, Mapping[str, str]] | None = None,
+        jvm: Jvm | None = None,
+        guard: Guard | None = None,
+        pause: Pause = time.sleep,
     ) -> None:
         self.work_dir = work_dir
         self._home = pulsar_home
         self._jar = jar
-        self._heap_mib = heap_mib
-        self._jvm_options = list(jvm_options)
-        self._conf = dict(conf or {})
-        self._check()
+        jvm = jvm or Jvm()
+        small = Jvm(heap_mib=min(jvm.heap_mib, 256), options=jvm.options)
         ports = free_ports(2 + 2 * brokers)
-        self._zookeeper_port, self._bookie_port = ports[:2]
-        self._zookeeper = self._pulsar("zookeeper", "zookeeper", "PULSAR_ZK_CONF", heap_mib=128)
-        self._bookie = self._pulsar("bookie", "bookie", "PULSAR_BOOKKEEPER_CONF", heap_mib=256)
-        self.nodes: list[Node] = []
+        self._store = f"zk:{LOOPBACK}:{ports[0]}"
+        self._small = small
+        self._zookeeper = ZooKeeper(
+            pulsar_home,
+            work_dir / "zookeeper",
+            port=ports[0],
+            conf={**_ZOOKEEPER_CONF, "dataDir": str(work_dir / "zookeeper"), "clientPort": str(ports[0])},
+            jvm=small,
+            guard=guard,
+            pause=pause,
+        )
+        self._bookie = Bookie(
+            pulsar_home,
+            work_dir / "bookie",
+            port=ports[1],
+            conf={
+                **_BOOKIE_CONF,
+                "bookiePort": str(ports[1]),
+                "metadataServiceUri": f"metadata-store:{self._store}",
+                "journalDirectory": str(work_dir / "bookie" / "journal"),
+                "ledgerDirectories": str(work_dir / "bookie" / "ledgers"),
+            },
+            jvm=small,
+            guard=guard,
+            pause=pause,
+        )
+        self.nodes = []
         for number in range(brokers):
             name = chr(ord("a") + number)
-            extra = (broker_environment or {}).get(number, {})
-            node = Node(name, socket_dir, self._broker(name, extra), self._daemon(name, socket_dir))
-            if len(os.fsencode(node.socket_path)) > _SOCKET_PATH_BYTES_MAX:
-                raise LocalProcessError(
-                    f"{node.socket_path} is too long for a socket: give a shorter socket_dir"
-                )
-            node.broker_port, node.web_port = ports[2 + 2 * number : 4 + 2 * number]
-            self.nodes.append(node)
+            port, web_port = ports[2 + 2 * number : 4 + 2 * number]
+            daemon = Daemon(
+                work_dir / name, socket_path=socket_dir / f"{name}.sock", guard=guard, pause=pause
+            )
+            broker = ClusterBroker(
+                pulsar_home,
+                work_dir / name,
+                port=port,
+                web_port=web_port,
+                jar=jar,
+                conf={
+                    **_BROKER_CONF,
+                    "metadataStoreUrl": self._store,
+                    "configurationMetadataStoreUrl": self._store,
+                    **({} if jar is None else tidegate_conf(daemon.socket_path)),
+                    **(conf or {}),
+                },
+                jvm=jvm,
+                guard=guard,
+                pause=pause,
+            )
+            self.nodes.append(Node(name, broker, daemon))
 
     @property
     def service_url(self) -> str:
         """All brokers, for a client that goes to whichever has the topic."""
-        return "pulsar://" + ",".join(f"{LOOPBACK}:{node.broker_port}" for node in self.nodes)
+        return "pulsar://" + ",".join(f"{LOOPBACK}:{node.broker.port}" for node in self.nodes)
 
     def start(self) -> None:
-        """Start everything. Raises ``LocalProcessError``; then nothing runs."""
+        """Start everything and wait until it can be used; if that fails, nothing runs."""
         try:
             self._start()
         except BaseException:
@@ -199,157 +330,70 @@ class LocalCluster:
         self.end()
 
     def _start(self) -> None:
-        self._write_confs()
-        self._zookeeper.spawn()
-        if self._jar is not None:
-            for node in self.nodes:
-                node.daemon.spawn()
-        self._zookeeper.wait_until(lambda: accepts(self._zookeeper_port), _START_S)
-        self._initialize()
-        self._bookie.spawn()
-        self._bookie.wait_until(lambda: accepts(self._bookie_port), _START_S)
-        for node in self.nodes:
-            if self._jar is not None:
-                node.daemon.wait_until(node._daemon_answers, _START_S)
-            node.broker.spawn()
-        for node in self.nodes:
-            node.wait_healthy()
-
-    def _initialize(self) -> None:
-        first = self.nodes[0]
-        store = f"zk:{LOOPBACK}:{self._zookeeper_port}"
-        initializer = self._pulsar(
-            "initialization of the cluster's metadata",
-            "initialize-cluster-metadata",
-            heap_mib=128,
-            arguments=[
-                "--cluster", _CLUSTER,
-                "--metadata-store", store,
-                "--configuration-metadata-store", store,
-                "--web-service-url", first.admin_url,
-                "--broker-service-url", first.service_url,
-            ],
-        )  # fmt: skip
-        initializer.spawn()
-        initializer.wait_done(_START_S)
-
-    def _check(self) -> None:
         if not (self._home / "bin" / "pulsar").is_file():
-            raise LocalProcessError(
-                f"{self._home} is not a Pulsar home: run `tidegate setup`, which fetches one"
-            )
+            raise LocalProcessError(f"{self._home} is not a Pulsar home: `tidegate setup` fetches one")
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
-
-    # --- the processes ----------------------------------------------------------------------------
-
-    def _pulsar(
-        self,
-        name: str,
-        command: str,
-        conf_variable: str = "",
-        *,
-        heap_mib: int,
-        arguments: Sequence[str] = (),
-        extra: Mapping[str, str] | None = None,
-        file_name: str = "",
-    ) -> LocalProcess:
-        file_name = file_name or command
-        environment = {
-            **os.environ,
-            "PULSAR_LOG_DIR": str(self.work_dir / "logs"),
-            "PULSAR_LOG_APPENDER": "Console",
-            "PULSAR_MEM": f"-Xms64m -Xmx{heap_mib}m -XX:MaxDirectMemorySize={heap_mib}m",
-            "PULSAR_GC": " ".join(self._jvm_options),
-            "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
-            "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false",
-            **(extra or {}),
-        }
-        if conf_variable:
-            environment[conf_variable] = str(self.work_dir / f"{file_name}.conf")
-        return LocalProcess(
-            name,
-            [str(self._home / "bin" / "pulsar"), command, *arguments],
-            self.work_dir / f"{file_name}.log",
-            environment,
-        )
-
-    def _broker(self, name: str, extra: Mapping[str, str]) -> LocalProcess:
-        # A copy: building the shim again must not change a jar that a running JVM has open.
-        classpath = "" if self._jar is None else str(self.work_dir / self._jar.name)
-        return self._pulsar(
-            f"broker {name}",
-            "broker",
-            "PULSAR_BROKER_CONF",
-            heap_mib=self._heap_mib,
-            extra={"PULSAR_EXTRA_CLASSPATH": classpath, **extra},
-            file_name=f"broker-{name}",
-        )
-
-    def _daemon(self, name: str, socket_dir: Path) -> LocalProcess:
-        command = [
-            sys.executable, "-m", "tidegate.plugin.cli", "serve",
-            "--data", str(self.work_dir / f"daemon-{name}"),
-            "--socket", str(socket_dir / f"{name}.sock"),
-            "--http", f"{LOOPBACK}:0",
-        ]  # fmt: skip
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
-        return LocalProcess(f"daemon {name}", command, self.work_dir / f"daemon-{name}.log", environment)
-
-    # --- what they are told -----------------------------------------------------------------------
-
-    def _write_confs(self) -> None:
-        self.work_dir.mkdir(parents=True, exist_ok=True)
-        if self._jar is not None:
-            shutil.copy2(self._jar, self.work_dir)
-        store = f"zk:{LOOPBACK}:{self._zookeeper_port}"
-        self._write_conf(
-            "zookeeper",
-            {
-                **_ZOOKEEPER_CONF,
-                "dataDir": str(self.work_dir / "zookeeper"),
-                "clientPort": str(self._zookeeper_port),
-            },
-        )
-        self._write_conf(
-            "bookie",
-            {
-                **_BOOKIE_CONF,
-                "bookiePort": str(self._bookie_port),
-                "metadataServiceUri": f"metadata-store:{store}",
-                "journalDirectory": str(self.work_dir / "bookkeeper" / "journal"),
-                "ledgerDirectories": str(self.work_dir / "bookkeeper" / "ledgers"),
-            },
-        )
+        self._zookeeper.start()
+        self._initialize()
+        self._bookie.start()
+        # Together: each of them takes a while, and none needs another.
         for node in self.nodes:
-            self._write_conf(f"broker-{node.name}", self._broker_conf(node), self._broker_template())
+            if self._jar is not None:
+                node.daemon.spawn()
+            node.broker.spawn()
+        for node in self.nodes:
+            if self._jar is not None:
+                node.daemon.wait_ready()
+            node.broker.wait_ready()
 
-    def _broker_conf(self, node: Node) -> dict[str, str]:
-        store = f"zk:{LOOPBACK}:{self._zookeeper_port}"
-        return {
-            **_BROKER_CONF,
-            "metadataStoreUrl": store,
-            "configurationMetadataStoreUrl": store,
-            "brokerServicePort": str(node.broker_port),
-            "webServicePort": str(node.web_port),
-            **({} if self._jar is None else tidegate_conf(node.socket_path)),
-            **self._conf,
-        }
+    def _initialize(self) -> None:
+        """Write what every cluster begins with into the metadata."""
+        first = self.nodes[0].broker
+        command = [
+            str(self._home / "bin" / "pulsar"), "initialize-cluster-metadata",
+            "--cluster", CLUSTER_NAME,
+            "--metadata-store", self._store,
+            "--configuration-metadata-store", self._store,
+            "--web-service-url", first.admin_url,
+            "--broker-service-url", first.service_url,
+        ]  # fmt: skip
+        log_path = self.work_dir / "initialize.log"
+        with log_path.open("ab") as log:
+            try:
+                subprocess.run(  # noqa: S603
+                    command,
+                    env=_environment(self.work_dir, self._small),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=START_TIMEOUT_S,
+                    check=True,
+                )
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                raise LocalProcessError(
+                    f"the cluster's metadata could not be initialized; see {log_path}"
+                ) from error
 
-    def _broker_template(self) -> str:
-        template = self._home / "conf" / "broker.conf"
-        try:
-            return template.read_text(encoding="utf-8") + "\n"
-        except OSError as error:
-            raise LocalProcessError(f"{self._home} is not a Pulsar home: cannot read {template}") from error
 
-    def _write_conf(self, name: str, settings: Mapping[str, str], template: str = "") -> None:
-        # Properties files: of a key that stands twice the last one counts.
-        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
-        (self.work_dir / f"{name}.conf").write_text(template + lines, encoding="utf-8")
+def _environment(work_dir: Path, jvm: Jvm) -> dict[str, str]:
+    """What every program of the distribution is told by its environment."""
+    return {
+        **os.environ,
+        "PULSAR_LOG_DIR": str(work_dir / "logs"),
+        "PULSAR_LOG_APPENDER": "Console",
+        "PULSAR_MEM": f"-Xms64m -Xmx{jvm.heap_mib}m -XX:MaxDirectMemorySize={jvm.heap_mib}m",
+        "PULSAR_GC": " ".join(jvm.options),
+        # Pulsar's default logs every collection to the console: noise that hides the program's own lines.
+        "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
+        "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false",
+    }
 
 
-def _healthy(client: httpx.Client) -> bool:
-    with contextlib.suppress(httpx.HTTPError):
-        return client.get("/admin/v2/brokers/health").text.strip() == "ok"
-    return False
+def _unhealthy(admin: httpx.Client) -> str | None:
+    """What the broker lacks, in words; None when nothing."""
+    try:
+        healthy = admin.get("/admin/v2/brokers/health").text.strip() == "ok"
+    except httpx.HTTPError:
+        return f"{admin.base_url} does not answer"
+    return None if healthy else "its health check does not say ok"

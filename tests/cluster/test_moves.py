@@ -131,7 +131,7 @@ def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBro
     evens = set(range(0, count, 2))
     at_a, at_b = Keeper(lambda uid: uid % 2 == 1), Keeper(lambda uid: False)
     two.move(lane.topic, two.a)
-    with two.client_of(two.a.service_url) as old, two.client_of(two.b.service_url) as new:
+    with two.client_of(two.a.broker.service_url) as old, two.client_of(two.b.broker.service_url) as new:
         consumer = old.subscribe(
             lane.topic, "sub", SHARED, message_listener=at_a.listener, receiver_queue_size=count
         )
@@ -140,19 +140,18 @@ def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBro
         wait_until(lambda: two.acknowledged(two.a, lane.topic) == count // 2, "daemon a knows the odd ones")
         lane.disconnect()
         lane.admin = two.admin_of(two.b)
-        two.a.broker.pause()
-        at_a.acknowledge(consumer, 40)
-        wait_until(lambda: two.owner(lane.topic, two.b) == two.b.service_url, "broker b has taken over")
-        consumer = new.subscribe(
-            lane.topic, "sub", SHARED, message_listener=at_b.listener, receiver_queue_size=count
-        )
-        at_b.wait_for(evens)
-        two.a.broker.resume()
+        with two.a.broker.paused():
+            at_a.acknowledge(consumer, 40)
+            wait_until(lambda: two.owner(lane.topic, two.b) == two.b.broker.service_url, "broker b has it")
+            consumer = new.subscribe(
+                lane.topic, "sub", SHARED, message_listener=at_b.listener, receiver_queue_size=count
+            )
+            at_b.wait_for(evens)
         two.wait_for_news(two.a, lane.topic, two.b)
         at_b.acknowledge(consumer)
         lane.wait_stats(lambda now: now.backlog == 0, "all are acknowledged at b")
         two.a.broker.stop()
-    two.a.start_broker()
+    two.a.broker.start()
 
     lane.admin.unload(lane.topic)
     for node in (two.b, two.a):

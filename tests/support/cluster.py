@@ -114,6 +114,16 @@ class Cluster:
         self.admin = Admin(self.broker.admin_url)
 
     @property
+    def running(self) -> bool:
+        """Whether the broker runs."""
+        return self.broker.running
+
+    @property
+    def service_url(self) -> str:
+        """What a client connects to."""
+        return self.broker.service_url
+
+    @property
     def client_log_path(self) -> Path:
         """The warnings of every client of this process: the C++ library has one logger for all."""
         return self.work_dir / "client.log"

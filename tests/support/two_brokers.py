@@ -36,9 +36,8 @@ class TwoBrokers:
     def __init__(self, work_dir: Path, socket_dir: Path) -> None:
         self.cluster = LocalCluster(PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=_CONF)
         self.a, self.b = self.cluster.nodes
-        self._admins = {node.name: Admin(node.admin_url) for node in self.cluster.nodes}
+        self._admins = {node.name: Admin(node.broker.admin_url) for node in self.cluster.nodes}
         self.admin = self.admin_of(self.a)
-        self._log_path = work_dir / "client.log"
 
     @property
     def running(self) -> bool:
@@ -46,9 +45,19 @@ class TwoBrokers:
         return all(node.broker.running for node in self.cluster.nodes)
 
     @property
-    def broker(self) -> TwoBrokers:
-        """What a lane asks whether it is running."""
-        return self
+    def service_url(self) -> str:
+        """What a client connects to that goes to whichever has the topic."""
+        return self.cluster.service_url
+
+    @property
+    def work_dir(self) -> Path:
+        """Where everything is written."""
+        return self.cluster.work_dir
+
+    @property
+    def client_log_path(self) -> Path:
+        """The warnings of every client."""
+        return self.work_dir / "client.log"
 
     def start(self) -> None:
         """Start everything, and make the namespace that moves."""
@@ -68,7 +77,7 @@ class TwoBrokers:
 
     def owner(self, topic: str, asked: Node) -> str:
         """The service URL of the broker that ``asked`` says has the topic; empty while it does not know."""
-        url = f"{asked.admin_url}/lookup/v2/topic/persistent/{topic}"
+        url = f"{asked.broker.admin_url}/lookup/v2/topic/persistent/{topic}"
         with contextlib.suppress(httpx.HTTPError):
             answer = httpx.get(url, timeout=5.0, trust_env=False, follow_redirects=True)
             if answer.is_success:
@@ -79,10 +88,10 @@ class TwoBrokers:
         """Have ``to`` own the topic, whether or not there is one yet; returns once it does."""
 
         def there() -> bool:
-            return self.owner(topic, to) == to.service_url
+            return self.owner(topic, to) == to.broker.service_url
 
         if not there():
-            self.admin_of(to).move(MOVING, _BUNDLE, to.broker_id)
+            self.admin_of(to).move(MOVING, _BUNDLE, to.broker.broker_id)
         wait_until(there, f"broker {to.name} has {topic}")
 
     def wait_for_news(self, node: Node, topic: str, owner: Node) -> None:
@@ -93,7 +102,7 @@ class TwoBrokers:
         """
         with contextlib.suppress(AssertionError):
             wait_until(
-                lambda: self.owner(topic, node) == owner.service_url,
+                lambda: self.owner(topic, node) == owner.broker.service_url,
                 f"{node.name} has let go",
                 timeout_s=10.0,
             )
@@ -107,7 +116,7 @@ class TwoBrokers:
         return self._status(node, topic, "held")
 
     def _status(self, node: Node, topic: str, field: str) -> int:
-        status = ask_socket(node.socket_path, {"what": "status"})
+        status = ask_socket(node.daemon.socket_path, {"what": "status"})
         full_name = f"persistent://{topic}"
         return sum(one[field] for one in status["subscriptions"] if one["topic"] == full_name)
 
@@ -119,7 +128,7 @@ class TwoBrokers:
     @contextlib.contextmanager
     def client(self) -> Iterator[pulsar.Client]:
         """A client that finds whoever has the topic."""
-        with self.client_of(self.cluster.service_url) as client:
+        with self.client_of(self.service_url) as client:
             yield client
 
     @contextlib.contextmanager
@@ -128,7 +137,7 @@ class TwoBrokers:
         client = pulsar.Client(
             service_url,
             operation_timeout_seconds=30,
-            logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path)),
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self.client_log_path)),
         )
         try:
             yield client
