@@ -45,6 +45,11 @@ class Stream:
         return self.tracker.name
 
     @property
+    def incarnation(self) -> bytes:
+        """Which life of the subscription it serves."""
+        return self.tracker.index.incarnation
+
+    @property
     def epoch(self) -> int:
         """The owner's epoch."""
         return self.tracker.epoch

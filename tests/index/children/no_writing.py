@@ -54,8 +54,9 @@ how, above = sys.argv[1], Path(sys.argv[2])
 path = above / "data"
 ballast = above / "ballast"
 if how == "full":
-    mount("-t", "tmpfs", "-o", "size=40m", "none", str(above))
-    ballast.write_bytes(bytes(8 << 20))
+    mount("-t", "tmpfs", "-o", "size=72m", "none", str(above))
+    # More than all else has room for: reopening asks for as much as the logs take.
+    ballast.write_bytes(bytes(40 << 20))
 if how == "permission":
     os.chown(above, NOBODY, NOBODY)
     if os.geteuid() == 0:  # root may write everywhere
