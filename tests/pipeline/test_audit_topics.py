@@ -47,11 +47,10 @@ def test_two_topics(make_lane: Callable[..., Lane], spark: SparkSession, tmp_pat
     inbox.wait_for(sent)
     arrivals = inbox.arrivals
     write_receipts(receiving, arrivals[5:] + arrivals[10:12])
-    broker = sending.cluster.broker
     wanted = AuditOptions(
         sent=Record.of(f"persistent://{sending.topic}", None),
         received=Record.of(f"persistent://{receiving.topic}", None),
-        pulsar=Pulsar(service_url=broker.service_url, admin_url=broker.admin_url),
+        pulsar=Pulsar(service_url=sending.cluster.service_url, admin_url=sending.admin.base_url),
         report=str(tmp_path / "report"),
     )
     result, exit_code = job.run(Notes(spark), wanted.model_dump(mode="json"))

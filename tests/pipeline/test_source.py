@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.broker.test_50_formats import Transaction, send_in_transactions
 from tests.pipeline.topics import both_ways, frame, options, rows, send_every_kind
-from tests.support.cluster import RETAINED
+from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Inbox, Verdict
 from tests.support.lane import Lane, now_ms
 from tests.support.waiting import wait_until
@@ -198,9 +198,9 @@ def test_filters_are_pushed_down(lane: Lane, spark: SparkSession) -> None:
         assert ("Filter " in plan) == (" OR " in text or " IN " in text or "key" in text), (text, plan)
 
 
-def test_a_bookie_that_cannot_be_reached(lane: Lane, spark: SparkSession) -> None:
+def test_a_bookie_that_cannot_be_reached(cluster: Cluster, lane: Lane, spark: SparkSession) -> None:
     lane.send_in(*[600_000] * 30)
-    port = lane.cluster.broker.ports.bookie
+    port = cluster.broker.ports.bookie
     away = {"bookies": f"127.0.0.1:{port}=127.0.0.1:1"}
     assert len(rows(frame(spark, lane, **away))) == 30, "read through the broker"
     with pytest.raises(PySparkException, match="does not answer"):

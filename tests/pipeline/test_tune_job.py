@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from tests.pipeline.commands import SMALL_SPARK, assert_one_line, tidegate
 from tests.pipeline.test_tune_model import START_MS, uniform
+from tests.support.cluster import Cluster
 from tests.support.lane import SHARED, Lane
 from tidegate.index import WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import TraceError
@@ -141,13 +142,13 @@ def test_a_bulk_that_arrives_in_one_instant(spark: SparkSession, tmp_path: Path)
     assert each.tolist() == pytest.approx([500, 500, 500, 500, 100], abs=60)
 
 
-def test_from_a_topic_and_applied_to_its_daemon(lane: Lane, tmp_path: Path) -> None:
+def test_from_a_topic_and_applied_to_its_daemon(cluster: Cluster, lane: Lane, tmp_path: Path) -> None:
     lane.reserve()
     lane.send_in(*[number * 60_000 for number in range(10, 510)])
     consumer = lane.client.subscribe(lane.topic, "sub", SHARED)
     lane.wait_delayed(500)
     consumer.close()
-    broker, socket = lane.cluster.broker, lane.cluster.daemon.socket_path
+    broker, socket = cluster.broker, cluster.daemon.socket_path
     done = tidegate(
         "tune", "--from-topic", f"persistent://{lane.topic}", "--subscription", "sub",
         "--service-url", broker.service_url, "--admin-url", broker.admin_url,

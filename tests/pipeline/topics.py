@@ -24,10 +24,9 @@ Row = dict[str, Any]
 
 def options(lane: Lane, **more: str) -> dict[str, str]:
     """The options of the data source for the lane's topic."""
-    broker = lane.cluster.broker
     return {
-        "service_url": broker.service_url,
-        "admin_url": broker.admin_url,
+        "service_url": lane.cluster.service_url,
+        "admin_url": lane.admin.base_url,
         "topic": f"persistent://{lane.topic}",
         **more,
     }
