@@ -93,7 +93,7 @@ class DelayIndex:
             found.identity,
             log,
             SliceWidth(state.slice_width_ms, state.slice_width_auto, settled=bool(found.slices)),
-            positions=PositionState(found.held, found.acknowledged, state.mark_delete),
+            positions=PositionState(found.held, found.acknowledged, state.mark_delete, state.generation),
             quarantine=Quarantine(audit=found.audit),
         )
         index._persisting.restore(state, found.held_versions, found.acknowledged_versions)
@@ -208,17 +208,33 @@ class DelayIndex:
             journal.cut(self.log)
         return token
 
+    def begin_generation(self, generation: int) -> int:
+        """What is acknowledged from now on is true as long as the cursor has the seal `generation`.
+
+        Acknowledgements that were learned under another one are forgotten: a reset of the cursor may have
+        taken them back. 0 stands for no seal, under which nothing learned before is believed. A token as of
+        `add`. Raises ValueError if the number does not fit into 63 bits.
+        """
+        if not 0 <= generation < 1 << 63:
+            raise ValueError(f"a generation is a number of 63 bits, not {generation}")
+        if generation == self.generation and (generation or not self._positions.acknowledged):
+            return self._context.journal.appended_token
+        self._positions.begin_generation(generation)
+        return self._context.journal.numbers(
+            self.log, RecordType.GENERATION, generation, 0, self._context.clock.now_ms()
+        )
+
     def forget_acknowledgements(self) -> int:
         """Believe no acknowledgement and no mark-delete position: what took them back may be lost.
 
-        A token as of `add`. The broker tells the mark-delete position again when it opens the subscription.
+        A token as of `add`. The broker tells seal and mark-delete position again when it opens the
+        subscription.
         """
-        # Of the two, the mark-delete position that goes back takes the acknowledgements with it, if it does.
-        self.unacknowledge(self.acknowledged())
+        self.begin_generation(0)
         return self.mark_delete(-1, -1)
 
     def clear(self) -> int:
-        """Forget every entry and acknowledgement; the mark-delete position and the width stay."""
+        """Forget every entry and acknowledgement; mark-delete position, generation and width stay."""
         self._apply_clear()
         self._context.due_changed(self)
         return self._context.journal.numbers(self.log, RecordType.CLEAR, 0, 0, self._context.clock.now_ms())
@@ -253,6 +269,11 @@ class DelayIndex:
         """The persisted mark-delete position as last told, (-1, -1) before."""
         return self._positions.mark
 
+    @property
+    def generation(self) -> int:
+        """Under which seal of the cursor the acknowledgements were learned; 0 if that is unknown."""
+        return self._positions.generation
+
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: they are no longer held, read them again."""
         return self._quarantine.take_unheld()
@@ -272,11 +293,14 @@ class DelayIndex:
                 self._apply_mark_delete(ledger_id, entry_id)
             case RecordType.WIDTH, (int() as width_ms, int() as auto):
                 self._width.set(width_ms, bool(auto))
+            case RecordType.GENERATION, (int() as generation, _):
+                self._positions.begin_generation(generation)
             case RecordType.CLEAR, _:
                 self._apply_clear()
             case _:
-                # A damaged record may have taken an acknowledgement or the mark-delete position back.
-                # Keeping either could ignore an entry that is added again; forgetting costs a redelivery.
+                # A damaged record may have taken an acknowledgement or the mark-delete position back, or
+                # begun a generation. Keeping them could ignore an entry that is added again; forgetting
+                # costs a redelivery.
                 self._positions.forget_acknowledgements()
 
     def _apply_add(self, entries: Entries) -> Entries:

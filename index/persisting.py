@@ -133,6 +133,7 @@ class Persisting:
                 self._width.width_ms,
                 positions.mark,
                 self._width.auto,
+                positions.generation,
             ),
             persisted_before=self._log.persisted_sequence,
             now_ms=now_ms,

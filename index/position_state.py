@@ -30,6 +30,7 @@ class ChangedLedgers(NamedTuple):
 class PositionState:
     """The positions of one subscription.
 
+    generation: under which seal of the cursor the acknowledgements were learned; 0 if that is unknown.
     removals: changes that may have taken entries out of `held`.
     departed: how many positions have left `held`, or more.
     """
@@ -39,11 +40,13 @@ class PositionState:
         held: PositionSet | None = None,
         acknowledged: PositionSet | None = None,
         mark: Position = NO_POSITION,
+        generation: int = 0,
     ) -> None:
         self.held = PositionSet(tracked=True) if held is None else held
         self.acknowledged = PositionSet(tracked=True) if acknowledged is None else acknowledged
         self.in_flight = PositionSet()
         self.mark = mark
+        self.generation = generation
         self.removals = 0
         self.departed = 0
 
@@ -84,9 +87,14 @@ class PositionState:
         self.acknowledged.discard_up_to(ledger_id, entry_id)
         self.in_flight.discard_up_to(ledger_id, entry_id)
 
-    def forget_acknowledgements(self) -> None:
-        """Nothing is known of what the cursor has: neither acknowledgements nor its mark-delete position."""
+    def begin_generation(self, generation: int) -> None:
+        """What was acknowledged before is not known any more."""
         self.acknowledged.clear()
+        self.generation = generation
+
+    def forget_acknowledgements(self) -> None:
+        """Nothing is known of what the cursor has: not acknowledgements, mark-delete position, seal."""
+        self.begin_generation(0)
         self.mark = NO_POSITION
 
     def clear(self) -> None:

@@ -210,14 +210,15 @@ def _strangers(store: Store, kind: bytes, known: dict[int, Recovered]) -> Iterat
 
 def _read_state(store: Store, subscription_id: int, options: IndexOptions, damage: Damage) -> State:
     key = keys.subscription_key(keys.STATE, subscription_id)
-    fresh = State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto)
+    fresh = State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0)
     value = None
     try:
         value = store.get(key)
         return fresh if value is None else State.decode(value)
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
-        # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position.
+        # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position and a
+        # generation, which is another than 0: no acknowledgement is believed.
         return fresh._replace(version=1 << 62, next_block_id=1 << 62)
 
 

@@ -17,7 +17,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import Position
 
 _SIZE = struct.Struct("<H")
-_STATE = struct.Struct("<QQQQqqB")
+_STATE = struct.Struct("<QQQQqqBQ")
 _COUNT = struct.Struct("<I")
 
 
@@ -59,6 +59,7 @@ class State(NamedTuple):
     persisted_sequence: journal records up to this one are in the persisted state and must not be replayed.
     next_block_id: block ids below this may be in use.
     slice_width_auto: whether the width is chosen by `width.choose`, and not by a person.
+    generation: under which seal of the cursor the acknowledgements were learned; 0 if that is unknown.
     """
 
     version: int
@@ -67,10 +68,13 @@ class State(NamedTuple):
     slice_width_ms: int
     mark_delete: Position
     slice_width_auto: bool
+    generation: int
 
     def encode(self) -> bytes:
         """The state as a stored value."""
-        return seal(keys.STATE, _STATE.pack(*self[:4], *self.mark_delete, self.slice_width_auto))
+        return seal(
+            keys.STATE, _STATE.pack(*self[:4], *self.mark_delete, self.slice_width_auto, self.generation)
+        )
 
     @classmethod
     def decode(cls, value: bytes) -> State:
@@ -78,10 +82,10 @@ class State(NamedTuple):
         body = unseal(keys.STATE, value)
         if len(body) != _STATE.size:
             raise CorruptRecordError("a state does not fit its value")
-        version, sequence, block_id, width_ms, ledger_id, entry_id, auto = _STATE.unpack(body)
+        version, sequence, block_id, width_ms, ledger_id, entry_id, auto, generation = _STATE.unpack(body)
         if auto > 1:
             raise CorruptRecordError(f"a state says {auto} where 0 or 1 belongs")
-        return cls(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto))
+        return cls(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto), generation)
 
 
 def encode_slice(blocks: Iterable[BlockDescriptor]) -> bytes:

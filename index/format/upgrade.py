@@ -6,6 +6,7 @@ new one. Values that are corrupt stay as they are; recovery reports them as it d
 | from | what changes |
 |---|---|
 | 1 | `state` says whether the slice width is chosen automatically. In version 1 all widths came from the settings, so the settings decide |
+| 1, 2 | `state` says under which seal of the cursor the acknowledgements were learned. It was not known before, so it is 0, and they are not believed |
 """  # noqa: E501 a table
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)
 _STATE_1 = struct.Struct("<QQQQqq")
+_STATE_2 = struct.Struct("<QQQQqqB")
 _FORMAT_KIND = keys.FORMAT_KEY[:1]
 
 
@@ -35,7 +37,18 @@ def decode_state_1(value: bytes, slice_width_auto: bool) -> State:
     if len(body) != _STATE_1.size:
         raise CorruptRecordError("a state of format 1 does not fit its value")
     version, sequence, block_id, width_ms, ledger_id, entry_id = _STATE_1.unpack(body)
-    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), slice_width_auto)
+    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), slice_width_auto, 0)
+
+
+def decode_state_2(value: bytes) -> State:
+    """Read a state of format 2. Raises CorruptRecordError."""
+    body = unseal(keys.STATE, value)
+    if len(body) != _STATE_2.size:
+        raise CorruptRecordError("a state of format 2 does not fit its value")
+    version, sequence, block_id, width_ms, ledger_id, entry_id, auto = _STATE_2.unpack(body)
+    if auto > 1:
+        raise CorruptRecordError(f"a state says {auto} where 0 or 1 belongs")
+    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto), 0)
 
 
 def upgrade(store: Store, found: int, slice_width_auto: bool) -> None:
@@ -44,7 +57,7 @@ def upgrade(store: Store, found: int, slice_width_auto: bool) -> None:
     states = 0
     for key, value in store.scan(*keys.kind_range(keys.STATE)):
         try:
-            state = decode_state_1(value, slice_width_auto)
+            state = decode_state_1(value, slice_width_auto) if found == 1 else decode_state_2(value)
         except CorruptRecordError as error:
             _LOG.error("stored value %s is corrupt and not upgraded: %s", key.hex(), error)
         else:

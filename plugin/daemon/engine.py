@@ -235,7 +235,7 @@ class DaemonEngine:
         name = SubscriptionName(request.topic, request.subscription)
         _check_length("topic", name.topic)
         _check_length("subscription", name.subscription)
-        self.ownership.admit(name, request.epoch)
+        self.ownership.admit(name, request.incarnation, request.epoch)
         try:
             index = self.catalog.subscription(name, request.incarnation)
             session = Session(stream_id, index, request, self.settings.credit_max)

@@ -1,11 +1,12 @@
 """Which stream serves which subscription, and who may take it over.
 
-Invariants: a subscription has at most one stream that hands entries out; its epoch never falls while the
-daemon runs; a stream that was replaced can give up nothing but itself.
+Invariants: a subscription has at most one stream that hands entries out; the epoch of one life of it never
+falls while the daemon runs; a stream that was replaced can give up nothing but itself.
 
-The epoch orders owners of a subscription: a topic that has moved to another broker is opened there with a
-greater one, and the old owner, should it still believe in itself, is refused from then on. Equal epochs are
-the same owner again.
+The epoch orders owners of a subscription: it is counted in the cursor itself, a topic that has moved to
+another broker is opened there with a greater one, and the old owner, should it still believe in itself, is
+refused from then on. Equal epochs are the same owner again. A subscription that was deleted and made again
+(another incarnation) begins to count anew.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ class Owned(Protocol):
         ...
 
     @property
+    def incarnation(self) -> bytes:
+        """Which life of the subscription the owner serves."""
+        ...
+
+    @property
     def epoch(self) -> int:
         """The owner's epoch."""
         ...
@@ -39,7 +45,7 @@ class Ownership(Generic[StreamT]):
 
     def __init__(self) -> None:
         self._current: dict[SubscriptionName, StreamT] = {}
-        self._epochs: dict[SubscriptionName, int] = {}
+        self._epochs: dict[SubscriptionName, tuple[bytes, int]] = {}
 
     def __len__(self) -> int:
         return len(self._current)
@@ -51,10 +57,10 @@ class Ownership(Generic[StreamT]):
         """The stream that serves ``name`` now."""
         return self._current.get(name)
 
-    def admit(self, name: SubscriptionName, epoch: int) -> None:
-        """Raises ``StreamError`` (stale epoch) if a newer owner has been seen."""
-        newest = self._epochs.get(name)
-        if newest is not None and epoch < newest:
+    def admit(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> None:
+        """Raises ``StreamError`` (stale epoch) if a newer owner of this life has been seen."""
+        life, newest = self._epochs.get(name, (incarnation, 0))
+        if life == incarnation and epoch < newest:
             raise StreamError(
                 ErrorCode.STALE_EPOCH,
                 f"epoch {epoch} is over: the subscription was opened with epoch {newest}",
@@ -62,7 +68,7 @@ class Ownership(Generic[StreamT]):
 
     def take_over(self, stream: StreamT) -> StreamT | None:
         """Make ``stream`` the current one; returns the one it replaces. ``admit`` must have passed."""
-        self._epochs[stream.name] = stream.epoch
+        self._epochs[stream.name] = (stream.incarnation, stream.epoch)
         previous = self._current.get(stream.name)
         self._current[stream.name] = stream
         return previous

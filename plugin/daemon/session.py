@@ -6,6 +6,8 @@ A session answers for one subscription on one connection, from OPEN to CLOSE. In
 - ADD, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
 - a seq is reported durable only when the index says that the token of its change, and so of every change
   before it, is on disk;
+- an ACK or MARK_DELETE counts only while the generation that the stream was opened with is the index's: else
+  a newer stream has told that the cursor was reset since;
 - nothing is handed out before the last HELD frame has been made, nor without credit, nor after CLOSE or
   ``supersede``;
 - entries that the broker reports as in flight, or as near, are not handed out on this stream.
@@ -45,6 +47,7 @@ class Session:
         self.index = index
         self.name = SubscriptionName(request.topic, request.subscription)
         self.epoch = request.epoch
+        self.generation = request.generation
         self.horizon_ms = request.horizon_ms
         self.credit = min(request.credit, credit_max)
         self.answer_made = False
@@ -52,7 +55,7 @@ class Session:
         self.superseded = False
         self._credit_max = credit_max
         self._seq = 0
-        self._token = max(index.mark_delete(*request.mark_delete), 0)
+        self._token = max(index.begin_generation(request.generation), index.mark_delete(*request.mark_delete))
         self._pending: deque[tuple[int, int, int]] = deque()  # seq, token, received_ns
         index.rewind(request.in_flight)
         # The broker has these, but the index lost them before they were durable: they will be added again,
@@ -108,6 +111,8 @@ class Session:
         index = self.index
         weight = 1
         match change:
+            case Ack() | MarkDelete() if self.generation != index.generation:
+                token = self._token
             case Add():
                 token = index.add(change.entries)
                 self._keep_with_broker(change)

@@ -45,6 +45,11 @@ class Stream:
         return self.session.name
 
     @property
+    def incarnation(self) -> bytes:
+        """Which life of the subscription it serves."""
+        return self.session.index.incarnation
+
+    @property
     def epoch(self) -> int:
         """The owner's epoch."""
         return self.session.epoch

@@ -53,6 +53,7 @@ from tidegate.plugin.wire.messages import (
 
 MAGIC = b"TIDE"
 RECORD_BYTES = 24
+GENERATION_MAX = 2**63 - 1
 SET_CUT_BYTES = 1024 * 1024
 RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side sends
 
@@ -62,7 +63,7 @@ _POSITION = struct.Struct("<qq")
 _LEDGER = struct.Struct("<qI")
 _HELLO = struct.Struct("<4sHHB")
 _WELCOME = struct.Struct("<HIQ")
-_OPEN = struct.Struct("<16sQIIqq")
+_OPEN = struct.Struct("<16sQQIIqq")
 _ON_STREAM_0 = {
     FrameType.HELLO,
     FrameType.WELCOME,
@@ -165,10 +166,13 @@ def _read_welcome(reader: _Reader, _: int) -> Welcome:
 
 
 def _read_open(reader: _Reader, _: int) -> Open:
-    incarnation, epoch, horizon_ms, credit, ledger_id, entry_id = reader.unpack(_OPEN)
+    incarnation, epoch, generation, horizon_ms, credit, ledger_id, entry_id = reader.unpack(_OPEN)
+    if generation > GENERATION_MAX:
+        raise reader.malformed(f"generation {generation} has more than 63 bits")
     return Open(
         incarnation,
         epoch,
+        generation,
         horizon_ms,
         credit,
         _mark_delete(reader, ledger_id, entry_id),
@@ -267,7 +271,12 @@ def _records(entries: Entries) -> bytes:
 
 def _open(message: Open) -> bytes:
     head = _OPEN.pack(
-        message.incarnation, message.epoch, message.horizon_ms, message.credit, *message.mark_delete
+        message.incarnation,
+        message.epoch,
+        message.generation,
+        message.horizon_ms,
+        message.credit,
+        *message.mark_delete,
     )
     return head + _string(message.topic) + _string(message.subscription) + message.in_flight.serialize()
 

@@ -20,8 +20,8 @@ from enum import IntEnum
 
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 
-VERSION_MIN = 1
-VERSION_MAX = 1
+VERSION_MIN = 2
+VERSION_MAX = 2
 LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
@@ -34,7 +34,7 @@ _CRC_END = 8
 
 
 class FrameType(IntEnum):
-    """The frame types of version 1."""
+    """The frame types."""
 
     HELLO = 0x01
     WELCOME = 0x02

@@ -79,6 +79,7 @@ class Open:
     type: ClassVar[FrameType] = FrameType.OPEN
     incarnation: bytes
     epoch: int
+    generation: int
     horizon_ms: int
     credit: int
     mark_delete: tuple[int, int]
@@ -235,8 +236,8 @@ def negotiate(hello: Hello) -> int:
     if version < max(hello.min_version, VERSION_MIN):
         raise ProtocolError(
             ErrorCode.VERSION,
-            f"the daemon speaks versions {VERSION_MIN} to {VERSION_MAX}, "
-            f"the client {hello.min_version} to {hello.max_version}: install matching versions of both",
+            f"the daemon speaks protocol versions {VERSION_MIN} to {VERSION_MAX}, "
+            f"the client {hello.min_version} to {hello.max_version}: upgrade both to the same Tidegate",
         )
     return version
 

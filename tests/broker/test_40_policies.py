@@ -111,7 +111,7 @@ def test_maximum_delay_of_the_topic_refuses_what_is_further(make_lane: Callable[
 def _send_until_refused(lane: Lane, reason: str) -> int:
     """A policy reaches the topic a moment later: send until a far one is refused; how many were stored."""
     # A client of its own: refused, the C++ client only logs why, connects again and tries for ever.
-    client = pulsar.Client(lane.cluster.broker.service_url)
+    client = pulsar.Client(lane.cluster.service_url)
     stored: list[pulsar.Result] = []
     log_path = lane.cluster.client_log_path
     begin = log_path.stat().st_size if log_path.exists() else 0

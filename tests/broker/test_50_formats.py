@@ -82,7 +82,7 @@ def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
     result = subprocess.run(
         [
             java, "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(SENDER),
-            lane.cluster.broker.service_url, f"persistent://{lane.topic}", *arguments,
+            lane.cluster.service_url, f"persistent://{lane.topic}", *arguments,
         ],
         cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Arrival, Inbox, Verdict, assert_exactly
 from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
+from tests.support.resetting import RESETS, ResetLane
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -60,6 +61,25 @@ def test_graceful_restart_repeats_nothing(make_lane: Callable[..., Lane], cluste
     assert_exactly(holes_after.arrivals, unacknowledged + future)
     assert_exactly(keyed_before.arrivals, keyed_due)
     holes.not_early(holes_after.arrivals)
+
+
+@pytest.mark.tidegate_only
+def test_a_reset_after_a_restart_brings_everything_again(
+    make_lane: Callable[..., Lane], cluster: Cluster
+) -> None:
+    ones = [ResetLane(make_lane(RETAINED), cluster) for _ in RESETS]
+    for one in ones:
+        one.acknowledge_all_but_the_first()
+
+    cluster.broker.stop()
+    for one in ones:
+        one.lane.disconnect()
+    cluster.start_broker()
+
+    for one, reset in zip(ones, RESETS, strict=True):
+        reset(one)
+    for one in ones:
+        one.check()
 
 
 @pytest.mark.tidegate_only

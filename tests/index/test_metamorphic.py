@@ -35,6 +35,7 @@ one_step = st.one_of(
     st.tuples(st.just("acknowledge"), st.sets(positions, max_size=12)),
     st.tuples(st.just("unacknowledge"), st.sets(positions, max_size=6)),
     st.tuples(st.just("mark_delete"), st.tuples(st.integers(0, LEDGERS - 2), st.integers(-1, ENTRY_IDS))),
+    st.tuples(st.just("generation"), st.sampled_from([0, 1, 2])),
     st.tuples(st.just("restart"), st.none()),
     st.tuples(st.just("clear"), st.none()),
     st.tuples(st.just("advance"), st.integers(1, 90)),
@@ -104,6 +105,8 @@ def play(
                 index.unacknowledge(PositionSet.of(which))
             case "mark_delete", (int() as ledger_id, int() as entry_id):
                 index.mark_delete(ledger_id, entry_id)
+            case "generation", int() as generation:
+                index.begin_generation(generation)
             case "clear", _:
                 index.clear()
             case "advance", int() as by_ms:

@@ -114,6 +114,12 @@ class IndexMachine(RuleBasedStateMachine):
         self.oracle.mark_delete((ledger_id, entry_id))
         self.changed(token)
 
+    @rule(generation=st.sampled_from([0, 1, 7, (1 << 63) - 1]))
+    def begin_generation(self, generation: int) -> None:
+        token = self.index.begin_generation(generation)
+        self.oracle.begin_generation(generation)
+        self.changed(token)
+
     @rule(in_flight=position_sets)
     def rewind(self, in_flight: set[Position]) -> None:
         self.index.rewind(PositionSet.of(in_flight))
@@ -269,6 +275,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.check()
         assert list(self.index.held()) == sorted(self.oracle.held)
         assert list(self.index.acknowledged()) == sorted(self.oracle.acknowledged)
+        assert self.index.generation == self.oracle.generation
         assert self.oracle.same_width(self.index)
         due = self.index.next_due_ms()
         first = self.oracle.due(1 << 60)

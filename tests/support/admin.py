@@ -43,7 +43,11 @@ class Admin:
     """Calls on one broker; ``topic`` is ``tenant/namespace/name`` throughout."""
 
     def __init__(self, base_url: str) -> None:
-        self._client = httpx.Client(base_url=f"{base_url}/admin/v2", timeout=30.0, trust_env=False)
+        self.base_url = base_url
+        # Another broker may have the topic: then this one says where to ask.
+        self._client = httpx.Client(
+            base_url=f"{base_url}/admin/v2", timeout=30.0, trust_env=False, follow_redirects=True
+        )
 
     def close(self) -> None:
         """Release the connections."""
@@ -127,6 +131,10 @@ class Admin:
     def create_namespace(self, namespace: str) -> None:
         """Make ``tenant/name``."""
         self.call("PUT", f"/namespaces/{namespace}", {})
+
+    def move(self, namespace: str, bundle: str, broker_id: str) -> None:
+        """Unload a bundle of a namespace, and have another broker own it."""
+        self.call("PUT", f"/namespaces/{namespace}/{bundle}/unload?destinationBroker={broker_id}")
 
     def set_retention(self, namespace: str, *, minutes: int, size_mib: int) -> None:
         """Keep acknowledged messages; -1 is for ever."""

@@ -114,6 +114,16 @@ class Cluster:
         self.admin = Admin(self.broker.admin_url)
 
     @property
+    def running(self) -> bool:
+        """Whether the broker runs."""
+        return self.broker.running
+
+    @property
+    def service_url(self) -> str:
+        """What a client connects to."""
+        return self.broker.service_url
+
+    @property
     def client_log_path(self) -> Path:
         """The warnings of every client of this process: the C++ library has one logger for all."""
         return self.work_dir / "client.log"
@@ -127,11 +137,18 @@ class Cluster:
 
     def held(self, topic: str) -> dict[str, int]:
         """How many positions each subscription's index holds of ``topic``; a forgotten one is not there."""
+        return self._of_status(topic, "held")
+
+    def acknowledged(self, topic: str) -> dict[str, int]:
+        """How many positions each subscription's index knows acknowledged above the mark-delete position."""
+        return self._of_status(topic, "acknowledged")
+
+    def _of_status(self, topic: str, field: str) -> dict[str, int]:
         status = ask_socket(self.daemon.socket_path, {"what": "status"})
         assert not status["subscriptions_omitted"]
         full_name = f"persistent://{topic}"
         return {
-            one["subscription"]: one["held"] for one in status["subscriptions"] if one["topic"] == full_name
+            one["subscription"]: one[field] for one in status["subscriptions"] if one["topic"] == full_name
         }
 
     def start(self) -> None:

@@ -10,13 +10,15 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import pulsar
 
-from tests.support.admin import AdminError, SubscriptionStats
-from tests.support.cluster import SUBSCRIBED, Cluster
+from tests.support.admin import Admin, AdminError, SubscriptionStats
+from tests.support.cluster import SUBSCRIBED, TrackerKind
 from tests.support.inbox import (
     DELIVER_AT_MS,
     UID,
@@ -44,10 +46,48 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Servers(Protocol):
+    """What a lane asks of the broker or brokers that it is on."""
+
+    @property
+    def kind(self) -> TrackerKind:
+        """Which tracker delays the messages."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """Whether somebody is there to be told something."""
+        ...
+
+    @property
+    def service_url(self) -> str:
+        """What a client connects to."""
+        ...
+
+    @property
+    def work_dir(self) -> Path:
+        """Where everything is written."""
+        ...
+
+    @property
+    def client_log_path(self) -> Path:
+        """The warnings of every client."""
+        ...
+
+    @property
+    def admin(self) -> Admin:
+        """The admin interface."""
+        ...
+
+    def client(self) -> AbstractContextManager[pulsar.Client]:
+        """A client of its own, closed at the end."""
+        ...
+
+
 class Lane:
     """One topic of its own with everything that a test opens on it."""
 
-    def __init__(self, cluster: Cluster, name: str, *, namespace: str = SUBSCRIBED) -> None:
+    def __init__(self, cluster: Servers, name: str, *, namespace: str = SUBSCRIBED) -> None:
         self.cluster = cluster
         self.admin = cluster.admin
         self.topic = f"{namespace}/{name}-{next(_numbers)}"
@@ -70,7 +110,7 @@ class Lane:
     def close(self) -> None:
         """Disconnect and delete the topic: a broker that is started again has few topics to open."""
         self.disconnect()
-        if self.cluster.broker.running:
+        if self.cluster.running:
             with contextlib.suppress(AdminError):
                 self.admin.delete_topic(self.topic)
 

@@ -33,6 +33,7 @@ class Oracle:
         self.acknowledged: set[Position] = set()
         self.in_flight: set[Position] = set()
         self.mark: Position = (-1, -1)
+        self.generation = 0
         self.width_ms = 0
         self.width_auto = False
 
@@ -74,6 +75,11 @@ class Oracle:
         self.acknowledged = {position for position in self.acknowledged if position > mark}
         self.in_flight = {position for position in self.in_flight if position > mark}
 
+    def begin_generation(self, generation: int) -> None:
+        if generation == 0 or generation != self.generation:
+            self.acknowledged = set()
+        self.generation = generation
+
     def rewind(self, in_flight: set[Position]) -> None:
         self.in_flight = in_flight & self.held.keys()
 
@@ -89,6 +95,7 @@ class Oracle:
             list(index.held()) == sorted(self.held)
             and list(index.acknowledged()) == sorted(self.acknowledged)
             and index.mark_delete_position == self.mark
+            and index.generation == self.generation
             and self.same_width(index)
         )
 

@@ -47,6 +47,7 @@ TIMEOUT_S = 20.0
 READ_BYTES = 256 * 1024
 INCARNATION = bytes(range(16))
 NO_POSITION = (-1, -1)
+GENERATION = 0x5EA1
 
 
 class DaemonError(Exception):
@@ -213,6 +214,7 @@ class ShimClient:
         *,
         incarnation: bytes = INCARNATION,
         epoch: int = 1,
+        generation: int = GENERATION,
         horizon_ms: int = 0,
         credit: int = 20_000,
         mark_delete: tuple[int, int] = NO_POSITION,
@@ -227,6 +229,7 @@ class ShimClient:
             Open(
                 incarnation,
                 epoch,
+                generation,
                 horizon_ms,
                 credit,
                 mark_delete,
@@ -245,6 +248,7 @@ class ShimClient:
         *,
         incarnation: bytes = INCARNATION,
         epoch: int = 1,
+        generation: int = GENERATION,
         horizon_ms: int = 0,
         credit: int = 20_000,
         mark_delete: tuple[int, int] = NO_POSITION,
@@ -256,6 +260,7 @@ class ShimClient:
             subscription,
             incarnation=incarnation,
             epoch=epoch,
+            generation=generation,
             horizon_ms=horizon_ms,
             credit=credit,
             mark_delete=mark_delete,

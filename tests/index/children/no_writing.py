@@ -54,8 +54,8 @@ how, above = sys.argv[1], Path(sys.argv[2])
 path = above / "data"
 ballast = above / "ballast"
 if how == "full":
-    # What is given back is more than all logs that fit beside it: opening again needs as much.
     mount("-t", "tmpfs", "-o", "size=72m", "none", str(above))
+    # More than all else has room for: reopening asks for as much as the logs take.
     ballast.write_bytes(bytes(40 << 20))
 if how == "permission":
     os.chown(above, NOBODY, NOBODY)

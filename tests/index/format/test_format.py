@@ -26,7 +26,7 @@ from tidegate.index.format.manifest import (
     encode_slice,
 )
 from tidegate.index.format.packing import pack_entries, unpack_entries
-from tidegate.index.format.upgrade import decode_state_1, format_record
+from tidegate.index.format.upgrade import decode_state_1, decode_state_2, format_record
 from tidegate.index.journal import (
     Journal,
     Record,
@@ -45,8 +45,9 @@ THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700
 HUNDRED = Entries.of((1_700_000_000_000 + 100 * at, 5, at) for at in range(100))
 POSITIONS = PositionSet.of([*((5, at) for at in range(5)), (6, 70_000)])
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), bytes(range(16)))
-STATE = State(3, 41, 11, 3_600_000, (5, -1), True)
-STATE_1 = STATE._replace(slice_width_auto=False)
+STATE = State(3, 41, 11, 3_600_000, (5, -1), True, 0x0123_4567_89AB_CDEF)
+STATE_2 = STATE._replace(generation=0)
+STATE_1 = STATE_2._replace(slice_width_auto=False)
 SLOT = Statement(45, 4, settled=False)
 DAY_MS = 86_400_000
 
@@ -84,11 +85,14 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "journal_clear": lambda: record(5, RecordType.CLEAR),
     "journal_width": lambda: record(6, RecordType.WIDTH, numbers=(60_000, 0)),
     "journal_width_auto": lambda: record(7, RecordType.WIDTH, numbers=(60_000, 1)),
+    "journal_generation": lambda: record(8, RecordType.GENERATION, numbers=(STATE.generation, 0)),
     "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
 }
 READ: dict[str, tuple[Callable[[bytes], object], object]] = {
-    "format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
+    "format": (lambda value: bytes(unseal(b"\0", value)), b"\3\0\0\0"),
     "v1_format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
+    "v2_format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
+    "v2_state": (decode_state_2, STATE_2),
     "v1_state": (lambda value: decode_state_1(value, False), STATE_1),
     "commit": (decode_commit, 41),
     "witness_slot": (Statement.decode, SLOT),
@@ -106,6 +110,7 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "journal_clear": (decode_numbers, (0, 0)),
     "journal_width": (decode_numbers, (60_000, 0)),
     "journal_width_auto": (decode_numbers, (60_000, 1)),
+    "journal_generation": (decode_numbers, (STATE.generation, 0)),
     "intent": (decode_keys, [keys.bitmap_key(b"H", 7, 5, 3)]),
 }
 

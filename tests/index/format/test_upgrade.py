@@ -1,4 +1,4 @@
-"""A directory of format 1 is opened, upgraded in one write, and says the same as before."""
+"""A directory of an older format is opened, upgraded in one write, and says the same as before."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.catalogs import (
     START_MS,
     damage,
     drained,
+    opened,
     overwrite,
     reopened,
     spread,
@@ -24,24 +25,30 @@ from tidegate.index.errors import NewerFormatError, StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.manifest import State
-from tidegate.index.format.upgrade import decode_state_1, format_record
+from tidegate.index.format.upgrade import decode_state_1, decode_state_2, format_record
 from tidegate.index.options import IndexOptions
+from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 
 AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0, block_entries=100)
 
 
-def downgraded(store: MemoryStore) -> MemoryStore:
-    """The same directory as Tidegate of format 1 had written it."""
+STATE_BYTES = {1: 48, 2: 49}
+OLD = pytest.mark.parametrize("version", STATE_BYTES)
+
+
+def downgraded(store: MemoryStore, version: int) -> MemoryStore:
+    """The same directory as Tidegate of an older format had written it."""
     store.close()
     store = store.reopen()
     for key, value in stored(store, keys.STATE):
-        overwrite(store, key, seal(keys.STATE, bytes(unseal(keys.STATE, value))[:-1]))
-    overwrite(store, keys.FORMAT_KEY, golden("v1_format").value)
+        body = bytes(unseal(keys.STATE, value))[: STATE_BYTES[version]]
+        overwrite(store, key, seal(keys.STATE, body))
+    overwrite(store, keys.FORMAT_KEY, golden(f"v{version}_format").value)
     return store
 
 
-def a_directory_of_format_1() -> MemoryStore:
+def an_old_directory(version: int) -> MemoryStore:
     store = MemoryStore()
     catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
     for name in (NAME, OTHER):
@@ -49,12 +56,12 @@ def a_directory_of_format_1() -> MemoryStore:
         catalog.persist(name)
     catalog.subscription(NAME, INCARNATION).add(spread(100, 20_000, ledger_id=6, seed=2))
     catalog.commit()
-    return downgraded(store)
+    return downgraded(store, version)
 
 
 @pytest.mark.parametrize("options", [OPTIONS, AUTOMATIC])
 def test_a_directory_of_format_1_is_upgraded(options: IndexOptions) -> None:
-    store = a_directory_of_format_1()
+    store = an_old_directory(1)
     before = {key: decode_state_1(value, False) for key, value in stored(store, keys.STATE)}
     catalog, index = reopened(store, options)
     assert len(catalog) == len(before) == 2
@@ -67,15 +74,48 @@ def test_a_directory_of_format_1_is_upgraded(options: IndexOptions) -> None:
     assert len(drained(index)) == 600
 
 
+def test_a_directory_of_format_2_is_upgraded() -> None:
+    store = an_old_directory(2)
+    before = {key: decode_state_2(value) for key, value in stored(store, keys.STATE)}
+    catalog, index = reopened(store, AUTOMATIC)
+    assert len(catalog) == len(before) == 2
+    assert store.get(keys.FORMAT_KEY) == format_record(FORMAT_VERSION)
+    assert {key: State.decode(value) for key, value in stored(store, keys.STATE)} == before
+    assert not index.stats().slice_width_auto, "what the settings say now does not matter"
+    index.check()
+    assert len(drained(index)) == 600
+
+
+@OLD
+def test_acknowledgements_of_an_older_format_are_not_believed(version: int) -> None:
+    """Nobody wrote down under which seal they were learned; they are there until an owner tells its own."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(spread(10, 1_000))
+    index.acknowledge(PositionSet.of([(5, 1)]))
+    catalog.persist(NAME)
+    index.acknowledge(PositionSet.of([(5, 2)]))
+    catalog.commit()
+    _, index = reopened(downgraded(store, version))
+    assert index.acknowledged() == PositionSet.of([(5, 1), (5, 2)])
+    assert index.generation == 0
+    index.begin_generation(77)
+    assert not index.acknowledged()
+    assert len(index.held()) == 8
+
+
 def test_what_the_settings_said_at_the_upgrade_stays() -> None:
-    store = a_directory_of_format_1()
+    store = an_old_directory(1)
     reopened(store, AUTOMATIC)
     _, index = reopened(store, OPTIONS)
     assert index.stats().slice_width_auto
 
 
-def test_an_upgrade_that_is_not_written_leaves_format_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = a_directory_of_format_1()
+@OLD
+def test_an_upgrade_that_is_not_written_leaves_the_old_format(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = an_old_directory(version)
     before = stored(store, keys.STATE)
 
     def full(batch: Batch, *, sync: bool) -> None:
@@ -85,11 +125,12 @@ def test_an_upgrade_that_is_not_written_leaves_format_1(monkeypatch: pytest.Monk
     with pytest.raises(StorageError, match="no space left"):
         Catalog.open(store, ManualClock(START_MS), OPTIONS)
     assert stored(store, keys.STATE) == before
-    assert store.get(keys.FORMAT_KEY) == golden("v1_format").value
+    assert store.get(keys.FORMAT_KEY) == golden(f"v{version}_format").value
 
 
-def test_a_corrupt_state_of_format_1_is_reported_as_in_any_directory() -> None:
-    store = a_directory_of_format_1()
+@OLD
+def test_a_corrupt_state_of_an_older_format_is_reported_as_in_any_directory(version: int) -> None:
+    store = an_old_directory(version)
     (first, _), _ = stored(store, keys.STATE)
     damage(store, first)
     catalog, index = reopened(store)
@@ -98,15 +139,16 @@ def test_a_corrupt_state_of_format_1_is_reported_as_in_any_directory() -> None:
     index.check()
 
 
-def test_a_state_of_format_1_in_a_directory_of_format_2_is_corrupt() -> None:
-    store = a_directory_of_format_1()
+@OLD
+def test_a_state_of_an_older_format_in_a_directory_of_this_one_is_corrupt(version: int) -> None:
+    store = an_old_directory(version)
     overwrite(store, keys.FORMAT_KEY, format_record(FORMAT_VERSION))
     catalog, _ = reopened(store)
     assert catalog.stats().corrupt_records >= 2
 
 
 def test_a_newer_format_is_refused_and_not_touched() -> None:
-    store = a_directory_of_format_1()
+    store = an_old_directory(2)
     overwrite(store, keys.FORMAT_KEY, format_record(FORMAT_VERSION + 1))
     before = stored(store, keys.STATE)
     with pytest.raises(NewerFormatError, match=f"knows formats up to {FORMAT_VERSION}"):

@@ -21,6 +21,7 @@ from tests.support.daemons import StartDaemon
 from tests.support.flaky_store import FlakyStore
 from tests.support.golden_frames import BAD, golden_bytes, golden_error
 from tests.support.shim_client import (
+    GENERATION,
     INCARNATION,
     NO_POSITION,
     ClientStream,
@@ -216,11 +217,12 @@ class LazyReader:
     @classmethod
     async def connect(cls, path: Path) -> LazyReader:
         lazy = cls(*await asyncio.open_unix_connection(str(path), limit=1_024))
-        lazy.writer.write(encode(Hello(1, 1, Role.BROKER, "lazy", "pulsar")))
+        lazy.writer.write(encode(Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, "lazy", "pulsar")))
         return lazy
 
     def open(self, topic: str) -> None:
-        self.writer.write(encode(Open(INCARNATION, 1, 0, 0, NO_POSITION, topic, "sub", PositionSet()), 1))
+        request = Open(INCARNATION, 1, GENERATION, 0, 0, NO_POSITION, topic, "sub", PositionSet())
+        self.writer.write(encode(request, 1))
 
     async def read(self, enough: Callable[[Message], bool]) -> list[Message]:
         """What came on stream 1 until the one that is `enough`."""
@@ -301,7 +303,7 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
     start: StartDaemon, socket_path: Path
 ) -> None:
     count = 400_000
-    asked = Open(INCARNATION, 1, 0, count, NO_POSITION, TOPIC, "sub", PositionSet())
+    asked = Open(INCARNATION, 1, GENERATION, 0, count, NO_POSITION, TOPIC, "sub", PositionSet())
     async with start(write_buffer_bytes=65_536, heartbeat_ms=60_000) as daemon:
         async with await ShimClient.connect(socket_path, name="filler") as filler:
             stream = await filler.open(TOPIC, credit=0)
@@ -311,7 +313,9 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
         reader, writer = await asyncio.open_unix_connection(str(socket_path), limit=1_024)
         async with await ShimClient.connect(socket_path, name="other") as other:
             with contextlib.closing(writer):
-                writer.write(encode(Hello(1, 1, Role.BROKER, "lazy", "pulsar")) + encode(asked, 1))
+                writer.write(
+                    encode(Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, "lazy", "pulsar")) + encode(asked, 1)
+                )
                 (index,) = daemon.engine.catalog
                 await until(lambda: index.stats().in_flight > 0)
                 neighbour = await other.open(f"{TOPIC}-2")
@@ -332,7 +336,7 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
 async def test_the_greeting(start: StartDaemon, socket_path: Path) -> None:
     async with start(heartbeat_ms=1_234) as daemon, await ShimClient.connect(socket_path) as client:
         assert client.welcome is not None
-        assert client.welcome.version == 1
+        assert client.welcome.version == 2
         assert client.welcome.heartbeat_ms == 1_234
         assert client.welcome.daemon_id == daemon.engine.daemon_id
         assert client.welcome.product.startswith("tidegate ")
@@ -340,12 +344,12 @@ async def test_the_greeting(start: StartDaemon, socket_path: Path) -> None:
 
 async def test_another_version_is_refused_with_both_ranges(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.raw(socket_path) as client:
-        client.send(Hello(2, 9, Role.BROKER, "b", "p"))
+        client.send(Hello(3, 9, Role.BROKER, "b", "p"))
         error = await client.ended()
         assert error is not None
         assert error.code == ErrorCode.VERSION
-        assert "1 to 1" in error.message
-        assert "2 to 9" in error.message
+        assert "2 to 2" in error.message
+        assert "3 to 9" in error.message
 
 
 async def test_a_wider_range_agrees_on_the_common_version(start: StartDaemon, socket_path: Path) -> None:
@@ -353,7 +357,7 @@ async def test_a_wider_range_agrees_on_the_common_version(start: StartDaemon, so
         client.send(Hello(0, 9, Role.BROKER, "b", "p"))
         await client.until(lambda: client.welcome is not None)
         assert client.welcome is not None
-        assert client.welcome.version == 1
+        assert client.welcome.version == 2
 
 
 async def test_nothing_is_accepted_before_hello(start: StartDaemon, socket_path: Path) -> None:
@@ -473,6 +477,39 @@ async def test_a_greater_epoch_takes_over_and_a_smaller_one_is_refused(
         assert list(PositionSet.of_entries(await new.take_due(1))) == [(2, 0)]
         other = await a.open(f"{TOPIC}-2")
         await other.close()
+
+
+async def test_a_subscription_made_again_counts_its_epochs_anew(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Nobody told the daemon that the former life has ended: it was away then."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        old = await client.open(TOPIC, epoch=57)
+        old.add(entries(3, now_ms() + HOUR_MS))
+        await old.durable()
+        life = random_incarnation()
+        new = await client.open(TOPIC, epoch=1, incarnation=life)
+        assert not new.held
+        with pytest.raises(DaemonError) as refused:
+            await client.open(TOPIC, epoch=0, incarnation=life)
+        assert refused.value.code == ErrorCode.STALE_EPOCH
+
+
+async def test_a_reset_of_the_cursor_while_the_daemon_was_away_takes_acknowledgements_back(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    store = MemoryStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, generation=1)
+        stream.add(entries(3, now_ms() + HOUR_MS))
+        stream.ack(PositionSet.of([(1, 1)]))
+        await stream.durable()
+    async with start(store=(store := store.reopen())), await ShimClient.connect(socket_path) as client:
+        assert list((await client.open(TOPIC, generation=1)).acknowledged) == [(1, 1)]
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        again = await client.open(TOPIC, generation=2)
+        assert not again.acknowledged
+        assert list(again.held) == [(1, 0), (1, 2)]
 
 
 async def test_a_reloaded_topic_takes_over_on_the_same_connection_and_late_acks_count(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
-from tests.support.shim_client import INCARNATION, NO_POSITION, entries
+from tests.support.shim_client import GENERATION, INCARNATION, NO_POSITION, entries
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
@@ -32,10 +32,12 @@ def request(
     in_flight: PositionSet | None = None,
     mark_delete: tuple[int, int] = NO_POSITION,
     incarnation: bytes = INCARNATION,
+    generation: int = GENERATION,
 ) -> Open:
     return Open(
         incarnation,
         1,
+        generation,
         horizon_ms,
         credit,
         mark_delete,
@@ -249,3 +251,35 @@ def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> 
     old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
     assert not len(old.pop_due(T0, 10))
     assert positions(new.pop_due(T0, 10)) == [(1, 1)]
+
+
+def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog) -> None:
+    acknowledged = PositionSet.of([(1, 0)])
+    open_session(catalog).apply(1, Ack(acknowledged), 0)
+    (answer,) = open_session(catalog, answered=False).held_frames()
+    assert answer.acknowledged == acknowledged
+    (answer,) = open_session(catalog, request(generation=GENERATION + 1), answered=False).held_frames()
+    assert not answer.acknowledged
+    (answer,) = open_session(catalog, answered=False).held_frames()
+    assert not answer.acknowledged, "forgotten for good"
+
+
+def test_a_cursor_without_a_seal_has_nothing_acknowledged(catalog: Catalog) -> None:
+    open_session(catalog, request(generation=0)).apply(1, Ack(PositionSet.of([(1, 0)])), 0)
+    (answer,) = open_session(catalog, request(generation=0), answered=False).held_frames()
+    assert not answer.acknowledged
+
+
+def test_late_words_of_a_stream_do_not_count_once_the_cursor_was_reset(catalog: Catalog) -> None:
+    """The topic was unloaded and loaded again, and reset in between: the old stream knows nothing of it."""
+    old = open_session(catalog)
+    old.apply(1, Add(entries(3, T0), near=False), 0)
+    new = open_session(catalog, request(generation=GENERATION + 1))
+    old.supersede()
+    old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
+    old.apply(3, MarkDelete((1, 1)), 0)
+    assert not new.index.acknowledged()
+    assert positions(new.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
+    news = old.durable(catalog.commit())
+    assert news is not None
+    assert news.seq == 3, "they are answered all the same"

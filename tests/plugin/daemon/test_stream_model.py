@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.shim_client import INCARNATION
+from tests.support.shim_client import GENERATION, INCARNATION
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
@@ -53,7 +53,9 @@ class StreamLife(RuleBasedStateMachine):
         self.open_stream(PositionSet(), credit)
 
     def open_stream(self, in_flight: PositionSet, credit: int) -> None:
-        request = Open(INCARNATION, 1, HORIZON_MS, credit, (-1, -1), NAME.topic, NAME.subscription, in_flight)
+        request = Open(
+            INCARNATION, 1, GENERATION, HORIZON_MS, credit, (-1, -1), NAME.topic, NAME.subscription, in_flight
+        )
         self.session = Session(1, self.catalog.subscription(NAME, INCARNATION), request, credit_max=1_000_000)
         held = PositionSet()
         acknowledged = PositionSet()

@@ -84,6 +84,7 @@ def test_the_values_of_a_golden_frame() -> None:
     assert message == Open(
         incarnation=bytes(range(0xA0, 0xB0)),
         epoch=3,
+        generation=0x7123456789ABCDEF,
         horizon_ms=2_000,
         credit=20_000,
         mark_delete=(12, 3),
@@ -115,7 +116,16 @@ on_stream_0_with_seq = st.one_of(
 on_stream = st.one_of(
     st.builds(Error, u16, strings),
     st.builds(
-        Open, st.binary(min_size=16, max_size=16), u64, u32, u32, mark_deletes, strings, strings, positions
+        Open,
+        st.binary(min_size=16, max_size=16),
+        u64,
+        ids,
+        u32,
+        u32,
+        mark_deletes,
+        strings,
+        strings,
+        positions,
     ),
     st.builds(Held, positions, positions, st.booleans()),
     st.builds(Due, some_entries),

@@ -1,6 +1,11 @@
 package tidegate.pulsar;
 
+import java.util.Collections;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
@@ -13,16 +18,40 @@ import org.slf4j.LoggerFactory;
 class CursorHost implements TrackerHost {
     private static final Logger LOG = LoggerFactory.getLogger(CursorHost.class);
     private static final Position NOWHERE = new Position(-1, -1);
+    private static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
+    /** Among the properties of the mark-delete position, which a reset replaces. */
+    private static final String SEAL = PREFIX + "generation";
+    /** Among the properties of the cursor, which live as long as the subscription. */
+    private static final String OWNERSHIP = PREFIX + "owner";
+    /** Where the first Tidegates had the incarnation. */
+    private static final String INCARNATION = PREFIX + "incarnation";
 
     private final String name;
     private final ManagedCursor cursor;
     private final DaemonLink link;
+    private final Executor background;
     private TrackerCore core;
 
-    CursorHost(String name, ManagedCursor cursor, DaemonLink link) {
+    /** {@code background} runs what may take a while. */
+    CursorHost(String name, ManagedCursor cursor, DaemonLink link, Executor background) {
         this.name = name;
         this.cursor = cursor;
         this.link = link;
+        this.background = background;
+    }
+
+    /** The ownership that a cursor's properties tell; null if there is none. */
+    static Ownership ownership(ManagedCursor cursor) {
+        Map<String, String> properties = cursor.getCursorProperties();
+        if (properties == null) {
+            return null;
+        }
+        String text = properties.get(OWNERSHIP);
+        if (text != null) {
+            return Ownership.parse(text);
+        }
+        String incarnation = properties.get(INCARNATION);
+        return incarnation == null ? null : Ownership.parse(incarnation + ":0");
     }
 
     /** The core that this host serves; set once, before the core is used. */
@@ -59,6 +88,35 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public long seal() {
+        Map<String, Long> properties = cursor.getProperties();
+        Long seal = properties == null ? null : properties.get(SEAL);
+        return seal == null ? Seal.NONE : seal;
+    }
+
+    @Override
+    public boolean putSeal(long seal) {
+        return cursor.putProperty(SEAL, seal);
+    }
+
+    @Override
+    public Ownership ownership() {
+        return ownership(cursor);
+    }
+
+    @Override
+    public void putOwnership(Ownership next, Consumer<Boolean> done) {
+        try {
+            CompletableFuture.supplyAsync(() -> cursor.putCursorProperty(OWNERSHIP, next.toString()), background)
+                    .thenCompose(written -> written)
+                    .whenComplete((nothing, error) -> done.accept(error == null));
+        } catch (RejectedExecutionException e) {
+            LOG.debug("[{}] The broker stops; the next one claims the subscription", name, e);
+            done.accept(false);
+        }
+    }
+
+    @Override
     public boolean isClosed() {
         return cursor.isClosed();
     }
@@ -83,12 +141,18 @@ class CursorHost implements TrackerHost {
         return 0;
     }
 
+    /**
+     * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together under
+     * the same lock: either the positions go before the reset, which brings them back, or none goes.
+     */
     @Override
-    public void delete(List<Position> positions, Consumer<Boolean> done) {
+    public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
         List<org.apache.bookkeeper.mledger.Position> targets = positions.stream()
                 .map(position -> PositionFactory.create(position.ledgerId(), position.entryId()))
                 .toList();
-        cursor.asyncDelete(targets, new DeleteCallback() {
+        Iterable<org.apache.bookkeeper.mledger.Position> sealed =
+                () -> seal() == seal ? targets.iterator() : Collections.emptyIterator();
+        cursor.asyncDelete(sealed, new DeleteCallback() {
             @Override
             public void deleteComplete(Object ctx) {
                 done.accept(true);

@@ -7,7 +7,6 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
-import java.time.Clock;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -38,7 +37,6 @@ final class DaemonLink implements AutoCloseable {
     private final Path socket;
     private final String brokerName;
     private final String product;
-    private final Clock clock;
     private final Thread thread;
     private final Selector selector;
     private final Queue<Runnable> commands = new ConcurrentLinkedQueue<>();
@@ -62,11 +60,10 @@ final class DaemonLink implements AutoCloseable {
     private volatile long bytesIn;
     private volatile long bytesOut;
 
-    DaemonLink(Path socket, String brokerName, String product, Clock clock) throws IOException {
+    DaemonLink(Path socket, String brokerName, String product) throws IOException {
         this.socket = socket;
         this.brokerName = brokerName;
         this.product = product;
-        this.clock = clock;
         selector = Selector.open();
         thread = new Thread(this::run, "tidegate-link");
         thread.setDaemon(true);
@@ -170,7 +167,7 @@ final class DaemonLink implements AutoCloseable {
             // Nobody reads them, closed trackers would pile up here, and after HELD each tracker says again that it has frames.
             waiting.clear();
         }
-        trackers.forgetClosed(clock.millis());
+        trackers.forgetClosed(monotonicMs());
         if (draining && trackers.isEmpty()) {
             drained.countDown();
         }
@@ -197,12 +194,17 @@ final class DaemonLink implements AutoCloseable {
         }
     }
 
+    /** For durations alone: the wall clock may be set. */
+    private static long monotonicMs() {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+    }
+
     /** Lets the session send what it may; returns how long to wait at most, in ms. */
     private long tick(LinkSession session) throws ProtocolException {
         for (TrackerCore core; (core = waiting.poll()) != null; ) {
             session.framesWaiting(core);
         }
-        long nowMs = clock.millis();
+        long nowMs = monotonicMs();
         long nowNs = System.nanoTime();
         if (session.hasUndrained() && nowNs < nextDrainNs) {
             return 1;
@@ -230,14 +232,14 @@ final class DaemonLink implements AutoCloseable {
         channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
         channel.configureBlocking(false);
         channel.register(selector, SelectionKey.OP_READ);
-        trackers.connected(new LinkSession(brokerName, product, clock.millis()));
+        trackers.connected(new LinkSession(brokerName, product, monotonicMs()));
     }
 
     private void write(LinkSession session) throws IOException {
         for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
             int written = channel.write(bytes);
             bytesOut += written;
-            session.written(written, clock.millis());
+            session.written(written, monotonicMs());
             if (bytes.hasRemaining()) {
                 return;
             }
@@ -252,7 +254,7 @@ final class DaemonLink implements AutoCloseable {
                     : "the connection ended inside a frame");
         }
         bytesIn += count;
-        session.received(readBuffer.flip(), clock.millis());
+        session.received(readBuffer.flip(), monotonicMs());
     }
 
     /** Waits for the socket, a {@link #wake}, or the time. */

@@ -20,7 +20,7 @@ final class DispatcherHost extends CursorHost {
     /** {@code background} may wait for Pulsar's locks. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
             Executor background) {
-        super(dispatcher.getName(), dispatcher.getCursor(), link);
+        super(dispatcher.getName(), dispatcher.getCursor(), link, background);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
         consumerReset = new ConsumerReset(dispatcher.getName(), dispatcher.getSubscription(), this::disconnectAll,

@@ -75,8 +75,11 @@ sealed interface Frame {
         }
     }
 
-    /** Opens a stream: one subscription. {@code inFlight} = near tier and handed-out positions. */
-    record Open(Incarnation incarnation, long epoch, int horizonMs, int credit, long markDeleteLedgerId,
+    /**
+     * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
+     * and handed-out positions.
+     */
+    record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
                 long markDeleteEntryId, String topic, String subscription, Positions inFlight) implements Frame {
         static final int TYPE = 0x10;
 
@@ -158,7 +161,7 @@ sealed interface Frame {
         }
     }
 
-    /** Positions that are not acknowledged after all. */
+    /** Positions that are not acknowledged after all: the cursor refuses to delete them. */
     record Unack(Positions positions) implements Frame {
         static final int TYPE = 0x17;
 
@@ -168,7 +171,7 @@ sealed interface Frame {
         }
     }
 
-    /** The cursor's persisted mark-delete position; it may be lower than the last one (the cursor was reset). */
+    /** The cursor's persisted mark-delete position has moved forward. */
     record MarkDelete(long ledgerId, long entryId) implements Frame {
         static final int TYPE = 0x18;
 

@@ -10,7 +10,7 @@ import tidegate.pulsar.Frame.Envelope;
 
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 final class Frames {
-    static final int VERSION = 1;
+    static final int VERSION = 2;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;
     /** A set of positions larger than this is cut into several frames. */
@@ -107,7 +107,7 @@ final class Frames {
         } else if (frame instanceof Frame.Error f) {
             return 2 + stringBytes(f.message());
         } else if (frame instanceof Frame.Open f) {
-            return Incarnation.SIZE + 8 + 4 + 4 + 16 + stringBytes(f.topic()) + stringBytes(f.subscription())
+            return Incarnation.SIZE + 8 + 8 + 4 + 4 + 16 + stringBytes(f.topic()) + stringBytes(f.subscription())
                     + f.inFlight().sizeBytes();
         } else if (frame instanceof Frame.Held f) {
             return f.held().sizeBytes() + f.acknowledged().sizeBytes();
@@ -141,7 +141,7 @@ final class Frames {
             out.putShort((short) f.code());
             writeString(f.message(), out);
         } else if (frame instanceof Frame.Open f) {
-            out.put(f.incarnation().bytes()).putLong(f.epoch()).putInt(f.horizonMs()).putInt(f.credit());
+            out.put(f.incarnation().bytes()).putLong(f.epoch()).putLong(f.generation()).putInt(f.horizonMs()).putInt(f.credit());
             out.putLong(f.markDeleteLedgerId()).putLong(f.markDeleteEntryId());
             writeString(f.topic(), out);
             writeString(f.subscription(), out);
@@ -181,8 +181,9 @@ final class Frames {
             case Frame.Open.TYPE -> {
                 byte[] incarnation = new byte[Incarnation.SIZE];
                 in.get(incarnation);
-                yield new Frame.Open(new Incarnation(incarnation), in.getLong(), in.getInt(), in.getInt(), in.getLong(),
-                        in.getLong(), readString(in), readString(in), Positions.read(in));
+                long epoch = in.getLong();
+                yield new Frame.Open(new Incarnation(incarnation), epoch, readGeneration(in), in.getInt(), in.getInt(),
+                        in.getLong(), in.getLong(), readString(in), readString(in), Positions.read(in));
             }
             case Frame.Held.TYPE ->
                     new Frame.Held((flags & Frame.Held.LAST) != 0, Positions.read(in), Positions.read(in));
@@ -198,6 +199,14 @@ final class Frames {
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
             default -> throw malformed("frames of type 0x" + Integer.toHexString(type) + " are not known");
         };
+    }
+
+    private static long readGeneration(ByteBuffer in) throws ProtocolException {
+        long generation = in.getLong();
+        if (generation < 0) {
+            throw malformed("generation " + Long.toUnsignedString(generation) + " has more than 63 bits");
+        }
+        return generation;
     }
 
     private static int u16(ByteBuffer in) {

@@ -12,7 +12,8 @@ import tidegate.pulsar.Frame.Envelope;
 
 /**
  * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
- * out. Greeting, heartbeats and the numbering of streams live here; what a stream means lives in the core.
+ * out. Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; what a stream
+ * means lives in the core.
  *
  * <p>Not thread-safe: one thread, the link's, drives it.
  */
@@ -161,7 +162,7 @@ final class LinkSession {
             }
             if (greeting.version() != Frames.VERSION) {
                 throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
-                        + greeting.version() + ", the shim speaks " + Frames.VERSION);
+                        + greeting.version() + ", the shim speaks " + Frames.VERSION + ": upgrade both to the same Tidegate");
             }
             if (greeting.heartbeatMs() < 1) {
                 throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");

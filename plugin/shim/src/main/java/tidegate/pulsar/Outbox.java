@@ -16,17 +16,14 @@ import tidegate.pulsar.Frame.Envelope;
  * or a MARK_DELETE that came later, which changes nothing: the daemon ignores an add of what is acknowledged or
  * marked deleted. An add never overtakes a change that came before it.
  *
- * <p>So that a long outage costs little, an ACK joins the last one that was not sent, and a MARK_DELETE that goes forward
- * replaces the last one. Adds between do not matter, as above. What takes something back does, and is never passed:
- * UNACK, CLEAR, CLOSE, and a MARK_DELETE that goes back, for which the daemon forgets its acknowledgements. Guarded by
- * the owner's lock.
+ * <p>So that a long outage costs little, an ACK joins the last one that was not sent, and a MARK_DELETE, which only goes
+ * forward, replaces the last one. Adds between do not matter, as above. What takes something back does, and is never passed:
+ * UNACK, CLEAR and CLOSE. Guarded by the owner's lock.
  */
 final class Outbox {
     private static final class Change {
         Frame frame;
         long seq;
-        /** A MARK_DELETE that goes back, or may do so. */
-        boolean goesBack;
 
         Change(Frame frame) {
             this.frame = frame;
@@ -47,8 +44,6 @@ final class Outbox {
     private Records near = new Records();
     private final Deque<Change> unsent = new ArrayDeque<>();
     private final Deque<Change> sent = new ArrayDeque<>();
-    /** The last mark-delete position of this connection; null before the first. */
-    private Frame.MarkDelete markDelete;
     private long nextSeq = 1;
     private int sealedEntries;
 
@@ -97,7 +92,7 @@ final class Outbox {
             if (change.frame instanceof Frame.Ack ack) {
                 return ack;
             }
-            if (change.goesBack || change.frame instanceof Frame.Unack || endsMerging(change)) {
+            if (change.frame instanceof Frame.Unack || endsMerging(change)) {
                 return null;
             }
         }
@@ -116,76 +111,58 @@ final class Outbox {
         }
     }
 
+    /** The persisted mark-delete position has moved forward. */
     void markDelete(long ledgerId, long entryId) {
-        Frame.MarkDelete former = markDelete;
-        markDelete = new Frame.MarkDelete(ledgerId, entryId);
         for (Change change : unsent) {
             if (change.frame instanceof Frame.Ack ack) {
                 ack.positions().discardUpTo(ledgerId, entryId);
             }
         }
-        Change change = new Change(markDelete);
-        change.goesBack = former == null || isBefore(markDelete, former);
-        if (!change.goesBack) {
-            removeLastMarkDelete();
-        } else if (former != null) {
-            sealAdds();
-        }
-        unsent.add(change);
+        removeLastMarkDelete();
+        unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
     }
 
-    /** A position further on says all that the last unsent one says, unless that goes back. */
+    /** A position further on says all that the last unsent one says. */
     private void removeLastMarkDelete() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
-            if (change.frame instanceof Frame.MarkDelete && !change.goesBack) {
+            if (change.frame instanceof Frame.MarkDelete) {
                 i.remove();
                 return;
             }
-            if (change.goesBack || endsMerging(change)) {
+            if (endsMerging(change)) {
                 return;
             }
         }
     }
 
-    private static boolean isBefore(Frame.MarkDelete one, Frame.MarkDelete other) {
-        return one.ledgerId() < other.ledgerId() || one.ledgerId() == other.ledgerId() && one.entryId() < other.entryId();
+    /** Forgets what was acknowledged: it was true of a seal that the cursor has lost. */
+    void dropAcknowledgements() {
+        sent.removeIf(change -> change.frame instanceof Frame.Ack);
+        unsent.removeIf(change -> change.frame instanceof Frame.Ack);
     }
 
     /**
-     * The stream is opened anew with this mark-delete position, and older ones need not be told. But if one was further on,
-     * there was a reset, which the daemon must hear of: it then forgets its acknowledgements. A CLOSE that was only there to
-     * open again has had its effect, unless the tracker is finished. And an add is near only as long as its position is in
-     * flight: a reset may have taken it away meanwhile.
+     * The stream is opened anew. That tells the mark-delete position, so older ones need not be told. A CLOSE that was there
+     * to open again has had its effect; that of a finished tracker comes last. And an add is near only as long as its position
+     * is in flight: a reset may have taken it away meanwhile.
      */
-    void opened(PositionSet inFlight, boolean finished, TrackerHost.Position current) {
+    void opened(PositionSet inFlight, boolean finished) {
         sealAdds();
         List<Change> changes = new ArrayList<>(unsent);
         unsent.clear();
-        Frame.MarkDelete opened = new Frame.MarkDelete(current.ledgerId(), current.entryId());
-        boolean wentBack = changes.stream()
-                .anyMatch(change -> change.frame instanceof Frame.MarkDelete mark && isBefore(opened, mark));
-        Frame.MarkDelete last = null;
         for (Change change : changes) {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
             } else if (change.frame instanceof Frame.Ack ack) {
                 // Anew, so that connections that end before anything is durable do not leave one each.
                 acknowledge(ack.positions());
-            } else if (change.frame instanceof Frame.MarkDelete mark) {
-                if (wentBack) {
-                    last = mark;
-                    change.goesBack = true;
-                    unsent.add(change);
-                }
-            } else if (finished || !(change.frame instanceof Frame.Close)) {
+            } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close)) {
                 unsent.add(change);
             }
         }
-        markDelete = null;
-        if (wentBack && !last.equals(opened)) {
-            // Nothing was added since the reset: whoever reads again tells of mark-delete first.
-            markDelete(current.ledgerId(), current.entryId());
+        if (finished) {
+            unsent.add(new Change(new Frame.Close()));
         }
     }
 
@@ -225,6 +202,16 @@ final class Outbox {
             sent.add(change);
             frames.add(new Envelope(stream, change.seq, change.frame));
         }
+        return frames;
+    }
+
+    /** A CLOSE that goes out before what was not sent yet: that waits for the stream to be opened again. */
+    List<Envelope> takeClose(int stream) {
+        Change change = new Change(new Frame.Close());
+        change.seq = nextSeq++;
+        sent.add(change);
+        List<Envelope> frames = new ArrayList<>();
+        frames.add(new Envelope(stream, change.seq, change.frame));
         return frames;
     }
 
@@ -297,18 +284,13 @@ final class Outbox {
 
     /** Corrects what the daemon said it holds by what it has not heard yet. */
     void applyPendingTo(PositionSet held, PositionSet acknowledged) {
-        Frame.MarkDelete mark = null;
         for (Change change : pending()) {
             if (change.frame instanceof Frame.Ack ack) {
                 held.removeAll(ack.positions());
                 acknowledged.addAll(ack.positions());
             } else if (change.frame instanceof Frame.Unack unack) {
                 acknowledged.removeAll(unack.positions());
-            } else if (change.frame instanceof Frame.MarkDelete next) {
-                if (mark != null && isBefore(next, mark)) {
-                    acknowledged.clear();
-                }
-                mark = next;
+            } else if (change.frame instanceof Frame.MarkDelete mark) {
                 held.discardUpTo(mark.ledgerId(), mark.entryId());
                 acknowledged.discardUpTo(mark.ledgerId(), mark.entryId());
             } else if (change.frame instanceof Frame.Clear) {

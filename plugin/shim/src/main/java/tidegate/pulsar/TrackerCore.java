@@ -19,10 +19,13 @@ import tidegate.pulsar.Frame.Envelope;
  *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at;
  *   <li><b>handed out</b>: given to the dispatcher, not yet known acknowledged;
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
- *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position.
+ *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position;
+ *   <li><b>doubtful</b>: reported before what may have been a reset of the cursor; looked at again by the next watch.
  * </ul>
- * {@link #contains} answers true for all but the last: the dispatcher skips exactly these. Rules kept here: skip only what
- * the index surely holds; never early ({@code clock >= deliver_at}, whatever the tick). All state but the lock-free sets is
+ * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these. Rules kept here: skip only what
+ * the index surely holds; never early ({@code clock >= deliver_at}, whatever the tick). What is known acknowledged is true of
+ * one {@link Seal} of the cursor: it is told the daemon under that seal, believed under that seal, and looked at again
+ * when that seal is gone. All state but the lock-free sets is
  * guarded by this object's monitor; the order of locks is dispatcher, then core, and the core calls nothing that takes the
  * dispatcher's lock while it holds its own.
  */
@@ -37,8 +40,8 @@ final class TrackerCore {
     private static final long ANSWER_WAIT_MS = 1000;
 
     /** What the tracker is told at its creation; times in ms. */
-    record Settings(String topic, String subscription, Incarnation incarnation, long epoch, int horizonMs, int credit,
-                    long nearMaxEntries, long daemonWaitMs) {}
+    record Settings(String topic, String subscription, Ownership ownership, int horizonMs, int credit, long nearMaxEntries,
+                    long daemonWaitMs) {}
 
     /** How far the stream to the daemon is; CLOSING: it is being closed to be opened again. */
     enum Stream { UNOPENED, OPENING, OPEN, CLOSING }
@@ -61,11 +64,14 @@ final class TrackerCore {
     private final Clock clock;
     private final Settings settings;
     private final PendingBudget budget;
+    private final Seal seal;
+    private final Claim claim;
 
     private final PositionSet contained = new PositionSet();
     private final PositionSet handedOut = new PositionSet();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
+    private final PositionSet doubtful = new PositionSet();
     private final NearTier near = new NearTier();
     private final Outbox outbox = new Outbox();
     private Records undecided = new Records();
@@ -74,13 +80,15 @@ final class TrackerCore {
     /** Whether entries are decided at once: HELD has come, or the wait for it is over. */
     private volatile boolean decided;
     private boolean heldOnce;
-    /** The daemon must be told anew what is in flight. */
+    /** The daemon must be told anew: another seal, what is in flight. Nothing more goes out on the stream until then. */
     private boolean reopen;
+    /** The generation that the last OPEN told. */
+    private long openedUnder;
     /** HELD in parts: collected here until the last one. */
     private PositionSet heldNow = new PositionSet();
     private PositionSet acknowledgedNow = new PositionSet();
-    private final long createdMs;
-    private long retryOpenMs;
+    private final Wait sinceCreated = new Wait();
+    private final Wait sinceRefused = new Wait();
     private int lastErrorCode;
 
     /** When the clock was read last; never later than the clock, unless it was set back. */
@@ -89,13 +97,12 @@ final class TrackerCore {
     private long wakeMs = NearTier.NONE;
     private TrackerHost.Position markDeleteSent = new TrackerHost.Position(-1, -1);
     private TrackerHost.Position markDeleteSeen = new TrackerHost.Position(-1, -1);
-    private long markDeleteSentMs;
-    private long trimmedMs;
-    private boolean verifyReported;
+    private final Wait sinceMarkDelete = new Wait();
+    private final Wait sinceTrim = new Wait();
     /** What of the settling positions is being deleted now, or null. */
     private DeleteChunk chunk;
     private int chunkMax = DELETE_CHUNK;
-    private long deleteRetryMs;
+    private final Wait sinceDeleteRefused = new Wait();
     private int budgeted;
     private volatile boolean paused;
     /** A read was put off because the daemon's answer was awaited. */
@@ -106,15 +113,17 @@ final class TrackerCore {
     private long clearSeq;
     private volatile boolean closing;
     private final CompletableFuture<Void> closedFuture = new CompletableFuture<>();
-    private long closeDeadlineMs;
+    private final Wait sinceClosing = new Wait();
     private boolean finished;
 
-    TrackerCore(TrackerHost host, Clock clock, Settings settings, PendingBudget budget) {
+    TrackerCore(TrackerHost host, Clock clock, Settings settings, Seal seal, PendingBudget budget) {
         this.host = host;
         this.clock = clock;
         this.settings = settings;
+        this.seal = seal;
         this.budget = budget;
-        createdMs = clock.millis();
+        claim = new Claim(host, settings.ownership());
+        sinceCreated.begin(clock.millis());
         markDeleteSeen = host.markDelete();
     }
 
@@ -125,6 +134,61 @@ final class TrackerCore {
     /** One subscription of one topic: at most one stream is open for it. */
     String key() {
         return settings.topic() + " / " + settings.subscription();
+    }
+
+    // ---- who owns the subscription --------------------------------------------------------------------------------
+
+    /** Claims the subscription, if that is to be done now. Nothing is told the daemon before that has succeeded. */
+    void claim() {
+        Ownership next;
+        synchronized (this) {
+            next = closing ? null : claim.begin(clock.millis());
+        }
+        if (next != null) {
+            host.putOwnership(next, this::onClaimed);
+        }
+    }
+
+    private void onClaimed(boolean done) {
+        synchronized (this) {
+            claim.answered(done, clock.millis());
+        }
+        if (done) {
+            host.framesWaiting();
+        }
+    }
+
+    /** Speaks for the subscription as its last tracker did, without a claim of its own. */
+    synchronized void speakForLast() {
+        claim.take();
+    }
+
+    // ---- resets of the cursor -------------------------------------------------------------------------------------
+
+    /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. Lock held. */
+    private void noticeReset() {
+        if (!seal.isIntact()) {
+            onReset();
+        }
+    }
+
+    /**
+     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Nothing known acknowledged is
+     * believed before it has been looked at again, and the daemon hears of the new seal before anything else. Lock held.
+     */
+    private void onReset() {
+        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", host.name());
+        // First, so that what is looked at from now on is true of the new seal.
+        seal.renew();
+        outbox.dropAcknowledgements();
+        doubtful.addAll(reported);
+        reported.clear();
+        settling.forEach(contained::remove);
+        settling.clear();
+        chunk = null;
+        reopen = stream == Stream.OPENING || stream == Stream.OPEN;
+        signal();
+        followMarkDelete(host.markDelete());
     }
 
     // ---- the dispatcher's side ------------------------------------------------------------------------------------
@@ -171,17 +235,15 @@ final class TrackerCore {
 
     private boolean addNew(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
         boolean wasReported = !reported.isEmpty() && reported.contains(ledgerId, entryId);
-        if ((wasReported || deliverAtMs <= nowMs) && host.isDeleted(ledgerId, entryId)) {
+        boolean isDoubtful = !doubtful.isEmpty() && doubtful.contains(ledgerId, entryId);
+        if ((wasReported || isDoubtful || deliverAtMs <= nowMs) && host.isDeleted(ledgerId, entryId)) {
             // Read before it was acknowledged: the second of two overlapping replay reads, see addAgain.
             contained.remove(ledgerId, entryId);
             return true;
         }
         if (wasReported) {
             // The cursor was reset, or it would not have been read.
-            reported.remove(ledgerId, entryId);
-            Positions one = new Positions();
-            one.add(ledgerId, entryId);
-            outbox.unacknowledge(one);
+            onReset();
         }
         if (deliverAtMs <= nowMs) {
             handedOut.add(ledgerId, entryId);
@@ -289,10 +351,12 @@ final class TrackerCore {
      * whether reading must pause because too much waits for the daemon.
      */
     boolean shouldPause() {
-        if (host.consumersReplaced()) {
-            onConsumersReplaced();
-        }
+        boolean replaced = host.consumersReplaced();
         synchronized (this) {
+            noticeReset();
+            if (replaced) {
+                onConsumersReplaced();
+            }
             if (awaitsAnswer(clock.millis()) && host.redeliveries() == 0) {
                 awaiting = true;
                 return true;
@@ -318,21 +382,19 @@ final class TrackerCore {
     }
 
     /**
-     * Whether the daemon has been asked what it holds and will soon answer. Until then every read may be of what it holds, so
+     * Whether the daemon is being asked what it holds and will soon answer. Until then every read may be of what it holds, so
      * there is none; but nobody waits for long.
      */
     private boolean awaitsAnswer(long nowMs) {
-        return !decided && stream == Stream.OPENING && nowMs - createdMs < ANSWER_WAIT_MS;
+        boolean asking = stream == Stream.OPENING || !claim.isOwned();
+        return !decided && asking && !sinceCreated.isOver(nowMs, ANSWER_WAIT_MS);
     }
 
     /** Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained. */
-    private synchronized void onConsumersReplaced() {
+    private void onConsumersReplaced() {
         long nowMs = clock.millis();
         handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, nowMs, false));
         handedOut.clear();
-        // The rewind may come from a reset of the cursor. Tell of it before anything that is read again.
-        verifyReported = true;
-        reportMarkDelete(nowMs);
     }
 
     /** Delayed messages that were not handed out: what Pulsar shows as msgDelayed. */
@@ -348,7 +410,7 @@ final class TrackerCore {
         if (host.hasConsumers()) {
             synchronized (this) {
                 onMarkDelete(host.markDelete());
-                reportMarkDelete(clock.millis());
+                reportMarkDelete();
                 waiting = true;
             }
             host.framesWaiting();
@@ -360,6 +422,7 @@ final class TrackerCore {
             handedOut.clear();
             settling.clear();
             reported.clear();
+            doubtful.clear();
             creditBack += Math.toIntExact(near.clear());
             undecided.clear();
             if (clearing != null) {
@@ -389,7 +452,7 @@ final class TrackerCore {
                 return;
             }
             closing = true;
-            closeDeadlineMs = clock.millis() + CLOSE_POLL_MS;
+            sinceClosing.begin(clock.millis());
         }
         host.cancelWake();
     }
@@ -398,11 +461,13 @@ final class TrackerCore {
 
     /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
     synchronized Frame.Open open() {
-        if (stream != Stream.UNOPENED || finished && outbox.isEmpty() || clock.millis() < retryOpenMs) {
+        boolean refused = !sinceRefused.isOver(clock.millis(), RETRY_MS);
+        if (stream != Stream.UNOPENED || finished && outbox.isEmpty() || !claim.isOwned() || refused) {
             return null;
         }
         stream = Stream.OPENING;
         reopen = false;
+        openedUnder = seal.generation();
         heldNow = new PositionSet();
         acknowledgedNow = new PositionSet();
         PositionSet inFlight = new PositionSet();
@@ -411,8 +476,9 @@ final class TrackerCore {
         // What does not fit may come as DUE although it is here already, and is ignored then.
         List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteSent = host.persistedMarkDelete();
-        outbox.opened(inFlight, finished, markDeleteSent);
-        return new Frame.Open(settings.incarnation(), settings.epoch(), settings.horizonMs(), settings.credit(),
+        outbox.opened(inFlight, finished);
+        Ownership owner = claim.ownership();
+        return new Frame.Open(owner.incarnation(), owner.epoch(), openedUnder, settings.horizonMs(), settings.credit(),
                 markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0));
     }
@@ -450,10 +516,11 @@ final class TrackerCore {
             heldNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
             acknowledgedNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
             onMarkDelete(markDelete);
+            believe(undone);
             lost = heldOnce ? notHeld() : new PositionSet();
             lost.forEach(contained::remove);
             contained.addAll(heldNow);
-            settleOrTakeBack(undone);
+            undone.forEach(this::settle);
             reported.addAll(acknowledgedNow);
             stream = Stream.OPEN;
             lastErrorCode = 0;
@@ -473,39 +540,20 @@ final class TrackerCore {
     }
 
     /**
-     * What the daemon knows acknowledged and the cursor does not. Either a crash made the cursor forget it, and it is deleted
-     * there again; or this tracker saw it deleted, then a reset took that back, and the daemon is told so.
+     * Decides whether what the daemon knows acknowledged is still so. {@code undone} is what of it the cursor does not have as
+     * deleted: a crash made it forget that, unless this tracker has seen it deleted, which only a reset takes back.
      */
-    private void settleOrTakeBack(PositionSet undone) {
-        Positions takenBack = new Positions();
-        undone.forEach((ledgerId, entryId) -> {
-            if (!acknowledgedNow.contains(ledgerId, entryId)) {
-                return;
-            }
-            boolean seenDeleted = reported.contains(ledgerId, entryId) && !settling.contains(ledgerId, entryId);
-            if (seenDeleted || handedOut.contains(ledgerId, entryId)) {
-                takenBack.add(ledgerId, entryId);
-            } else {
-                settle(ledgerId, entryId);
-            }
-        });
-        takeBack(takenBack);
-        acknowledgedNow.removeAll(takenBack);
-    }
-
-    /** A reset of the cursor has undone these acknowledgements. */
-    private void takeBack(Positions positions) {
-        if (positions.isEmpty()) {
-            return;
+    private void believe(PositionSet undone) {
+        boolean[] seenDeleted = {false};
+        undone.forEach((ledgerId, entryId) ->
+                seenDeleted[0] |= reported.contains(ledgerId, entryId) && !settling.contains(ledgerId, entryId));
+        if (!seal.isIntact() || seenDeleted[0]) {
+            onReset();
         }
-        positions.forEach((ledgerId, entryId) -> {
-            reported.remove(ledgerId, entryId);
-            if (settling.remove(ledgerId, entryId)) {
-                contained.remove(ledgerId, entryId);
-            }
-        });
-        outbox.unacknowledge(positions.optimized());
-        waiting = true;
+        if (openedUnder != seal.generation()) {
+            acknowledgedNow.clear();
+            undone.clear();
+        }
     }
 
     private void rereadLost(PositionSet lost) {
@@ -524,6 +572,10 @@ final class TrackerCore {
 
     /** Acknowledged before a failover, but the cursor does not know: delete it there again, and skip it until then. */
     private void settle(long ledgerId, long entryId) {
+        if (!acknowledgedNow.contains(ledgerId, entryId)) {
+            // The mark-delete position has passed it meanwhile, or a pending frame says otherwise.
+            return;
+        }
         leaveNear(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
         contained.add(ledgerId, entryId);
@@ -573,6 +625,7 @@ final class TrackerCore {
 
     void onDue(Frame.Due due) {
         Records records = due.records();
+        long then = seal.generation();
         boolean[] deleted = new boolean[records.size()];
         for (int i = 0; i < deleted.length; i++) {
             deleted[i] = host.isDeleted(records.ledgerId(i), records.entryId(i));
@@ -583,11 +636,13 @@ final class TrackerCore {
             if (stream != Stream.OPEN || finished) {
                 return;
             }
+            // Else it is handed out when due, and Pulsar leaves out what is deleted.
+            boolean sure = seal.stood(then);
             Positions acknowledged = new Positions();
             for (int i = 0; i < deleted.length; i++) {
                 long ledgerId = records.ledgerId(i);
                 long entryId = records.entryId(i);
-                if (deleted[i]) {
+                if (deleted[i] && sure) {
                     creditBack++;
                     acknowledge(ledgerId, entryId, acknowledged);
                 } else if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
@@ -662,7 +717,10 @@ final class TrackerCore {
                 LOG.warn("[{}] The daemon refused the stream: {} (code {}); trying again", host.name(), message, code);
             }
             lastErrorCode = code;
-            retryOpenMs = clock.millis() + RETRY_MS;
+            sinceRefused.begin(clock.millis());
+            if (code == ProtocolException.STALE_EPOCH) {
+                claim.lost();
+            }
         }
         onDisconnected();
     }
@@ -710,9 +768,9 @@ final class TrackerCore {
             return List.of();
         }
         if (reopen && !finished) {
-            outbox.close();
             stream = Stream.CLOSING;
-            return outbox.takeUnsent(streamId);
+            clearSeq = NearTier.NONE;
+            return outbox.takeClose(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
         if (!finished && creditBack >= creditStep()) {
@@ -724,7 +782,7 @@ final class TrackerCore {
 
     /**
      * Takes over what a former tracker of this subscription had not yet got onto the daemon's disk, unless that was another
-     * life of it: the subscription was deleted and made again.
+     * life of it: the subscription was deleted and made again. What was acknowledged counts if the cursor still has the seal.
      */
     void adopt(TrackerCore former) {
         Outbox left;
@@ -734,8 +792,11 @@ final class TrackerCore {
             former.stream = Stream.UNOPENED;
             former.budget.add(-former.budgeted);
             former.budgeted = 0;
-            if (former.settings.incarnation().equals(settings.incarnation())) {
-                synchronized (this) {
+            synchronized (this) {
+                if (former.claim.ownership().incarnation().equals(claim.ownership().incarnation())) {
+                    if (former.seal.generation() != seal.generation()) {
+                        left.dropAcknowledgements();
+                    }
                     outbox.adopt(left);
                     accountPending();
                 }
@@ -748,6 +809,8 @@ final class TrackerCore {
     /** Looks at the cursor: what was handed out and is acknowledged now, how far mark-delete has got, resets. */
     void watch() {
         long nowMs = clock.millis();
+        claim();
+        long then = seal.generation();
         Positions found = findAcknowledged();
         boolean read = false;
         boolean signal;
@@ -756,19 +819,20 @@ final class TrackerCore {
                 return;
             }
             lookedMs = nowMs;
-            report(found);
+            report(found, then);
             onMarkDelete(host.markDelete());
-            if (nowMs - markDeleteSentMs >= MARK_DELETE_INTERVAL_MS) {
-                markDeleteSentMs = nowMs;
-                reportMarkDelete(nowMs);
+            noticeLostReport();
+            if (sinceMarkDelete.isOver(nowMs, MARK_DELETE_INTERVAL_MS)) {
+                sinceMarkDelete.begin(nowMs);
+                reportMarkDelete();
             }
-            if (nowMs - trimmedMs >= MARK_DELETE_INTERVAL_MS) {
-                trimmedMs = nowMs;
+            if (sinceTrim.isOver(nowMs, MARK_DELETE_INTERVAL_MS)) {
+                sinceTrim.begin(nowMs);
                 trim();
             }
-            if (!decided && nowMs - createdMs >= settings.daemonWaitMs()) {
+            if (!decided && sinceCreated.isOver(nowMs, settings.daemonWaitMs())) {
                 LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory",
-                        host.name(), nowMs - createdMs);
+                        host.name(), settings.daemonWaitMs());
                 decide(new PositionSet());
                 read = true;
             }
@@ -783,7 +847,6 @@ final class TrackerCore {
         if (read) {
             host.readMore();
         }
-        verifyReported();
         deleteSettling();
         finishClose(nowMs);
         if (signal) {
@@ -793,8 +856,8 @@ final class TrackerCore {
 
     private Positions findAcknowledged() {
         Positions found = new Positions();
-        if (!handedOut.isEmpty()) {
-            handedOut.forEach((ledgerId, entryId) -> {
+        for (PositionSet candidates : List.of(handedOut, doubtful)) {
+            candidates.forEach((ledgerId, entryId) -> {
                 if (host.isDeleted(ledgerId, entryId)) {
                     found.add(ledgerId, entryId);
                 }
@@ -803,11 +866,26 @@ final class TrackerCore {
         return found;
     }
 
-    private void report(Positions found) {
+    /** Tells what was found, unless the cursor has lost the seal under which that was looked at. */
+    private void report(Positions found, long then) {
+        noticeReset();
+        if (!seal.stood(then)) {
+            return;
+        }
+        // What was not found of them will be read again.
+        doubtful.clear();
         if (!found.isEmpty()) {
             Positions acknowledged = new Positions();
             found.forEach((ledgerId, entryId) -> acknowledge(ledgerId, entryId, acknowledged));
             outbox.acknowledge(acknowledged.optimized());
+        }
+    }
+
+    /** Should a reset ever leave the seal: it takes all acknowledgements back, so the highest one shows it. */
+    private void noticeLostReport() {
+        long[] last = reported.last();
+        if (last != null && !settling.contains(last[0], last[1]) && !host.isDeleted(last[0], last[1])) {
+            onReset();
         }
     }
 
@@ -825,11 +903,14 @@ final class TrackerCore {
             return;
         }
         if (position.compareTo(markDeleteSeen) < 0) {
-            // A reset. What was dropped when mark-delete had passed it may be in flight for the daemon still.
-            verifyReported = true;
-            reopen = heldOnce;
-            takeBack(settling.toPositions());
+            // A reset, should it ever leave the seal. It follows the position, too.
+            onReset();
+        } else {
+            followMarkDelete(position);
         }
+    }
+
+    private void followMarkDelete(TrackerHost.Position position) {
         markDeleteSeen = position;
         contained.discardUpTo(position.ledgerId(), position.entryId());
         handedOut.discardUpTo(position.ledgerId(), position.entryId());
@@ -837,53 +918,14 @@ final class TrackerCore {
         creditBack += Math.toIntExact(near.discardUpTo(position.ledgerId(), position.entryId()));
     }
 
-    private void reportMarkDelete(long nowMs) {
+    /** Only forward: a position that goes back is told by OPEN. */
+    private void reportMarkDelete() {
         TrackerHost.Position persisted = host.persistedMarkDelete();
-        if (!persisted.equals(markDeleteSent)) {
+        if (persisted.compareTo(markDeleteSent) > 0) {
             markDeleteSent = persisted;
             reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
             outbox.markDelete(persisted.ledgerId(), persisted.entryId());
-            markDeleteSentMs = nowMs;
         }
-    }
-
-    /**
-     * A reset of the cursor takes acknowledgements back. It takes back all of them above the new mark-delete position, so
-     * looking at the highest one is enough to notice.
-     */
-    private void verifyReported() {
-        long[] last;
-        boolean verify;
-        synchronized (this) {
-            last = reported.last();
-            verify = verifyReported;
-            verifyReported = false;
-        }
-        if (last == null || !verify && (settling.contains(last[0], last[1]) || host.isDeleted(last[0], last[1]))) {
-            return;
-        }
-        Positions back = new Positions();
-        reported.forEach((ledgerId, entryId) -> {
-            if (!settling.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)) {
-                back.add(ledgerId, entryId);
-            }
-        });
-        if (back.isEmpty()) {
-            return;
-        }
-        synchronized (this) {
-            if (finished) {
-                return;
-            }
-            Positions takenBack = settling.toPositions();
-            back.forEach((ledgerId, entryId) -> {
-                if (reported.contains(ledgerId, entryId)) {
-                    takenBack.add(ledgerId, entryId);
-                }
-            });
-            takeBack(takenBack);
-        }
-        host.framesWaiting();
     }
 
     /**
@@ -892,19 +934,23 @@ final class TrackerCore {
      */
     private void deleteSettling() {
         DeleteChunk next;
+        long then;
         synchronized (this) {
             if (chunk != null && !settleChunk()) {
                 return;
             }
-            if (settling.isEmpty() || clock.millis() < deleteRetryMs || host.isClosed()) {
+            boolean refused = !sinceDeleteRefused.isOver(clock.millis(), RETRY_MS);
+            // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
+            if (settling.isEmpty() || refused || !host.hasConsumers() || host.isClosed()) {
                 return;
             }
+            then = seal.generation();
             List<TrackerHost.Position> first = new ArrayList<>();
             settling.forFirst(chunkMax, (ledgerId, entryId) -> first.add(new TrackerHost.Position(ledgerId, entryId)));
             next = new DeleteChunk(first);
             chunk = next;
         }
-        host.delete(next.positions, done -> next.outcome = done);
+        host.delete(next.positions, then, done -> next.outcome = done);
     }
 
     /** Whether the chunk under way has been answered; then what follows from it is done. */
@@ -924,24 +970,34 @@ final class TrackerCore {
             }
             return true;
         }
-        deleteRetryMs = clock.millis() + RETRY_MS;
+        sinceDeleteRefused.begin(clock.millis());
         if (positions.size() > 1) {
             // One that the cursor refuses must not keep the others.
             chunkMax = Math.max(1, positions.size() / 2);
         } else {
             LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), positions.get(0));
-            Positions refused = new Positions();
-            refused.add(positions.get(0).ledgerId(), positions.get(0).entryId());
-            takeBack(refused);
+            takeBack(positions.get(0));
         }
         return true;
+    }
+
+    /** The cursor refuses to have it deleted, so it is delivered again. */
+    private void takeBack(TrackerHost.Position position) {
+        reported.remove(position.ledgerId(), position.entryId());
+        if (settling.remove(position.ledgerId(), position.entryId())) {
+            contained.remove(position.ledgerId(), position.entryId());
+        }
+        Positions one = new Positions();
+        one.add(position.ledgerId(), position.entryId());
+        outbox.unacknowledge(one);
+        signal();
     }
 
     private void finishClose(long nowMs) {
         boolean finish;
         synchronized (this) {
             // The cursor alone may tell: Pulsar can make a tracker for a dispatcher that has been closed, and never close it.
-            finish = !finished && (host.isClosed() || closing && nowMs >= closeDeadlineMs);
+            finish = !finished && (host.isClosed() || closing && sinceClosing.isOver(nowMs, CLOSE_POLL_MS));
         }
         if (finish) {
             finish();
@@ -950,13 +1006,14 @@ final class TrackerCore {
 
     /** Reports the last acknowledgements and ends the stream. Idempotent. */
     void finish() {
+        long then = seal.generation();
         Positions found = findAcknowledged();
         synchronized (this) {
             if (finished) {
                 return;
             }
-            report(found);
-            reportMarkDelete(clock.millis());
+            report(found, then);
+            reportMarkDelete();
             closing = true;
             finished = true;
             undecided.clear();
@@ -972,7 +1029,8 @@ final class TrackerCore {
 
     /** Whether {@link #watch} has something to look at more often than once a second. */
     boolean isBusy() {
-        return !handedOut.isEmpty() || !reported.isEmpty() || !settling.isEmpty() || !decided || closing || paused;
+        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || !decided || closing
+                || paused;
     }
 
     /** Completes when a finished tracker has nothing left to send. */
@@ -1008,7 +1066,7 @@ final class TrackerCore {
     /** Bytes that the sets, the near tier and the buffers take. */
     synchronized long memoryBytes() {
         return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
-                + near.memoryBytes() + outbox.memoryBytes() + undecided.memoryBytes();
+                + doubtful.memoryBytes() + near.memoryBytes() + outbox.memoryBytes() + undecided.memoryBytes();
     }
 
     // ---- helpers, called with the lock held -----------------------------------------------------------------------
@@ -1017,6 +1075,11 @@ final class TrackerCore {
         if (near.remove(ledgerId, entryId) == NearTier.Removed.CREDITED) {
             creditBack++;
         }
+    }
+
+    private void signal() {
+        waiting = true;
+        host.framesWaiting();
     }
 
     private int creditStep() {
@@ -1046,6 +1109,7 @@ final class TrackerCore {
         handedOut.trim();
         settling.trim();
         reported.trim();
+        doubtful.trim();
         near.trim();
     }
 

@@ -29,8 +29,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerFactory.class);
-    private static final String INCARNATION = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.incarnation";
-    private static final int PROPERTY_TRIES = 5;
     private static final long CLEAN_TIMEOUT_MS = 5_000;
     private static final long CLOSE_TIMEOUT_MS = 2_000;
 
@@ -63,7 +61,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
         watch = new AckWatch(config.ackPollMs());
-        link = new DaemonLink(config.socket(), config.brokerName(), "pulsar " + version, clock);
+        link = new DaemonLink(config.socket(), config.brokerName(), "pulsar " + version);
         watch.start();
         link.start();
         LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms", version,
@@ -72,10 +70,10 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     @Override
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
-        ManagedCursor cursor = dispatcher.getCursor();
         DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background);
+        Ownership ownership = host.ownership();
         TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
-                incarnation(cursor));
+                ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
             tracker = new Tracker(dispatcher, core, link, unusedTimer, leftovers);
@@ -83,45 +81,18 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             // Left-over snapshots look empty, so that there is nothing to recover that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
         }
+        core.claim();
         watch.add(core);
         link.register(core);
         return tracker;
     }
 
-    private TrackerCore newCore(CursorHost host, String topic, String subscription, Incarnation incarnation) {
-        TrackerCore core = new TrackerCore(host, clock, new TrackerCore.Settings(topic, subscription, incarnation,
-                clock.millis(), config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()), budget);
+    private TrackerCore newCore(CursorHost host, String topic, String subscription, Ownership ownership) {
+        TrackerCore core = new TrackerCore(host, clock, new TrackerCore.Settings(topic, subscription, ownership,
+                config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()),
+                new Seal(host, random), budget);
         host.serve(core);
         return core;
-    }
-
-    /**
-     * The cursor's incarnation, a new one if it has none. It is stored in the background; should that never succeed, the
-     * next owner makes another one and the topic is read again.
-     */
-    private Incarnation incarnation(ManagedCursor cursor) {
-        Map<String, String> properties = cursor.getCursorProperties();
-        String stored = properties == null ? null : properties.get(INCARNATION);
-        Incarnation incarnation = stored == null ? null : Incarnation.parse(stored);
-        if (incarnation == null) {
-            incarnation = Incarnation.random(random);
-            store(cursor, incarnation, PROPERTY_TRIES);
-        }
-        return incarnation;
-    }
-
-    private void store(ManagedCursor cursor, Incarnation incarnation, int tries) {
-        CompletableFuture.supplyAsync(() -> cursor.putCursorProperty(INCARNATION, incarnation.toString()), background)
-                .thenCompose(done -> done)
-                .exceptionallyAsync(error -> {
-                    if (tries > 1 && !cursor.isClosed()) {
-                        store(cursor, incarnation, tries - 1);
-                    } else {
-                        LOG.warn("[{}] The subscription's incarnation could not be stored; the topic will be read again after"
-                                + " a failover", cursor.getName(), error);
-                    }
-                    return null;
-                }, background);
     }
 
     /** The subscription is being deleted, or its backlog cleared, while it has no tracker. */
@@ -139,17 +110,17 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                         .thenCompose(done -> cursor.removeCursorProperty(property.getKey()));
             }
         }
-        Incarnation incarnation =
-                properties.containsKey(INCARNATION) ? Incarnation.parse(properties.get(INCARNATION)) : null;
-        return incarnation == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, incarnation));
+        Ownership ownership = CursorHost.ownership(cursor);
+        return ownership == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, ownership));
     }
 
     /** Tells the daemon to forget the subscription, through a stream of its own; waits a bounded time. */
-    private CompletableFuture<Void> clear(ManagedCursor cursor, Incarnation incarnation) {
+    private CompletableFuture<Void> clear(ManagedCursor cursor, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());
-        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link);
-        TrackerCore core = newCore(host, topic, subscription, incarnation);
+        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link, background);
+        TrackerCore core = newCore(host, topic, subscription, ownership);
+        core.speakForLast();
         core.clear();
         core.finish();
         link.register(core);

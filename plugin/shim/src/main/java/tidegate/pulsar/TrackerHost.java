@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * What a {@link TrackerCore} sees of the broker: a cursor, a dispatcher and a timer, without Pulsar's types.
@@ -30,6 +31,24 @@ interface TrackerHost {
     /** The mark-delete position that survives a crash. */
     Position persistedMarkDelete();
 
+    /** What was put last with {@link #putSeal}, and no reset of the cursor has removed since; {@link Seal#NONE} if nothing. */
+    long seal();
+
+    /**
+     * Puts a number among the properties that the cursor persists with its mark-delete position; false if it takes none. It
+     * is persisted when the cursor is next.
+     */
+    boolean putSeal(long seal);
+
+    /** The subscription's ownership as this broker last read or wrote it; null if there is none. */
+    Ownership ownership();
+
+    /**
+     * Writes the ownership into the cursor's metadata unless anybody else has written there since this broker did. Returns at
+     * once; {@code done} is called on another thread with whether it was written.
+     */
+    void putOwnership(Ownership next, Consumer<Boolean> done);
+
     /** Whether the cursor is closed: no acknowledgement comes any more. */
     boolean isClosed();
 
@@ -49,10 +68,11 @@ interface TrackerHost {
     long redeliveries();
 
     /**
-     * Deletes the positions in the cursor; {@code done} gets true once that has happened, false if it failed. It may be called
-     * within this call, and with locks of the cursor held.
+     * Deletes the positions in the cursor, unless that has another seal by now: which is decided in one step with the deletion.
+     * {@code done} gets true once that is done, false if it failed. It may be called within this call, and with locks of the
+     * cursor held.
      */
-    void delete(List<Position> positions, java.util.function.Consumer<Boolean> done);
+    void delete(List<Position> positions, long seal, Consumer<Boolean> done);
 
     /** Has the dispatcher look for something to deliver soon. */
     void readMore();

@@ -13,8 +13,8 @@ class AckWatchTest {
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
 
     private TrackerCore newCore(ToyBroker host) {
-        host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub", Incarnation.random(new Random(1)), 9,
-                2000, 100, 100, 60_000), new PendingBudget(1000));
+        host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub", Ownership.first(new Random(1)),
+                2000, 100, 100, 60_000), new Seal(host, new Random(2)), new PendingBudget(1000));
         return host.core;
     }
 

@@ -63,7 +63,7 @@ class DaemonLinkTest {
     }
 
     private void startLink() throws IOException {
-        link = new DaemonLink(socket, "127.0.0.1:6650", "pulsar test", clock);
+        link = new DaemonLink(socket, "127.0.0.1:6650", "pulsar test");
         link.start();
     }
 
@@ -111,7 +111,7 @@ class DaemonLinkTest {
     private void greet(int heartbeatMs) throws Exception {
         accept();
         assertInstanceOf(Frame.Hello.class, receive().frame());
-        send(0, 0, new Frame.Welcome(1, heartbeatMs, 7, "test"));
+        send(0, 0, new Frame.Welcome(Frames.VERSION, heartbeatMs, 7, "test"));
     }
 
     /** A broker whose core tells the link of its frames. */
@@ -137,7 +137,8 @@ class DaemonLinkTest {
 
     private TrackerCore newCore(String subscription, ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
-                Incarnation.random(new Random(1)), 9, 2000, 100, 100, 60_000), budget);
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+        host.core.speakForLast();
         return host.core;
     }
 
@@ -178,8 +179,8 @@ class DaemonLinkTest {
         link.register(core);
         accept();
         Envelope hello = receive();
-        assertEquals(new Envelope(0, 0, new Frame.Hello(1, 1, 1, "127.0.0.1:6650", "pulsar test")), hello);
-        send(0, 0, new Frame.Welcome(1, 2000, 7, "test"));
+        assertEquals(new Envelope(0, 0, new Frame.Hello(2, 2, 1, "127.0.0.1:6650", "pulsar test")), hello);
+        send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
         Frame.Open open = open(1);
         assertEquals("topic", open.topic());
         assertEquals("sub", open.subscription());
@@ -264,7 +265,7 @@ class DaemonLinkTest {
     void tellsTheDaemonWhyItLeaves() throws Exception {
         startLink();
         greet(2000);
-        send(0, 0, new Frame.Hello(1, 1, 1, "nonsense", "nonsense"));
+        send(0, 0, new Frame.Hello(2, 2, 1, "nonsense", "nonsense"));
         ByteBuffer broken = Frames.encode(0, 5, new Frame.Ping());
         broken.put(10, (byte) 1);
         peer.write(broken);
@@ -278,7 +279,7 @@ class DaemonLinkTest {
         startLink();
         accept();
         receive();
-        send(0, 0, new Frame.Welcome(2, 2000, 7, "test"));
+        send(0, 0, new Frame.Welcome(Frames.VERSION + 1, 2000, 7, "test"));
         assertEquals(ProtocolException.VERSION, assertInstanceOf(Frame.Error.class, receive().frame()).code());
         assertNull(receive());
     }

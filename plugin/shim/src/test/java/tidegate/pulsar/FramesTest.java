@@ -31,16 +31,16 @@ class FramesTest {
 
     private static Map<String, Envelope> golden() {
         Map<String, Envelope> frames = new LinkedHashMap<>();
-        frames.put("01_hello", frame(0, 0, new Frame.Hello(1, 1, 1, "127.0.0.1:6650", "pulsar 4.0.8")));
+        frames.put("01_hello", frame(0, 0, new Frame.Hello(2, 2, 1, "127.0.0.1:6650", "pulsar 4.0.8")));
         frames.put("01_hello_control", frame(0, 0, new Frame.Hello(1, 3, 2, "gezeiten-tür", "tidegate 0.1.0")));
-        frames.put("02_welcome", frame(0, 0, new Frame.Welcome(1, 2000, 0x0123456789abcdefL, "tidegate 0.1.0")));
+        frames.put("02_welcome", frame(0, 0, new Frame.Welcome(2, 2000, 0x0123456789abcdefL, "tidegate 0.1.0")));
         frames.put("03_error",
                 frame(0, 0, new Frame.Error(1, "the daemon speaks versions 2 to 3, the client 1 to 1")));
         frames.put("03_error_stream", frame(7, 0, new Frame.Error(8, "no space left in the data directory")));
         frames.put("04_ping", frame(0, 42, new Frame.Ping()));
         frames.put("05_pong", frame(0, 42, new Frame.Pong()));
-        frames.put("10_open", frame(7, 0, open(0, -1, new Positions())));
-        frames.put("10_open_in_flight", frame(7, 0, open(3, 3, positions(12, 4, 12, 6, 15, 0, 15, 2 << 16 | 9))));
+        frames.put("10_open", frame(7, 0, open(0, 0, -1, new Positions())));
+        frames.put("10_open_in_flight", frame(7, 0, open(3, 0x7123456789abcdefL, 3, positions(12, 4, 12, 6, 15, 0, 15, 2 << 16 | 9))));
         frames.put("11_held", frame(7, 0, new Frame.Held(true, three(), positions(12, 6, 12, 8))));
         frames.put("11_held_more", frame(7, 0, new Frame.Held(false, positions(12, 5), new Positions())));
         frames.put("11_held_empty", frame(7, 0, new Frame.Held(true, new Positions(), new Positions())));
@@ -65,12 +65,12 @@ class FramesTest {
         return new Envelope(stream, seq, frame);
     }
 
-    private static Frame.Open open(long epoch, long markDeleteEntryId, Positions inFlight) {
+    private static Frame.Open open(long epoch, long generation, long markDeleteEntryId, Positions inFlight) {
         byte[] incarnation = new byte[16];
         for (int i = 0; i < incarnation.length; i++) {
             incarnation[i] = (byte) (0xa0 + i);
         }
-        return new Frame.Open(new Incarnation(incarnation), epoch, 2000, 20_000, 12, markDeleteEntryId,
+        return new Frame.Open(new Incarnation(incarnation), epoch, generation, 2000, 20_000, 12, markDeleteEntryId,
                 "persistent://public/default/orders-partition-3", "billing/é", inFlight);
     }
 
@@ -126,7 +126,7 @@ class FramesTest {
     Stream<DynamicTest> badFilesAreRefusedWithTheirCode() {
         // The version is negotiated by whoever greets, not by the codec; a torn frame is no frame yet.
         return GoldenFrames.names("bad_").stream()
-                .filter(name -> !name.equals("bad_version.hex") && !name.equals("bad_torn.hex"))
+                .filter(name -> !name.startsWith("bad_version") && !name.equals("bad_torn.hex"))
                 .map(name -> DynamicTest.dynamicTest(name, () -> {
                     ProtocolException refused =
                             assertThrows(ProtocolException.class, () -> decode(GoldenFrames.read(name)));

@@ -11,16 +11,28 @@ import java.util.TreeSet;
 import java.util.function.Consumer;
 
 /**
- * A Pulsar topic with one Shared subscription, reduced to what a tracker sees: a log, a cursor that persists late, a
- * dispatcher with its redelivery set, consumers with what they have not acknowledged.
+ * A Pulsar topic with one Shared subscription as one owner has it, reduced to what a tracker sees: a log, a cursor that persists
+ * late, a dispatcher with its redelivery set, consumers with what they have not acknowledged.
  *
  * <p>Follows PersistentDispatcherMultipleConsumers and ManagedCursorImpl of Pulsar 4.0: the order of calls, what a rewind and
- * a reset forget, what is skipped.
+ * a reset forget, what is skipped, and what is one record: the mark-delete position, as many individual acknowledgements as fit,
+ * and the seal. Acknowledging keeps the seal, a reset wipes it before it clears the acknowledgements and again in that step.
  */
 class ToyBroker implements TrackerHost {
     static final String TOPIC = "persistent://public/default/toy";
     static final String SUBSCRIPTION = "sub";
     private static final Position START = new Position(0, -1);
+    private static final Position UNKNOWN = new Position(-1, -1);
+    private static final long PERSIST_INTERVAL_MS = 1000;
+
+    /** What of the cursor is stored, whoever owns the topic: its record, and the metadata with its version. */
+    static final class Disk {
+        Position markDelete = START;
+        NavigableSet<Position> deleted = new TreeSet<>();
+        long seal = Seal.NONE;
+        Ownership ownership;
+        int version;
+    }
 
     /** A consumer: what it holds and has not acknowledged. */
     static final class ToyConsumer {
@@ -31,18 +43,29 @@ class ToyBroker implements TrackerHost {
     record Delivery(Position position, long deliverAtMs, long atMs) {}
 
     private final VirtualClock clock;
-    final NavigableMap<Position, Long> log = new TreeMap<>();
-    final List<Delivery> deliveries = new ArrayList<>();
+    final Disk disk;
+    final NavigableMap<Position, Long> log;
+    final List<Delivery> deliveries;
     final List<ToyConsumer> consumers = new ArrayList<>();
     TrackerCore core;
 
     // The cursor.
-    private NavigableSet<Position> deleted = new TreeSet<>();
-    private Position markDelete = START;
-    private NavigableSet<Position> persistedDeleted = new TreeSet<>();
-    private Position persistedMarkDelete = START;
+    private NavigableSet<Position> deleted;
+    private Position markDelete;
+    private Position persistedMarkDelete;
+    private long persistedMs;
     private Position readPosition = START;
+    private long seal;
+    private Ownership ownership;
+    private int version;
+    private Position resettingTo;
     private boolean cursorClosed;
+    /** So many individual acknowledgements fit into a record. */
+    int persistedRanges = 1000;
+    /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
+    int metadataConflicts;
+    /** Runs once, before the seal is looked at next. */
+    Runnable beforeSeal;
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
 
@@ -58,11 +81,44 @@ class ToyBroker implements TrackerHost {
     boolean framesRequested;
     boolean rereadRequested;
     long wakeMs = NearTier.NONE;
-    private final List<Runnable> deletions = new ArrayList<>();
+    private final List<Runnable> cursorCalls = new ArrayList<>();
     int reads;
 
+    /** A new topic and subscription. */
     ToyBroker(VirtualClock clock) {
+        this(clock, new Disk(), new TreeMap<>(), new ArrayList<>());
+    }
+
+    /** A topic as somebody loads it who knows what is stored. */
+    private ToyBroker(VirtualClock clock, Disk disk, NavigableMap<Position, Long> log, List<Delivery> deliveries) {
         this.clock = clock;
+        this.disk = disk;
+        this.log = log;
+        this.deliveries = deliveries;
+        markDelete = disk.markDelete;
+        persistedMarkDelete = disk.markDelete;
+        persistedMs = clock.millis() - PERSIST_INTERVAL_MS;
+        deleted = new TreeSet<>(disk.deleted);
+        seal = disk.seal;
+        ownership = disk.ownership;
+        version = disk.version;
+        rewind();
+    }
+
+    /** The topic as the next owner, whose clock that is, loads it. */
+    ToyBroker next(VirtualClock itsClock) {
+        ToyBroker next = new ToyBroker(itsClock, disk, log, deliveries);
+        next.permits = permits;
+        next.readBatch = readBatch;
+        next.persistedRanges = persistedRanges;
+        return next;
+    }
+
+    /** The subscription was deleted and made again. */
+    void recreate(Ownership another) {
+        disk.ownership = another;
+        ownership = another;
+        seal = Seal.NONE;
     }
 
     // ---- the topic ----
@@ -92,7 +148,42 @@ class ToyBroker implements TrackerHost {
 
     @Override
     public Position persistedMarkDelete() {
-        return persistedMarkDelete;
+        return resettingTo == null ? persistedMarkDelete : UNKNOWN;
+    }
+
+    @Override
+    public long seal() {
+        Runnable first = beforeSeal;
+        beforeSeal = null;
+        if (first != null) {
+            first.run();
+        }
+        return seal;
+    }
+
+    @Override
+    public boolean putSeal(long number) {
+        seal = number;
+        return true;
+    }
+
+    @Override
+    public Ownership ownership() {
+        return ownership;
+    }
+
+    @Override
+    public void putOwnership(Ownership next, Consumer<Boolean> done) {
+        cursorCalls.add(() -> {
+            boolean first = metadataConflicts-- <= 0 && disk.version == version;
+            metadataConflicts = Math.max(0, metadataConflicts);
+            if (first) {
+                disk.ownership = next;
+                ownership = next;
+                version = ++disk.version;
+            }
+            done.accept(first);
+        });
     }
 
     @Override
@@ -110,11 +201,24 @@ class ToyBroker implements TrackerHost {
         }
     }
 
-    /** Pulsar persists the mark-delete position at most once a second, and {@code ranges} individual acknowledgements. */
+    /** Writes the record; of the individual acknowledgements as many as fit. */
+    void persistCursor() {
+        persistCursor(persistedRanges);
+    }
+
     void persistCursor(int acknowledgements) {
+        disk.markDelete = markDelete;
+        disk.deleted = new TreeSet<>(deleted.stream().limit(acknowledgements).toList());
+        disk.seal = seal;
         persistedMarkDelete = markDelete;
-        persistedDeleted = new TreeSet<>();
-        deleted.stream().limit(acknowledgements).forEach(persistedDeleted::add);
+        persistedMs = clock.millis();
+    }
+
+    /** Pulsar writes the record with the first acknowledgement in a second. */
+    private void persistAtTimes() {
+        if (clock.millis() - persistedMs >= PERSIST_INTERVAL_MS || clock.millis() < persistedMs) {
+            persistCursor();
+        }
     }
 
     private void rewind() {
@@ -124,21 +228,51 @@ class ToyBroker implements TrackerHost {
 
     /** Seek: consumers are disconnected first, individual acknowledgements are gone, mark-delete moves either way. */
     void reset(Position to) {
+        beginReset(to);
+        completeReset();
+    }
+
+    /** The seal goes first; the acknowledgements stay until the new record is written. Meanwhile nobody may connect. */
+    void beginReset(Position to) {
         disconnectAll();
-        Position previous = log.lowerKey(to);
+        resettingTo = to;
+        seal = Seal.NONE;
+    }
+
+    boolean isResetting() {
+        return resettingTo != null;
+    }
+
+    /** Where the reset that is under way goes; null if there is none. */
+    Position resettingTo() {
+        return resettingTo;
+    }
+
+    /** The seek is answered after this. */
+    void completeReset() {
+        Position previous = log.lowerKey(resettingTo);
         markDelete = previous == null ? START : previous;
         deleted = new TreeSet<>();
-        persistedMarkDelete = markDelete;
-        persistedDeleted = new TreeSet<>();
-        readPosition = to;
+        seal = Seal.NONE;
+        readPosition = resettingTo;
+        resettingTo = null;
+        persistCursor();
+    }
+
+    /** The cursor's ledger cannot be read: all that is left is an older mark-delete position in the metadata. */
+    void loseRecord() {
+        disk.markDelete = START;
+        disk.deleted = new TreeSet<>();
+        disk.seal = Seal.NONE;
     }
 
     /** Skips the backlog up to what was the last entry when it was asked for; what came and was read since then stays. */
     void clearBacklog(Position last) {
         markDelete = last;
         deleted.headSet(last, true).clear();
-        persistedMarkDelete = markDelete;
-        persistedDeleted = new TreeSet<>(deleted);
+        // As all skipping, it replaces what was kept with the mark-delete position.
+        seal = Seal.NONE;
+        persistCursor();
         Position next = new Position(last.ledgerId(), last.entryId() + 1);
         readPosition = readPosition.compareTo(next) < 0 ? next : readPosition;
     }
@@ -150,25 +284,30 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
-    public void delete(List<Position> positions, Consumer<Boolean> done) {
-        deletions.add(() -> {
+    public void delete(List<Position> positions, long sealed, Consumer<Boolean> done) {
+        cursorCalls.add(() -> {
             boolean possible = positions.stream().noneMatch(undeletable::contains);
-            if (possible) {
+            if (possible && seal == sealed) {
                 positions.forEach(this::delete);
+                persistAtTimes();
             }
             done.accept(possible);
         });
     }
 
-    void runDeletions() {
-        List<Runnable> now = List.copyOf(deletions);
-        deletions.clear();
+    /** Does what the cursor was asked for. */
+    void runCursor() {
+        List<Runnable> now = List.copyOf(cursorCalls);
+        cursorCalls.clear();
         now.forEach(Runnable::run);
     }
 
     // ---- the dispatcher ----
 
     void connect() {
+        if (isResetting()) {
+            return;
+        }
         if (consumers.isEmpty()) {
             rewind();
             redelivery.clear();
@@ -194,6 +333,7 @@ class ToyBroker implements TrackerHost {
     void acknowledge(ToyConsumer consumer, Position position) {
         consumer.pending.remove(position);
         delete(position);
+        persistAtTimes();
     }
 
     void negativeAcknowledge(ToyConsumer consumer, Position position) {
@@ -342,20 +482,5 @@ class ToyBroker implements TrackerHost {
     void closeCursor(int acknowledgements) {
         persistCursor(acknowledgements);
         cursorClosed = true;
-    }
-
-    /** The topic as the next owner loads it: the log, and of the cursor what was persisted. */
-    ToyBroker next() {
-        ToyBroker next = new ToyBroker(clock);
-        next.log.putAll(log);
-        next.deliveries.addAll(deliveries);
-        next.markDelete = persistedMarkDelete;
-        next.deleted = new TreeSet<>(persistedDeleted);
-        next.persistedMarkDelete = persistedMarkDelete;
-        next.persistedDeleted = new TreeSet<>(persistedDeleted);
-        next.permits = permits;
-        next.readBatch = readBatch;
-        next.rewind();
-        return next;
     }
 }

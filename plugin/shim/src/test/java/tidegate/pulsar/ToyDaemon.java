@@ -20,6 +20,7 @@ final class ToyDaemon {
     /** The index of one subscription. */
     static final class Index {
         Incarnation incarnation;
+        long generation;
         Position markDelete = new Position(-1, -1);
         final Map<Position, Long> held = new TreeMap<>();
         final Set<Position> acknowledged = new HashSet<>();
@@ -27,6 +28,7 @@ final class ToyDaemon {
         Index copy() {
             Index copy = new Index();
             copy.incarnation = incarnation;
+            copy.generation = generation;
             copy.markDelete = markDelete;
             copy.held.putAll(held);
             copy.acknowledged.addAll(acknowledged);
@@ -44,6 +46,7 @@ final class ToyDaemon {
         final Index index;
         final Set<Position> popped = new HashSet<>();
         final int horizonMs;
+        final long generation;
         int credit;
         long seq;
         long committedSeq;
@@ -53,6 +56,7 @@ final class ToyDaemon {
             this.id = id;
             this.index = index;
             horizonMs = open.horizonMs();
+            generation = open.generation();
             credit = open.credit();
         }
     }
@@ -63,6 +67,7 @@ final class ToyDaemon {
     private final List<ByteBuffer> output = new ArrayList<>();
     private FrameReader reader = new FrameReader();
     private final Set<Integer> failed = new HashSet<>();
+    private final Map<String, Long> epochs = new HashMap<>();
     private boolean greeted;
     private boolean changed = true;
     /** Frames of streams that were not open, numbers out of order: what a real daemon would refuse. */
@@ -136,7 +141,7 @@ final class ToyDaemon {
         Frame frame = envelope.frame();
         if (frame instanceof Frame.Hello) {
             greeted = true;
-            send(0, 0, new Frame.Welcome(1, 2000, 1, "toy"));
+            send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 1, "toy"));
         } else if (!greeted) {
             violations.add(frame.name() + " before HELLO");
         } else if (frame instanceof Frame.Ping) {
@@ -174,6 +179,11 @@ final class ToyDaemon {
             index.empty();
             index.incarnation = open.incarnation();
         }
+        checkEpoch(open);
+        if (open.generation() == Seal.NONE || open.generation() != index.generation) {
+            index.acknowledged.clear();
+            index.generation = open.generation();
+        }
         markDelete(index, open.markDeleteLedgerId(), open.markDeleteEntryId());
         Stream stream = new Stream(id, index, open);
         streams.values().removeIf(other -> other.index == index && other.closing);
@@ -183,6 +193,16 @@ final class ToyDaemon {
         if (answersOpen) {
             answer(stream);
         }
+    }
+
+    /** It is counted in the cursor, so nobody ever opens a life of a subscription with an epoch that is over. */
+    private void checkEpoch(Frame.Open open) {
+        String life = open.topic() + " / " + open.subscription() + " / " + open.incarnation();
+        long newest = epochs.getOrDefault(life, 0L);
+        if (open.epoch() < newest) {
+            violations.add("epoch " + open.epoch() + " after " + newest);
+        }
+        epochs.put(life, open.epoch());
     }
 
     private void answer(Stream stream) {
@@ -200,6 +220,10 @@ final class ToyDaemon {
 
     private void change(Stream stream, Frame frame) {
         Index index = stream.index;
+        boolean stale = stream.generation != index.generation;
+        if (stale && (frame instanceof Frame.Ack || frame instanceof Frame.MarkDelete)) {
+            return;
+        }
         if (frame instanceof Frame.Add add) {
             Records records = add.records();
             for (int i = 0; i < records.size(); i++) {
@@ -224,6 +248,9 @@ final class ToyDaemon {
             unack.positions().forEach((ledgerId, entryId) ->
                     index.acknowledged.remove(new Position(ledgerId, entryId)));
         } else if (frame instanceof Frame.MarkDelete mark) {
+            if (new Position(mark.ledgerId(), mark.entryId()).compareTo(index.markDelete) < 0) {
+                violations.add("MARK_DELETE went back to " + mark.ledgerId() + ":" + mark.entryId());
+            }
             markDelete(index, mark.ledgerId(), mark.entryId());
             stream.popped.retainAll(index.held.keySet());
         } else if (frame instanceof Frame.Clear) {
@@ -287,8 +314,11 @@ final class ToyDaemon {
         }
     }
 
-    /** Loses a held position for good, as a corrupt block would. */
+    /** Loses a held position for good, as a corrupt block would; what is not on disk cannot be lost like that. */
     void corrupt(String topic, String subscription, Position position) {
+        if (!onDisk(topic, subscription).held.containsKey(position)) {
+            return;
+        }
         changed = true;
         Index index = index(topic, subscription);
         index.held.remove(position);
@@ -304,8 +334,12 @@ final class ToyDaemon {
 
     /** Refuses the open streams, as a full disk would. */
     void failStreams() {
+        failStreams(ProtocolException.STORAGE);
+    }
+
+    void failStreams(int code) {
         for (Stream stream : streams.values()) {
-            send(stream.id, 0, new Frame.Error(ProtocolException.STORAGE, "no space left"));
+            send(stream.id, 0, new Frame.Error(code, "the test says so"));
         }
         failed.addAll(streams.keySet());
         streams.clear();

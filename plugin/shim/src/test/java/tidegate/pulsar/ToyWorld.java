@@ -8,8 +8,9 @@ import java.util.random.RandomGenerator;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * A toy broker and a toy daemon, joined by the real {@link TrackerCore}, {@link TrackerTable}, {@link LinkSession} and codec,
- * with virtual time and in one thread: the same calls give the same history.
+ * A toy broker and a toy daemon on one machine, joined by the real {@link TrackerCore}, {@link TrackerTable},
+ * {@link LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may move
+ * to another machine.
  */
 final class ToyWorld {
     static final long START_MS = 1_767_225_600_000L;
@@ -17,8 +18,8 @@ final class ToyWorld {
     final VirtualClock clock = new VirtualClock(START_MS);
     final ToyDaemon daemon = new ToyDaemon();
     final RandomGenerator random;
+    /** The topic, or null while another machine has it. */
     ToyBroker broker = new ToyBroker(clock);
-    Incarnation incarnation;
     TrackerTable table = new TrackerTable();
     private final List<TrackerCore> watched = new ArrayList<>();
     private LinkSession session;
@@ -33,7 +34,6 @@ final class ToyWorld {
 
     ToyWorld(RandomGenerator random) {
         this.random = random;
-        incarnation = Incarnation.random(random);
     }
 
     long now() {
@@ -41,14 +41,16 @@ final class ToyWorld {
     }
 
     TrackerCore core() {
-        return broker.core;
+        return broker == null ? null : broker.core;
     }
 
     private TrackerCore makeTracker() {
         ToyBroker owner = broker;
+        Ownership known = owner.ownership();
         TrackerCore core = new TrackerCore(owner, clock, new TrackerCore.Settings(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION,
-                incarnation, clock.millis(), horizonMs, credit, nearMaxEntries, daemonWaitMs),
-                new PendingBudget(maxPendingEntries));
+                known == null ? Ownership.first(random) : known, horizonMs, credit, nearMaxEntries, daemonWaitMs),
+                new Seal(owner, random), new PendingBudget(maxPendingEntries));
+        core.claim();
         table.register(core);
         watched.add(core);
         return core;
@@ -58,7 +60,7 @@ final class ToyWorld {
 
     void connect() {
         if (session == null && daemonUp) {
-            session = new LinkSession("toy", "toy", now());
+            session = new LinkSession("toy", "toy", clock.monotonicMs());
             table.connected(session);
         }
     }
@@ -95,11 +97,11 @@ final class ToyWorld {
             for (TrackerCore core : watched) {
                 session.framesWaiting(core);
             }
-            session.tick(now());
+            session.tick(clock.monotonicMs());
             for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
                 int length = bytes.remaining();
                 daemon.receive(bytes);
-                session.written(length, now());
+                session.written(length, clock.monotonicMs());
             }
         } catch (ProtocolException e) {
             throw new AssertionError(e);
@@ -114,7 +116,7 @@ final class ToyWorld {
                 if (bytes == null) {
                     return;
                 }
-                session.received(bytes, now());
+                session.received(bytes, clock.monotonicMs());
             }
         } catch (ProtocolException e) {
             throw new AssertionError(e);
@@ -125,6 +127,9 @@ final class ToyWorld {
 
     /** Everything that the broker's threads would do now. */
     void runBroker() {
+        if (broker == null) {
+            return;
+        }
         if (broker.wakeMs <= now() && core() != null) {
             broker.wakeMs = NearTier.NONE;
             core().onWake();
@@ -149,8 +154,10 @@ final class ToyWorld {
                 watched.remove(core);
             }
         }
-        broker.runDeletions();
-        table.forgetClosed(now());
+        if (broker != null) {
+            broker.runCursor();
+        }
+        table.forgetClosed(clock.monotonicMs());
     }
 
     /** Lets everybody do what there is to do, at one instant. */
@@ -199,17 +206,38 @@ final class ToyWorld {
 
     /** kill -9 of the broker; the cursor as it was persisted last. */
     void crashBroker() {
+        takeOver(killBroker());
+    }
+
+    /** kill -9 of the broker; returns the topic, for whoever takes it over. */
+    ToyBroker killBroker() {
         session = null;
         daemon.disconnect();
         table = new TrackerTable();
         watched.clear();
-        broker = broker.next();
+        return giveAway();
+    }
+
+    private ToyBroker giveAway() {
+        ToyBroker given = broker;
+        broker = null;
+        return given;
+    }
+
+    /** This machine's broker loads the topic that another, or an earlier one here, had. */
+    void takeOver(ToyBroker former) {
+        broker = former.next(clock);
     }
 
     /** The topic is unloaded and loaded again by the same broker. */
     void unload(int persistedAcknowledgements) {
+        takeOver(unloadBroker(persistedAcknowledgements));
+    }
+
+    /** The topic is unloaded; returns it, for whoever takes it over. */
+    ToyBroker unloadBroker(int persistedAcknowledgements) {
         broker.closeDispatcher();
         broker.closeCursor(persistedAcknowledgements);
-        broker = broker.next();
+        return giveAway();
     }
 }

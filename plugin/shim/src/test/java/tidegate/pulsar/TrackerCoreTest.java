@@ -12,6 +12,8 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.TrackerHost.Position;
 
 /** One promise of the tracker at a time, against the toy broker and the toy daemon. */
@@ -38,6 +40,14 @@ class TrackerCoreTest {
 
     private ToyDaemon.Index index() {
         return world.daemon.index(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION);
+    }
+
+    /** The daemon has met the subscription before, and the cursor has the seal of then. */
+    private void theDaemonKnowsTheSubscription() {
+        world.broker.recreate(Ownership.first(new Random(5)));
+        world.broker.putSeal(77);
+        index().incarnation = world.broker.ownership().incarnation();
+        index().generation = 77;
     }
 
     @Test
@@ -100,7 +110,7 @@ class TrackerCoreTest {
         Position overdueHeld = publish(3, 0);
         publish(4, 60_000);
         publish(5, 0);
-        index().incarnation = world.incarnation;
+        theDaemonKnowsTheSubscription();
         index().held.put(held, world.broker.log.get(held));
         index().held.put(overdueHeld, world.broker.log.get(overdueHeld));
         index().acknowledged.add(acknowledged);
@@ -308,6 +318,455 @@ class TrackerCoreTest {
         assertEquals(8, delivered().size());
     }
 
+    /** Mark-delete does not show the reset: the first message had not been acknowledged. */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void aResetWhileTheTopicHasNoTrackerBringsEverythingAgain(boolean graceful) {
+        acknowledgeAllBut(0);
+        if (graceful) {
+            world.unload(2);
+        } else {
+            world.crashBroker();
+        }
+        world.watch();
+        world.broker.reset(new Position(1, 0));
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(Set.of(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L), new HashSet<>(delivered()));
+        assertEquals(10, delivered().size());
+    }
+
+    @Test
+    void acknowledgementsAreBelievedOverUnloadsAndCrashesWithoutAReset() {
+        acknowledgeAllBut(0);
+        for (int i = 0; i < 5; i++) {
+            if (i % 2 == 0) {
+                world.unload(0);
+            } else {
+                world.crashBroker();
+            }
+            world.broker.connect();
+            world.runUntil(world.now() + 2000);
+        }
+        assertEquals(Set.of(0L), new HashSet<>(delivered()));
+        assertEquals(9, index().acknowledged.size());
+    }
+
+    @Test
+    void aResetBetweenLookingAndTellingIsNotTold() {
+        start();
+        for (int entry = 0; entry < 5; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        for (Position position : List.copyOf(world.broker.consumers.get(0).pending)) {
+            if (position.entryId() != 0) {
+                world.broker.acknowledge(world.broker.consumers.get(0), position);
+            }
+        }
+        world.broker.deliveries.clear();
+        // The watch has seen them deleted, and asks for the seal next.
+        world.broker.beforeSeal = () -> world.broker.reset(new Position(1, 0));
+        world.watch();
+        assertTrue(index().acknowledged.isEmpty());
+        world.broker.connect();
+        world.runUntil(world.now() + 1000);
+        assertEquals(Set.of(0L, 1L, 2L, 3L, 4L), new HashSet<>(delivered()));
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+        world.crashBroker();
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.runUntil(world.now() + 1000);
+        assertEquals(Set.of(0L, 1L, 2L, 3L, 4L), new HashSet<>(delivered()));
+    }
+
+    @Test
+    void whatWasAcknowledgedBeforeAResetIsNeverToldAfterIt() {
+        start();
+        for (int entry = 0; entry < 5; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.daemonUp = false;
+        world.crashDaemon();
+        for (Position position : List.copyOf(world.broker.consumers.get(0).pending)) {
+            if (position.entryId() != 0) {
+                world.broker.acknowledge(world.broker.consumers.get(0), position);
+            }
+        }
+        world.watch();
+        // The shim knows; the daemon, who is away, does not.
+        world.broker.reset(new Position(1, 0));
+        world.broker.deliveries.clear();
+        world.daemonUp = true;
+        world.broker.connect();
+        world.runUntil(world.now() + 1000);
+        assertEquals(Set.of(0L, 1L, 2L, 3L, 4L), new HashSet<>(delivered()));
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void twoResetsInARowAreTwoResets() {
+        acknowledgeAllBut(0);
+        world.broker.reset(new Position(1, 5));
+        world.watch();
+        world.broker.reset(new Position(1, 2));
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(Set.of(2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L), new HashSet<>(delivered()));
+        assertEquals(8, delivered().size());
+        assertTrue(index().acknowledged.isEmpty());
+    }
+
+    /** Pulsar removes the seal first; the acknowledgements stay until the new position is stored. */
+    @Test
+    void aResetThatTakesItsTimeIsLookedAtInBetween() {
+        acknowledgeAllBut(0);
+        world.broker.beginReset(new Position(1, 0));
+        // The acknowledgements are there still: they are told under another seal, which goes with them.
+        world.runUntil(world.now() + 500);
+        assertEquals(9, index().acknowledged.size());
+        world.broker.completeReset();
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void aResetThatWasNeverAnsweredTakesNothingBack() {
+        acknowledgeAllBut(0);
+        world.broker.beginReset(new Position(1, 0));
+        world.runUntil(world.now() + 500);
+        world.crashBroker();
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        // The record is the old one, with its seal; that the daemon has another now costs repetition, no more.
+        assertTrue(delivered().contains(0L));
+        assertEquals(delivered().size(), new HashSet<>(delivered()).size());
+    }
+
+    /** The broker dies, and the cursor has none of the acknowledgements; the daemon's answer to OPEN is on its way. */
+    private void forgetInACrash() {
+        world.broker.persistCursor(0);
+        world.crashBroker();
+        world.broker.connect();
+        world.runBroker();
+        world.watch();
+        world.connect();
+        world.toDaemon();
+        world.toShim(1);
+        world.toDaemon();
+    }
+
+    @Test
+    void aResetWhileAcknowledgementsAreDeletedAgain() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.toShim(Integer.MAX_VALUE);
+        assertEquals(9, world.core().stats().settling());
+        world.broker.reset(new Position(1, 0));
+        world.broker.runCursor();
+        assertFalse(world.broker.isDeleted(1, 5), "the deletion came too late: the cursor has another seal");
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void withoutConsumersNothingIsDeletedAgain() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.broker.disconnectAll();
+        world.toShim(Integer.MAX_VALUE);
+        assertEquals(9, world.core().stats().settling());
+        world.runUntil(world.now() + 2000);
+        assertFalse(world.broker.isDeleted(1, 5), "a seek may be under way");
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertTrue(world.broker.isDeleted(1, 5));
+    }
+
+    /** Should a write of the cursor that raced with the reset ever put the seal back. */
+    @Test
+    void aResetThatLeavesTheSealShowsInWhatIsAcknowledged() {
+        acknowledgeAllBut(0);
+        long seal = world.broker.seal();
+        world.broker.reset(new Position(1, 0));
+        world.broker.putSeal(seal);
+        world.settle();
+        assertTrue(index().acknowledged.isEmpty(), "the watch has seen it: " + index().acknowledged);
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+    }
+
+    @Test
+    void aResetThatLeavesTheSealShowsInWhatIsRead() {
+        acknowledgeAllBut(0);
+        long seal = world.broker.seal();
+        world.broker.reset(new Position(1, 0));
+        world.broker.putSeal(seal);
+        world.broker.connect();
+        world.daemon.received.clear();
+        // Nobody looks at the cursor before it is read again.
+        world.runBroker();
+        world.toDaemon();
+        assertEquals(List.of(new Frame.Close()), world.daemon.received, "to be opened under another seal");
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty());
+    }
+
+    @Test
+    void aResetThatLeavesTheSealShowsInTheAnswerToOpen() {
+        acknowledgeAllBut(0);
+        long seal = world.broker.seal();
+        world.disconnect();
+        world.broker.reset(new Position(1, 0));
+        world.broker.putSeal(seal);
+        while (!world.core().isOpen()) {
+            world.connect();
+            world.toDaemon();
+            world.toShim(Integer.MAX_VALUE);
+        }
+        assertEquals(0, world.core().stats().settling(), "what this tracker has seen deleted only a reset takes back");
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty());
+    }
+
+    @Test
+    void aResetIsNoticedBeforeAnythingIsReadAgain() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.acknowledgeAll();
+        world.broker.persistCursor();
+        world.runUntil(world.now() + 2000);
+        assertEquals(new Position(1, 9), index().markDelete);
+        world.broker.log.replaceAll((position, at) -> world.now() + 30_000);
+        world.broker.reset(new Position(1, 3));
+        world.broker.connect();
+        // Read and told, with no look at the cursor but the one before the read.
+        for (int i = 0; i < 5; i++) {
+            world.runBroker();
+            world.toDaemon();
+            world.daemon.commit();
+            world.toShim(Integer.MAX_VALUE);
+        }
+        assertEquals(7, index().held.size(), "the daemon heard of mark-delete before the adds");
+        assertFalse(world.broker.rereadRequested);
+    }
+
+    @Test
+    void aResetBetweenLookingAtWhatIsDueAndTellingIsNotTold() {
+        start();
+        publish(1, 60_000);
+        Position position = publish(2, 10_000);
+        world.settle();
+        // Acknowledged by id, without ever having been delivered.
+        world.broker.acknowledge(world.broker.consumers.get(0), position);
+        world.clock.advance(9_000);
+        world.daemon.tick(world.now());
+        world.broker.beforeSeal = () -> world.broker.reset(new Position(1, 1));
+        world.toShim(Integer.MAX_VALUE);
+        world.broker.connect();
+        world.runUntil(world.now() + 2_000);
+        assertEquals(List.of(2L), delivered());
+        assertFalse(index().acknowledged.contains(position));
+    }
+
+    @Test
+    void aClearedSubscriptionHasNothingDoubtfulLeft() {
+        acknowledgeAllBut(0);
+        world.broker.disconnectAll();
+        world.broker.beginReset(new Position(1, 0));
+        // It is looked at, but not yet again.
+        world.core().shouldPause();
+        world.core().clear();
+        world.settle();
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void aResetThatLeavesTheSealShowsInMarkDelete() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.acknowledgeAll();
+        world.broker.persistCursor();
+        world.runUntil(world.now() + 2000);
+        assertEquals(new Position(1, 9), index().markDelete);
+        long seal = world.broker.seal();
+        world.broker.deliveries.clear();
+        world.broker.reset(new Position(1, 3));
+        world.broker.putSeal(seal);
+        world.watch();
+        world.broker.log.replaceAll((position, at) -> world.now() + 30_000);
+        world.broker.connect();
+        world.settle();
+        assertEquals(7, index().held.size(), "the daemon heard of mark-delete before the adds");
+        world.runUntil(world.now() + 30_000);
+        assertEquals(7, delivered().size());
+    }
+
+    /** Skipping replaces the seal as a reset does, but takes nothing back. */
+    @Test
+    void skippingForgetsNothingThatWasAcknowledged() {
+        start();
+        publish(0, -1);
+        for (int entry = 1; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        for (Position position : List.copyOf(world.broker.consumers.get(0).pending)) {
+            if (position.entryId() > 4) {
+                world.broker.acknowledge(world.broker.consumers.get(0), position);
+            }
+        }
+        world.runUntil(world.now() + 2000);
+        assertEquals(5, index().acknowledged.size());
+        world.broker.clearBacklog(new Position(1, 2));
+        world.runUntil(world.now() + 1000);
+        assertEquals(5, index().acknowledged.size(), "told again under the new seal");
+        world.daemon.received.clear();
+        world.runUntil(world.now() + 1000);
+        assertTrue(world.daemon.received.stream().noneMatch(Frame.Ack.class::isInstance), "and once");
+        world.broker.persistCursor(0);
+        world.crashBroker();
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(Set.of(3L, 4L), new HashSet<>(delivered()));
+    }
+
+    @Test
+    void aCrashRightAfterTheSealWasPutCostsRepetitionOnly() {
+        start();
+        publish(0, -1);
+        for (int entry = 1; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.broker.persistedRanges = 0;
+        for (Position position : List.copyOf(world.broker.consumers.get(0).pending)) {
+            if (position.entryId() != 0) {
+                world.broker.acknowledge(world.broker.consumers.get(0), position);
+            }
+        }
+        world.runUntil(world.now() + 500);
+        assertEquals(9, index().acknowledged.size());
+        // The record on disk is of before the seal.
+        world.broker.loseRecord();
+        world.crashBroker();
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, new HashSet<>(delivered()).size());
+        assertEquals(10, delivered().size());
+        world.acknowledgeAll();
+        world.runUntil(world.now() + 2000);
+        assertTrue(world.broker.isFullyAcknowledged());
+    }
+
+    @Test
+    void whatASuccessorInheritsIsOfItsSealOrNothing() {
+        acknowledgeAllBut(0);
+        world.daemonUp = false;
+        world.disconnect();
+        Position late = publish(20, -1);
+        publish(21, 100);
+        world.runUntil(world.now() + 500);
+        world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, 21));
+        world.watch();
+        // Loaded again, reset, and only then does a tracker follow the one that has something to tell.
+        world.unload(0);
+        world.broker.reset(new Position(1, 0));
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        world.daemonUp = true;
+        world.runUntil(world.now() + 2000);
+        assertEquals(12, new HashSet<>(delivered()).size());
+        assertTrue(delivered().contains(late.entryId()) && delivered().contains(21L));
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void nothingIsToldTheDaemonBeforeTheSubscriptionIsOwned() {
+        world.broker.metadataConflicts = 4;
+        start();
+        publish(1, 60_000);
+        world.settle();
+        assertFalse(world.core().isOpen());
+        assertTrue(world.daemon.received.stream().noneMatch(Frame.Open.class::isInstance));
+        world.runUntil(world.now() + 5_000);
+        assertTrue(world.core().isOpen());
+        assertEquals(1, world.broker.disk.ownership.epoch());
+        assertEquals(1, index().held.size());
+    }
+
+    @Test
+    void whoCannotOwnTheSubscriptionGatesInMemory() {
+        world.daemonWaitMs = 10_000;
+        world.broker.connect();
+        // The topic is another broker's by now: its writes come first.
+        world.broker.disk.version = 99;
+        publish(1, 0);
+        publish(2, 30_000);
+        world.runUntil(world.now() + 9_900);
+        assertEquals(List.of(), delivered());
+        world.runUntil(world.now() + 40_000);
+        assertEquals(List.of(1L, 2L), delivered());
+        assertFalse(world.core().isOpen());
+    }
+
+    @Test
+    void eachTrackerHasAnEpochOfItsOwnWhateverTheClockSays() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        for (long epoch = 2; epoch < 6; epoch++) {
+            world.clock.set(world.now() - 3_600_000);
+            world.unload(0);
+            world.broker.connect();
+            world.runUntil(world.now() + 1000);
+            assertTrue(world.core().isOpen());
+            assertEquals(epoch, world.broker.disk.ownership.epoch());
+        }
+    }
+
+    @Test
+    void whoIsToldThatItsEpochIsOverClaimsAnotherOne() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        world.daemon.failStreams(ProtocolException.STALE_EPOCH);
+        world.runUntil(world.now() + 3_000);
+        assertTrue(world.core().isOpen());
+        assertEquals(2, world.broker.disk.ownership.epoch());
+    }
+
+    @Test
+    void aRefusedStreamIsOpenedAgainThoughTheClockIsSetBack() {
+        start();
+        publish(1, 10_000);
+        world.settle();
+        world.daemon.failStreams();
+        world.toShim(100);
+        world.clock.set(world.now() - 3_600_000);
+        world.runUntil(world.now() + 2_000);
+        assertTrue(world.core().isOpen());
+    }
+
     @Test
     void aResetIsNotTakenForAForgottenAcknowledgement() {
         acknowledgeAllBut(0);
@@ -322,6 +781,7 @@ class TrackerCoreTest {
             world.daemon.tick(world.now());
             world.toShim(Integer.MAX_VALUE);
         }
+        assertEquals(0, world.core().stats().settling());
         world.broker.connect();
         world.settle();
         assertEquals(10, delivered().size());
@@ -354,7 +814,7 @@ class TrackerCoreTest {
             index().acknowledged.add(publish(entry, 0));
         }
         publish(9, 60_000);
-        index().incarnation = world.incarnation;
+        theDaemonKnowsTheSubscription();
         world.daemon.commit();
         world.broker.undeletable.add(new Position(1, 3));
         world.runUntil(world.now() + 10_000);
@@ -724,7 +1184,7 @@ class TrackerCoreTest {
         }
         world.settle();
         world.crashBroker();
-        world.incarnation = Incarnation.random(new Random(99));
+        world.broker.recreate(Ownership.first(new Random(99)));
         world.broker.connect();
         world.settle();
         assertEquals(10, index().held.size());

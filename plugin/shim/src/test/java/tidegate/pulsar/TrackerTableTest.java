@@ -23,7 +23,8 @@ class TrackerTableTest {
 
     private TrackerCore newCore(String subscription, ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
-                Incarnation.random(new Random(1)), 9, 2000, 100, 100, 60_000), budget);
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+        host.core.speakForLast();
         return host.core;
     }
 
@@ -35,7 +36,7 @@ class TrackerTableTest {
         session = new LinkSession("toy", "toy", clock.millis());
         reader = new FrameReader();
         table.connected(session);
-        daemonSends(0, 0, new Frame.Welcome(1, 2000, 7, "test"));
+        daemonSends(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
         answerOpens();
     }
 

@@ -8,17 +8,25 @@ import java.time.ZoneOffset;
 /** A clock that stands still until it is told to go on. */
 final class VirtualClock extends Clock {
     private volatile long nowMs;
+    private volatile long monotonicMs;
 
     VirtualClock(long nowMs) {
         this.nowMs = nowMs;
     }
 
+    /** Sets it; what it goes forward by has passed, too. */
     void set(long timeMs) {
+        monotonicMs += Math.max(0, timeMs - nowMs);
         nowMs = timeMs;
     }
 
     void advance(long ms) {
-        nowMs += ms;
+        set(nowMs + ms);
+    }
+
+    /** Of a clock that nobody sets back. */
+    long monotonicMs() {
+        return monotonicMs;
     }
 
     @Override

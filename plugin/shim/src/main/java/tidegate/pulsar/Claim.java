@@ -1,0 +1,82 @@
+package tidegate.pulsar;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One tracker's claim to be the owner of its subscription: the next epoch, written into the cursor's metadata by
+ * compare-and-set, before the daemon hears of it.
+ *
+ * <p>Only who could write the cursor's metadata last can write it again, so two brokers never claim the same epoch, and no
+ * clock has a part in it. A refused write is tried again with growing pauses: the cursor's own writes share its version.
+ * Guarded by the tracker's lock, but for {@link #write}.
+ */
+final class Claim {
+    private static final Logger LOG = LoggerFactory.getLogger(Claim.class);
+    private static final long FIRST_PAUSE_MS = 100;
+    private static final long MAX_PAUSE_MS = 10_000;
+
+    private final TrackerHost host;
+    private final Ownership known;
+    private Ownership ownership;
+    private boolean owned;
+    private boolean writing;
+    private int refusals;
+    private final Wait pause = new Wait();
+
+    /** @param known what the cursor said when the tracker was made, or a first one */
+    Claim(TrackerHost host, Ownership known) {
+        this.host = host;
+        this.known = known;
+        ownership = known;
+    }
+
+    /** The incarnation, and the epoch once it {@link #isOwned}. */
+    Ownership ownership() {
+        return ownership;
+    }
+
+    /** Whether the epoch is in the cursor's metadata. */
+    boolean isOwned() {
+        return owned;
+    }
+
+    /** Goes by the epoch that is there already: for who only has a last word about the subscription. */
+    void take() {
+        owned = true;
+    }
+
+    /** Somebody has claimed a greater epoch: claims anew, which succeeds only if this is the owner all the same. */
+    void lost() {
+        owned = false;
+    }
+
+    /** What to write now, or null; the answer must be brought to {@link #answered}. */
+    Ownership begin(long nowMs) {
+        if (owned || writing || !pause.isOver(nowMs, pauseMs())) {
+            return null;
+        }
+        writing = true;
+        Ownership there = host.ownership();
+        ownership = (there == null ? known : there).next();
+        return ownership;
+    }
+
+    private long pauseMs() {
+        return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(refusals, 10));
+    }
+
+    /** The write of what {@link #begin} gave has succeeded or failed. */
+    void answered(boolean done, long nowMs) {
+        writing = false;
+        owned = done;
+        if (done) {
+            refusals = 0;
+        } else {
+            refusals++;
+            pause.begin(nowMs);
+            LOG.info("[{}] The cursor's metadata was written by somebody else at the same time: epoch {} is claimed again",
+                    host.name(), ownership.epoch());
+        }
+    }
+}

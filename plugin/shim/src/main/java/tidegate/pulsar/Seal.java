@@ -1,0 +1,57 @@
+package tidegate.pulsar;
+
+import java.util.random.RandomGenerator;
+
+/**
+ * The mark by which a reset of the cursor is noticed: a random number, the generation, in the properties that Pulsar keeps and
+ * persists together with the cursor's mark-delete position and its individual acknowledgements.
+ *
+ * <p>Acknowledging keeps it, loading the topic again brings it back with the acknowledgements it was stored with, and every
+ * reset removes it in the same step that clears them. So what was seen acknowledged while a seal was there is true as long as
+ * that seal is there, whoever owned the topic meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
+ *
+ * <p>To use it: read {@link #generation}, look at the cursor, then ask {@link #stood}. What was seen counts only if it says
+ * yes. {@link #renew} is guarded by the tracker's lock, all else may be called by any thread.
+ */
+final class Seal {
+    /** No seal: nothing that is learned under it is ever believed. */
+    static final long NONE = 0;
+
+    private final TrackerHost host;
+    private final RandomGenerator random;
+    private volatile long generation;
+
+    /** Takes the seal that the cursor has, or puts one there. */
+    Seal(TrackerHost host, RandomGenerator random) {
+        this.host = host;
+        this.random = random;
+        generation = host.seal();
+        if (generation == NONE) {
+            renew();
+        }
+    }
+
+    /** The number that the tracker goes by; {@link #NONE} if the cursor takes none. */
+    long generation() {
+        return generation;
+    }
+
+    /** Whether the cursor still has it. */
+    boolean isIntact() {
+        return host.seal() == generation;
+    }
+
+    /** Whether what the cursor showed after {@code then} was read as the generation, and before this call, is still so. */
+    boolean stood(long then) {
+        return then == generation && isIntact();
+    }
+
+    /** Puts another one into the cursor; what was learned under the former is doubtful from now on. */
+    void renew() {
+        long next;
+        do {
+            next = random.nextLong() & Long.MAX_VALUE;
+        } while (next == NONE);
+        generation = host.putSeal(next) ? next : NONE;
+    }
+}

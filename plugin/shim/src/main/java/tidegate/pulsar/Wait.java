@@ -1,0 +1,20 @@
+package tidegate.pulsar;
+
+/** A wait by a clock that may be set: one that is set back begins it anew, so that it never lasts for long. Not thread-safe. */
+final class Wait {
+    private long sinceMs;
+    private boolean begun;
+
+    void begin(long nowMs) {
+        sinceMs = nowMs;
+        begun = true;
+    }
+
+    /** Whether {@code waitMs} have passed since it began; one that never did is over. */
+    boolean isOver(long nowMs, long waitMs) {
+        if (nowMs < sinceMs) {
+            sinceMs = nowMs;
+        }
+        return !begun || nowMs - sinceMs >= waitMs;
+    }
+}

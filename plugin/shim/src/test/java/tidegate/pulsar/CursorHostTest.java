@@ -1,0 +1,111 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.junit.jupiter.api.Test;
+
+/** What is asked of Pulsar's cursor; the test plays the cursor. */
+class CursorHostTest {
+    private static final String LIFE = "000102030405060708090a0b0c0d0e0f";
+
+    private final Map<String, Long> properties = new HashMap<>();
+    private final Map<String, String> cursorProperties = new HashMap<>();
+    private final List<Position> deleted = new ArrayList<>();
+    private Runnable beforeLock = () -> {};
+    private boolean refuses;
+    private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run);
+
+    private ManagedCursor cursor() {
+        return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
+                (self, method, arguments) -> switch (method.getName()) {
+                    case "getProperties" -> properties;
+                    case "putProperty" -> {
+                        properties.put((String) arguments[0], (Long) arguments[1]);
+                        yield true;
+                    }
+                    case "getCursorProperties" -> cursorProperties;
+                    case "putCursorProperty" -> {
+                        if (refuses) {
+                            yield CompletableFuture.failedFuture(new IllegalStateException("another version"));
+                        }
+                        cursorProperties.put((String) arguments[0], (String) arguments[1]);
+                        yield CompletableFuture.completedFuture(null);
+                    }
+                    case "asyncDelete" -> {
+                        asyncDelete((Iterable<?>) arguments[0], (DeleteCallback) arguments[1]);
+                        yield null;
+                    }
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+    }
+
+    /** As ManagedCursorImpl: it walks over the positions when it has its lock. */
+    private void asyncDelete(Iterable<?> positions, DeleteCallback callback) {
+        beforeLock.run();
+        positions.forEach(position -> deleted.add((Position) position));
+        callback.deleteComplete(null);
+    }
+
+    @Test
+    void theSealIsAPropertyOfTheMarkDeletePosition() {
+        assertEquals(Seal.NONE, host.seal());
+        assertTrue(host.putSeal(42));
+        assertEquals(42, host.seal());
+        assertEquals(Map.of("#pulsar.internal.tidegate.generation", 42L), properties);
+        properties.clear();
+        assertEquals(Seal.NONE, host.seal());
+    }
+
+    @Test
+    void deletesUnderItsSeal() {
+        host.putSeal(42);
+        List<Boolean> done = new ArrayList<>();
+        host.delete(List.of(new TrackerHost.Position(1, 2), new TrackerHost.Position(1, 3)), 42, done::add);
+        assertEquals(List.of(PositionFactory.create(1, 2), PositionFactory.create(1, 3)), deleted);
+        assertEquals(List.of(true), done);
+    }
+
+    @Test
+    void aResetThatComesFirstIsSeenUnderTheCursorsLock() {
+        host.putSeal(42);
+        beforeLock = properties::clear;
+        host.delete(List.of(new TrackerHost.Position(1, 2)), 42, done -> {});
+        assertEquals(List.of(), deleted);
+    }
+
+    @Test
+    void theOwnershipIsAPropertyOfTheCursor() {
+        assertNull(host.ownership());
+        Ownership ownership = Ownership.parse(LIFE + ":3");
+        List<Boolean> done = new ArrayList<>();
+        host.putOwnership(ownership, done::add);
+        assertEquals(ownership, host.ownership());
+        assertEquals(Map.of("#pulsar.internal.tidegate.owner", LIFE + ":3"), cursorProperties);
+        refuses = true;
+        host.putOwnership(ownership.next(), done::add);
+        assertEquals(List.of(true, false), done);
+        assertEquals(ownership, host.ownership());
+    }
+
+    @Test
+    void theLifeOfASubscriptionOfTheFirstTidegatesGoesOn() {
+        cursorProperties.put("#pulsar.internal.tidegate.incarnation", LIFE);
+        assertEquals(Ownership.parse(LIFE + ":0"), host.ownership());
+        cursorProperties.put("#pulsar.internal.tidegate.owner", "nonsense");
+        assertNull(host.ownership());
+        assertFalse(cursorProperties.isEmpty());
+    }
+}

@@ -1,0 +1,78 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.HashSet;
+import java.util.Random;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+import tidegate.pulsar.TrackerHost.Position;
+
+class SealTest {
+    private final ToyBroker cursor = new ToyBroker(new VirtualClock(ToyWorld.START_MS));
+
+    @Test
+    void isTheOneThatTheCursorHas() {
+        cursor.putSeal(42);
+        Seal seal = new Seal(cursor, new Random(1));
+        assertEquals(42, seal.generation());
+        assertTrue(seal.isIntact());
+    }
+
+    @Test
+    void isPutIntoACursorThatHasNone() {
+        Seal seal = new Seal(cursor, new Random(1));
+        assertNotEquals(Seal.NONE, seal.generation());
+        assertEquals(seal.generation(), cursor.seal());
+    }
+
+    @Test
+    void doesNotStandOverAReset() {
+        Seal seal = new Seal(cursor, new Random(1));
+        long then = seal.generation();
+        assertTrue(seal.stood(then));
+        cursor.reset(cursor.publish(new Position(1, 0), -1));
+        assertFalse(seal.stood(then));
+        seal.renew();
+        assertTrue(seal.isIntact());
+        assertFalse(seal.stood(then), "what was seen before is of the former seal");
+        assertTrue(seal.stood(seal.generation()));
+    }
+
+    @Test
+    void aCursorThatTakesNoneHasNone() {
+        ToyBroker refusing = new ToyBroker(new VirtualClock(ToyWorld.START_MS)) {
+            @Override
+            public boolean putSeal(long number) {
+                return false;
+            }
+        };
+        Seal seal = new Seal(refusing, new Random(1));
+        assertEquals(Seal.NONE, seal.generation());
+        assertTrue(seal.isIntact(), "nothing is learned under it, so nothing has to be looked at again and again");
+    }
+
+    @Test
+    void isAlwaysAnotherOneAndNeverNegative() {
+        Seal seal = new Seal(cursor, new Random(1));
+        Set<Long> seen = new HashSet<>();
+        for (int i = 0; i < 10_000; i++) {
+            assertTrue(seal.generation() > Seal.NONE);
+            assertTrue(seen.add(seal.generation()));
+            seal.renew();
+        }
+    }
+
+    @Test
+    void isPersistedWithWhatItStandsFor() {
+        Seal seal = new Seal(cursor, new Random(1));
+        assertEquals(Seal.NONE, cursor.next(new VirtualClock(0)).seal());
+        cursor.persistCursor();
+        assertEquals(seal.generation(), cursor.next(new VirtualClock(0)).seal());
+        cursor.reset(cursor.publish(new Position(1, 0), -1));
+        assertEquals(Seal.NONE, cursor.next(new VirtualClock(0)).seal());
+    }
+}

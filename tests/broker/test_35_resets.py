@@ -1,0 +1,53 @@
+"""A reset of the cursor takes acknowledgements back, whether or not the topic has a tracker that sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.cluster import RETAINED, Cluster
+from tests.support.lane import Lane
+from tests.support.resetting import RESETS, ResetLane
+
+EVERY_WAY = pytest.mark.parametrize("reset", RESETS)
+
+
+@pytest.fixture
+def one(make_lane: Callable[..., Lane], cluster: Cluster) -> ResetLane:
+    """A topic that keeps what was acknowledged, so that one can seek back."""
+    return ResetLane(make_lane(RETAINED), cluster)
+
+
+@EVERY_WAY
+def test_a_reset_under_the_eyes_of_the_tracker(one: ResetLane, reset: Callable[[ResetLane], None]) -> None:
+    one.acknowledge_all_but_the_first()
+    reset(one)
+    one.check()
+
+
+@EVERY_WAY
+def test_a_reset_after_the_topic_was_unloaded(one: ResetLane, reset: Callable[[ResetLane], None]) -> None:
+    one.acknowledge_all_but_the_first()
+    one.lane.admin.unload(one.lane.topic)
+    reset(one)
+    one.check()
+
+
+@EVERY_WAY
+def test_a_reset_before_the_topic_is_unloaded(one: ResetLane, reset: Callable[[ResetLane], None]) -> None:
+    one.acknowledge_all_but_the_first()
+    one.lane.admin.unload(one.lane.topic)
+    reset(one)
+    one.lane.admin.unload(one.lane.topic)
+    one.check()
+
+
+def test_two_resets_in_a_row(one: ResetLane) -> None:
+    one.acknowledge_all_but_the_first()
+    one.lane.admin.unload(one.lane.topic)
+    ledger_id, entry_id = one.first_entry
+    one.lane.admin.reset_to_position(one.lane.topic, "sub", (ledger_id, entry_id + 100))
+    one.lane.admin.reset_to_position(one.lane.topic, "sub", (ledger_id, entry_id))
+    one.lane.subscribe(one.after)
+    one.check()

@@ -1,0 +1,51 @@
+"""The module's cluster, and a topic of it for each test."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import MissingPartError, TrackerKind, check_parts
+from tests.support.lane import Lane
+from tests.support.two_brokers import MOVING, TwoBrokers
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything here."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.broker)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
+    """ZooKeeper, a bookie, two brokers and two daemons."""
+    try:
+        check_parts(TrackerKind.TIDEGATE)
+    except MissingPartError as error:
+        pytest.fail(str(error), pytrace=False)
+    # A socket's path may have about 100 bytes; pytest's own directories can be longer.
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
+        started = TwoBrokers(tmp_path_factory.mktemp("cluster"), Path(short))
+        try:
+            started.start()
+            yield started
+        finally:
+            started.end()
+
+
+@pytest.fixture
+def lane(two: TwoBrokers, request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """The topic of this test; it keeps what was acknowledged."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    made = Lane(two, name, namespace=MOVING)
+    try:
+        yield made
+    finally:
+        made.close()

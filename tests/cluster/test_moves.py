@@ -1,0 +1,162 @@
+"""A topic moves between two brokers whose daemons do not know of each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pulsar
+
+from tests.support.inbox import UID, Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
+from tests.support.lane import MINUTES_10_MS, SHARED, Lane
+from tests.support.resetting import keep_only
+from tests.support.two_brokers import TwoBrokers
+from tests.support.waiting import wait_until
+
+MESSAGES = 2_000
+
+
+def ack_odd(arrival: Arrival) -> Verdict:
+    """Every other one: as many holes as there are acknowledgements."""
+    return Verdict.ACK if int(arrival.uid) % 2 else Verdict.KEEP
+
+
+def odd(sent: list[Sent]) -> list[Sent]:
+    """The messages with an odd uid."""
+    return [one for one in sent if int(one.uid) % 2]
+
+
+def even(sent: list[Sent]) -> list[Sent]:
+    """The messages with an even uid."""
+    return [one for one in sent if int(one.uid) % 2 == 0]
+
+
+class Keeper:
+    """A consumer's listener that acknowledges what it is told to, and keeps the other messages for later."""
+
+    def __init__(self, acknowledges: Callable[[int], bool]) -> None:
+        self._acknowledges = acknowledges
+        self._changed = threading.Condition()
+        self.kept: dict[int, pulsar.Message] = {}
+
+    def listener(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        """Called by the client for each message."""
+        uid = int(message.properties()[UID])
+        if self._acknowledges(uid):
+            consumer.acknowledge(message)
+            return
+        with self._changed:
+            self.kept[uid] = message
+            self._changed.notify_all()
+
+    def wait_for(self, uids: set[int]) -> None:
+        """Return once all of these are kept."""
+        with self._changed:
+            came = self._changed.wait_for(lambda: uids <= self.kept.keys(), timeout=60.0)
+        assert came, f"{len(uids - self.kept.keys())} of {len(uids)} messages did not come within 60 s"
+
+    def acknowledge(self, consumer: pulsar.Consumer, count: int | None = None) -> None:
+        """Acknowledge the first ``count`` of what is kept, or all."""
+        for uid in sorted(self.kept)[:count]:
+            consumer.acknowledge(self.kept[uid])
+
+
+def test_a_reset_at_the_other_broker_is_not_undone_by_what_the_first_one_knows(
+    two: TwoBrokers, lane: Lane
+) -> None:
+    at_a, at_b, at_a_again = Inbox(), Inbox(), Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(at_a, keep_only("000000"), receiver_queue_size=MESSAGES)
+    sent = lane.send_in(*[200] * MESSAGES)
+    at_a.wait_for(sent)
+    wait_until(
+        lambda: two.acknowledged(two.a, lane.topic) == MESSAGES - 1, "daemon a knows them acknowledged"
+    )
+    lane.disconnect()
+
+    two.move(lane.topic, two.b)
+    consumer = lane.subscribe(at_b, keep_all, receiver_queue_size=MESSAGES)
+    consumer.seek(pulsar.MessageId.earliest)
+    at_b.wait_for(sent)
+    lane.disconnect()
+
+    two.move(lane.topic, two.a)
+    lane.subscribe(at_a_again)
+    lane.finish(at_a_again, sent)
+
+
+def test_without_a_reset_nothing_acknowledged_comes_again_however_often_it_moves(
+    two: TwoBrokers, lane: Lane
+) -> None:
+    inbox = Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 200)
+    sent: list[Sent] = []
+    for number, node in enumerate((two.b, two.a, two.b, two.a), start=1):
+        group = lane.send_in(*[300] * 100, *[None] * 5)
+        inbox.wait_for(group)
+        lane.wait_stats(lambda now: now.backlog == now.delayed == len(far), "only the far ones are left")
+        two.move(lane.topic, node)
+        lane.wait_delayed(len(far))
+        sent += group
+        assert two.epoch(lane.topic) == number, "each owner counts one further"
+    assert_exactly(inbox.arrivals, sent)
+    lane.not_early(inbox.arrivals)
+
+
+def test_more_holes_than_the_cursor_keeps_survive_an_unload(two: TwoBrokers, lane: Lane) -> None:
+    """Of 3,000 ranges the record has room for 500; the daemon knows the others."""
+    before, after = Inbox(), Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(before, ack_odd, receiver_queue_size=10_000)
+    sent = lane.send_in(*[500] * 6_000)
+    before.wait_for(sent)
+    wait_until(lambda: two.acknowledged(two.a, lane.topic) == 3_000, "daemon a knows them acknowledged")
+    lane.disconnect()
+    lane.admin.unload(lane.topic)
+    two.move(lane.topic, two.a)
+    lane.subscribe(after)
+    lane.finish(after, even(sent))
+
+
+def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBrokers, lane: Lane) -> None:
+    """It hangs, loses its session, and comes back with acknowledgements that it wants to write down.
+
+    They come before its successor has written anything of its own: there is only the claim of the successor's
+    tracker to stop them.
+    """
+    # So few that the client sends their acknowledgements together: one write of the cursor for all.
+    count = 800
+    evens = set(range(0, count, 2))
+    at_a, at_b = Keeper(lambda uid: uid % 2 == 1), Keeper(lambda uid: False)
+    two.move(lane.topic, two.a)
+    with two.client_of(two.a.broker.service_url) as old, two.client_of(two.b.broker.service_url) as new:
+        consumer = old.subscribe(
+            lane.topic, "sub", SHARED, message_listener=at_a.listener, receiver_queue_size=count
+        )
+        lane.send_in(*[300] * count)
+        at_a.wait_for(evens)
+        wait_until(lambda: two.acknowledged(two.a, lane.topic) == count // 2, "daemon a knows the odd ones")
+        lane.disconnect()
+        lane.admin = two.admin_of(two.b)
+        with two.a.broker.paused():
+            at_a.acknowledge(consumer, 40)
+            wait_until(lambda: two.owner(lane.topic, two.b) == two.b.broker.service_url, "broker b has it")
+            consumer = new.subscribe(
+                lane.topic, "sub", SHARED, message_listener=at_b.listener, receiver_queue_size=count
+            )
+            at_b.wait_for(evens)
+        two.wait_for_news(two.a, lane.topic, two.b)
+        at_b.acknowledge(consumer)
+        lane.wait_stats(lambda now: now.backlog == 0, "all are acknowledged at b")
+        two.a.broker.stop()
+    two.a.broker.start()
+
+    lane.admin.unload(lane.topic)
+    for node in (two.b, two.a):
+        two.move(lane.topic, node)
+        inbox = Inbox()
+        lane.subscribe(inbox)
+        lane.finish(inbox, lane.send_in(None, 200))
+        lane.disconnect()

@@ -1,0 +1,93 @@
+"""Ways to reset a cursor, and a topic on which that matters: the daemon knows its acknowledgements.
+
+The first message is never acknowledged, so that the mark-delete position does not show the reset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pulsar
+
+from tests.support.cluster import Cluster
+from tests.support.inbox import Arrival, Inbox, Judge, Sent, Verdict
+from tests.support.lane import Lane
+from tests.support.waiting import wait_until
+
+MESSAGES = 500
+
+
+def keep_only(uid: str) -> Judge:
+    """Acknowledge all but one."""
+
+    def judge(arrival: Arrival) -> Verdict:
+        return Verdict.KEEP if arrival.uid == uid else Verdict.ACK
+
+    return judge
+
+
+class ResetLane:
+    """A topic of which all but the first message were delivered and acknowledged, and the daemon knows."""
+
+    def __init__(self, lane: Lane, cluster: Cluster) -> None:
+        self.lane = lane
+        self.sent: list[Sent] = []
+        self.before, self.after = Inbox(), Inbox()
+        self._cluster = cluster
+
+    def acknowledge_all_but_the_first(self) -> None:
+        """Then nobody is connected."""
+        consumer = self.lane.subscribe(self.before, keep_only("000000"))
+        self.sent = self.lane.send_in(*[200] * MESSAGES)
+        self.before.wait_for(self.sent)
+        self.lane.wait_stats(lambda now: now.backlog == 1, "all but one are acknowledged")
+        if self._cluster.kind.strict:
+            known = self._cluster.acknowledged
+            wait_until(lambda: known(self.lane.topic) == {"sub": MESSAGES - 1}, "the daemon knows them")
+        consumer.close()
+
+    @property
+    def first_entry(self) -> tuple[int, int]:
+        """Where the first message is: ledger and entry."""
+        first = self.sent[0].uid
+        return next(arrival.entry for arrival in self.before.arrivals if arrival.uid == first)
+
+    def check(self) -> None:
+        """Everything has come again, and once; the first one may have come before the reset, too."""
+        self.after.wait_for(self.sent)
+        self.lane.wait_drained()
+        counts = Counter(self.after.uids)
+        counts[self.sent[0].uid] = 1
+        assert counts == Counter(one.uid for one in self.sent)
+        self.lane.not_early(self.after.arrivals)
+
+
+def seek_to_the_earliest(one: ResetLane) -> None:
+    """By a consumer."""
+    one.lane.subscribe(one.after).seek(pulsar.MessageId.earliest)
+
+
+def seek_to_a_time(one: ResetLane) -> None:
+    """By a consumer."""
+    one.lane.subscribe(one.after).seek(1)
+
+
+def reset_to_a_time(one: ResetLane) -> None:
+    """By the admin, while nobody is connected."""
+    one.lane.admin.reset_to_time(one.lane.topic, "sub", 1)
+    one.lane.subscribe(one.after)
+
+
+def reset_to_a_position(one: ResetLane) -> None:
+    """By the admin, while nobody is connected."""
+    one.lane.admin.reset_to_position(one.lane.topic, "sub", one.first_entry)
+    one.lane.subscribe(one.after)
+
+
+RESETS: list[Callable[[ResetLane], None]] = [
+    seek_to_the_earliest,
+    seek_to_a_time,
+    reset_to_a_time,
+    reset_to_a_position,
+]
