@@ -65,7 +65,7 @@ lint: $(VENV)/.installed ## ruff, strict mypy, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@mkdir -p build/links/tidegate
-	@for package in index plugin; do ln -sfn ../../../$$package build/links/tidegate/$$package; done
+	@for package in index plugin pipeline; do ln -sfn ../../../$$package build/links/tidegate/$$package; done
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
@@ -102,7 +102,7 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 		{ echo "tidegate: $(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	@echo "installing the Python dependencies into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' || \
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,spark]' || \
 		{ echo "tidegate: pip could not install the dependencies: check the network, then run make again" >&2; exit 1; }
 	@touch $@
 
