@@ -1,7 +1,7 @@
 """What becomes of slices of one width, spill after spill: blocks, merges, and what is stored at any time.
 
 Pure. A slice is filled by spills, each of which adds a run of blocks; when it has as many runs as the index
-merges at, small ones become one (the rule is the index's, `persist.choose_runs`); after its end it is
+merges at, small ones become one (the rule is the index's, `compaction.choose_runs`); after its end it is
 dropped. Slices have nothing to do with each other, so that they can be looked at anywhere, or some of them
 stand for all.
 """
