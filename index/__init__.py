@@ -17,11 +17,14 @@ from tidegate.index.rocks import RocksStore
 from tidegate.index.sort import sort_entries
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, MemoryStore, Store
+from tidegate.index.width import BLOCK_COST_ENTRIES, WIDTHS_MS, slice_entries_max
 
 __all__ = [
+    "BLOCK_COST_ENTRIES",
     "ENTRY_BYTES",
     "ENTRY_ID_MAX",
     "LITTLE_INT64",
+    "WIDTHS_MS",
     "Batch",
     "Catalog",
     "CatalogStats",
@@ -45,5 +48,6 @@ __all__ = [
     "TidegateIndexError",
     "deserialize_bitmap",
     "serialize_bitmap",
+    "slice_entries_max",
     "sort_entries",
 ]

@@ -1,10 +1,12 @@
 """All subscriptions of one data directory, and what they share: store, journal, budget, heap of due times.
 
 The core is single-threaded: every method is called by one thread. What is slow (the write of a commit, a
-persist) is an object that is begun here, run anywhere and finished here.
+persist, a compaction) is an object that is begun here, run anywhere and finished here.
 
-Invariants: at most one persist is on its way; the due heap has exactly the subscriptions that are not
-parked and have something to hand out; a subscription id is not used twice while anything is stored under it.
+Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
+has written a block, unless it has been given time before it (`pacing`); the due heap has exactly the
+subscriptions that are not parked and have something to hand out; a subscription id is not used twice while
+anything is stored under it.
 """
 
 from __future__ import annotations
@@ -15,26 +17,23 @@ from concurrent.futures import Executor, Future
 
 from heapdict import heapdict
 
+from tidegate.index.background import Background
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
 from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import ENTRY_BYTES
-from tidegate.index.errors import ClosedError, StorageError
+from tidegate.index.errors import ClosedError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit, Journal
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.persist import PersistJob
 from tidegate.index.recovery import check_format, recover
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)
-_LOOK_INTERVAL_MS = 100
-_TIDY_JOURNAL_BYTES = 1 << 20
 
 
 class Catalog:
@@ -44,24 +43,15 @@ class Catalog:
         self._store = store
         self._clock = clock
         self._options = options
-        self._executor = executor
         self._journal = Journal(store, options.write_piece_bytes)
-        self._context: Context[DelayIndex] = Context(store, clock, options, self._journal, self._due_changed)
+        self._context: Context[DelayIndex] = Context(
+            store, clock, options, self._journal, self._due_changed, self._crowding_changed
+        )
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
         self._due: heapdict = heapdict()
         self._parked: set[DelayIndex] = set()
         self._next_subscription_id = 1
-        self._persisting: DelayIndex | None = None
-        self._future: Future[None] | None = None
-        self._untidy = False
-        self._tidying: Future[None] | None = None
-        self._retry_at_ms: int | None = None
-        self._look_at_ms: int | None = None
-        self._staged_entries = 0
-        self._persists = 0
-        self._persist_failures = 0
-        self._last_failure: str | None = None
-        self._failing: str | None = None
+        self._background = Background(self._context, self._indexes, executor, self._delete_stored)
         self._closed = False
 
     @classmethod
@@ -74,7 +64,8 @@ class Catalog:
     ) -> Catalog:
         """Recover the subscriptions that `store` holds. The catalog owns the store from now on.
 
-        executor: runs persists; None runs them inline, as simulation needs it.
+        executor: runs persists and compactions, and beside them what `tidy` of the store does: give it two
+            threads. None runs them inline, as simulation needs it.
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
         catalog = cls(store, clock, options or IndexOptions(), executor)
@@ -85,6 +76,7 @@ class Catalog:
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
             catalog._due_changed(index)
+            catalog._crowding_changed(index)
         catalog._context.corrupt_records += recovery.damage.count
         batch = recovery.damage.batch
         batch.extend(set_aside(store, recovery.damage.kept, catalog._options.quarantine_budget_bytes))
@@ -143,6 +135,7 @@ class Catalog:
         if index is not None:
             index.remove()
             self._due.pop(index, None)
+            self._background.forget(index)
             self._parked.discard(index)
             self._delete_stored(index)
 
@@ -200,52 +193,51 @@ class Catalog:
     @property
     def persist_failure(self) -> str | None:
         """Why persists fail at present, None if the last one succeeded."""
-        return self._failing
+        return self._background.failure
 
     @property
-    def persisting(self) -> Future[None] | None:
-        """The persist on its way, None if there is none. `maintain` applies it once it is done."""
-        return self._future
+    def running(self) -> Future[None] | None:
+        """The persist or compaction that runs, None without one. `maintain` applies it once it is done."""
+        return self._background.running
+
+    @property
+    def tidying(self) -> Future[None] | None:
+        """The tidying up of the store that runs beside everything else, None without one."""
+        return self._background.tidying
+
+    @property
+    def unspilled_entries(self) -> int:
+        """Entries in memory that no slice has yet. O(1); a little too many if some were acknowledged."""
+        return self._background.unspilled_entries
 
     def maintain(self, now_ms: int) -> None:
-        """Apply a finished persist, start the most wanted one, prefetch what is due next. Call often.
+        """Apply what has run, start what is most wanted, prefetch what is due next. Call often.
 
-        Calling it as soon as `persisting` is done starts the next persist without a pause.
-        Raises StorageError if a persist has failed: everything is as before it, and it is tried again after
-        `retry_ms`; until it succeeds `persist_failure` tells why. Also if a block cannot be read ahead.
+        Calling it as soon as `running` is done starts the next without a pause.
+        Raises StorageError if a persist or compaction has failed: everything is as before it, and it is tried
+        again after `retry_ms`; until it succeeds `persist_failure` tells why. Also if a block cannot be read
+        ahead.
         """
         self._require_open()
-        if self._persisting is not None and self._future is not None and self._future.done():
-            failure = self._finish_persist()
-            if failure is not None:
-                raise failure
-        if self._persisting is None and (self._retry_at_ms is None or now_ms >= self._retry_at_ms):
-            index = self._most_wanted(now_ms)
-            # Without its identity in the store, what is persisted would be nobody's after a crash.
-            if index is not None and index.log.identity_token <= self._journal.durable_token:
-                self._start_persist(index, now_ms)
-            elif index is None:
-                self._tidy()
+        self._background.advance(now_ms)
         first = self.next_due()
         if first is not None and first[0] <= now_ms + self._options.prefetch_ms:
             first[1].prefetch(now_ms)
 
     def persist(self, name: SubscriptionName) -> None:
         """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""
-        self._drain()
+        self._background.drain()
         self.commit()
         index = self._indexes.get(name)
         if index is not None:
-            job = index.begin_persist(self._clock.now_ms())
-            self._persisting = index
-            self._run_inline(job)
+            self._background.persist_now(index)
 
     def close(self) -> None:
         """Commit, persist what has a long journal, and close the store. Raises StorageError."""
         if self._closed:
             return
         try:
-            self._drain()
+            self._background.drain()
             self.commit()
             for index in self:
                 if index.log.size_bytes >= self._options.write_piece_bytes:
@@ -253,117 +245,6 @@ class Catalog:
         finally:
             self._closed = True
             self._store.close()
-
-    def _most_wanted(self, now_ms: int) -> DelayIndex | None:
-        """Who is to be persisted next. A removed index, though a late frame made it want, is let go of."""
-        if not self._indexes or not self._worth_looking(now_ms):
-            return None
-        wanting = self._context.wanting
-        for gone in [each for each in wanting if self._indexes.get(each.name) is not each]:
-            wanting.discard(gone)
-        self._look_at_ms = now_ms + _LOOK_INTERVAL_MS
-        self._context.added_entries = 0
-        self._staged_entries = sum(index.staged_entries for index in self._indexes.values())
-        if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
-            return max(self._indexes.values(), key=lambda index: index.staged_entries)
-        if self._journal.size_bytes > self._options.journal_budget_bytes:
-            return max(self._indexes.values(), key=lambda index: index.log.size_bytes)
-        if wanting:
-            return next(iter(wanting))
-        return next(
-            (
-                index
-                for index in self._indexes.values()
-                if (oldest_ms := index.oldest_change_ms) is not None
-                and now_ms - oldest_ms >= self._options.persist_age_ms
-            ),
-            None,
-        )
-
-    def _worth_looking(self, now_ms: int) -> bool:
-        """Whether somebody may want a persist. O(1), where looking is O(subscriptions)."""
-        added_bytes = (self._staged_entries + self._context.added_entries) * ENTRY_BYTES
-        return (
-            bool(self._context.wanting)
-            or added_bytes > self._options.staging_budget_bytes
-            or self._journal.size_bytes > self._options.journal_budget_bytes
-            or self._look_at_ms is None
-            or now_ms >= self._look_at_ms
-        )
-
-    def _tidy(self) -> None:
-        """Let the store tidy up after the last persist of many, when it has nothing else to do."""
-        if not self._untidy or self._journal.size_bytes > _TIDY_JOURNAL_BYTES:
-            return
-        if self._executor is None:
-            self._untidy = False
-            self._run_tidy()
-        elif self._tidying is None or self._tidying.done():
-            self._untidy = False
-            self._tidying = self._executor.submit(self._run_tidy)
-
-    def _run_tidy(self) -> None:
-        try:
-            self._store.tidy()
-        except (StorageError, ClosedError) as error:
-            # Nothing depends on it, and writes will meet whatever it has met.
-            _LOG.warning("tidying up the store is left for later: %s", error)
-
-    def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
-        job = index.begin_persist(now_ms)
-        self._persisting = index
-        if self._executor is not None:
-            self._future = self._executor.submit(job.run)
-            return
-        self._run_inline(job)
-
-    def _run_inline(self, job: PersistJob) -> None:
-        self._future = Future()
-        try:
-            job.run()
-        except BaseException as error:
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(None)
-        failure = self._finish_persist()
-        if failure is not None:
-            raise failure
-
-    def _finish_persist(self) -> StorageError | None:
-        """Apply the persist that has run, or put everything back; the storage error if that is why."""
-        index, future = self._persisting, self._future
-        self._persisting = self._future = None
-        if index is None or future is None:
-            return None
-        error = future.exception()
-        self._look_at_ms = None
-        if self._indexes.get(index.name) is not index:
-            # Removed meanwhile: what the persist wrote is nobody's.
-            self._delete_stored(index)
-            return None
-        if error is None:
-            index.finish_persist()
-            self._persists += 1
-            self._untidy = True
-            self._retry_at_ms = None
-            self._failing = None
-            return None
-        index.abandon_persist()
-        if not isinstance(error, StorageError):
-            raise error
-        self._persist_failures += 1
-        self._last_failure = self._failing = str(error)
-        self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
-        _LOG.error("persisting %s failed, it is tried again: %s", index.name, error)
-        return error
-
-    def _drain(self) -> None:
-        """Wait for the persist that is on its way."""
-        if self._future is not None:
-            self._future.exception()
-            self._finish_persist()
-        if self._tidying is not None:
-            self._tidying.exception()
 
     def _delete_stored(self, index: DelayIndex) -> None:
         subscription_id = index.log.subscription_id
@@ -390,6 +271,7 @@ class Catalog:
             staged=sum(one.staged for one in each),
             slices_in_memory=sum(one.slices_in_memory for one in each),
             slices_on_disk=sum(one.slices_on_disk for one in each),
+            slices_crowded=sum(one.slices_crowded for one in each),
             blocks=sum(one.blocks for one in each),
             blocks_quarantined=sum(one.blocks_quarantined for one in each),
             corrupt_records=self._context.corrupt_records,
@@ -399,9 +281,10 @@ class Catalog:
             journal_bytes=self._journal.size_bytes,
             durable_token=self._journal.durable_token,
             appended_token=self._journal.appended_token,
-            persists=self._persists,
-            persist_failures=self._persist_failures,
-            last_failure=self._last_failure,
+            persists=self._background.persists,
+            persist_failures=self._background.failures,
+            compactions=self._background.compactions,
+            last_failure=self._background.last_failure,
         )
 
     def _due_changed(self, index: DelayIndex) -> None:
@@ -411,6 +294,9 @@ class Catalog:
                 del self._due[index]
         elif self._due.get(index) != due_ms:
             self._due[index] = due_ms
+
+    def _crowding_changed(self, index: DelayIndex) -> None:
+        self._background.crowding_changed(index)
 
     def _require_open(self) -> None:
         if self._closed:

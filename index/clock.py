@@ -52,6 +52,10 @@ class ManualClock:
         self._now_ms += by_ms
         self._monotonic_ns += by_ms * 1_000_000
 
+    def work(self, took_ns: int) -> None:
+        """Move the monotonic clock only: work that takes so long, on a machine that is fast enough."""
+        self._monotonic_ns += took_ns
+
     def set_ms(self, now_ms: int) -> None:
         """Set the wall clock, also backward, as an administrator may."""
         self._now_ms = now_ms

@@ -19,7 +19,8 @@ class Context(Generic[IndexT]):
     """Store, clock, options, journal, and who wants a persist.
 
     due_changed: called with an index whose next due time may have changed.
-    wanting: indexes with something for a persist to do besides spilling (merge, drop, quarantine).
+    crowding_changed: called with an index that may have become more or less crowded.
+    wanting: indexes with something for a persist to do besides spilling (drop, quarantine, put right).
     corrupt_records: corrupt stored values met since the start, blocks included.
     lost_commits: synced writes that were gone when the store was opened, at least.
     added_entries: entries staged since the catalog last counted the staging.
@@ -30,6 +31,7 @@ class Context(Generic[IndexT]):
     options: IndexOptions
     journal: Journal
     due_changed: Callable[[IndexT], None]
+    crowding_changed: Callable[[IndexT], None]
     wanting: set[IndexT] = field(default_factory=set)
     corrupt_records: int = 0
     lost_commits: int = 0

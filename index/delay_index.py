@@ -1,25 +1,30 @@
 """One subscription's delay index: what is due when, what was handed out, what is known acknowledged.
 
 The facade over its parts: `PositionState` knows where each position stands, `Timeline` what is due when,
-`Persisting` turns changes that are in the journal into slices, `SliceWidth` and `Quarantine` what their names
-say. A change is made in the parts and told to the journal; replay makes the same changes and tells nobody.
+`Persisting` turns changes that are in the journal into slices, `Compacting` merges what is in them,
+`SliceWidth` and `Quarantine` are what their names say. A change is made in the parts and told to the journal;
+replay makes the same changes and tells nobody.
 
 Called by the core's thread only. Nothing here reads the store but for loading a block that is due, and
-nothing writes it: changes go to the journal, and a PersistJob turns them into slices.
+nothing writes it: changes go to the journal, and jobs that other threads run turn them into slices.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
+from tidegate.index.compacting import Compacting
 from tidegate.index.context import Context
 from tidegate.index.entry import Entries
 from tidegate.index.errors import CheckError, CorruptBlockError
 from tidegate.index.format.block import load_block
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import JournalLog, RecordType
+from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
-from tidegate.index.persist import PersistJob, PersistResult
+from tidegate.index.pacing import Merge
+from tidegate.index.persist import PersistJob, PersistResult, StoredBlock
 from tidegate.index.persisting import Persisting
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
@@ -28,7 +33,7 @@ from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.slices import Block
 from tidegate.index.stats import IndexStats
-from tidegate.index.timeline import Timeline
+from tidegate.index.timeline import Crowding, Timeline
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,6 +59,7 @@ class DelayIndex:
         self._quarantine = quarantine or Quarantine()
         self._width = width
         self._timeline = Timeline(self._positions, context.options, context.clock, self._load)
+        leftovers = Leftovers()
         self._persisting = Persisting(
             name=self.name,
             store=context.store,
@@ -65,6 +71,16 @@ class DelayIndex:
             timeline=self._timeline,
             width=width,
             quarantine=self._quarantine,
+            leftovers=leftovers,
+        )
+        self._compacting = Compacting(
+            name=self.name,
+            subscription_id=log.subscription_id,
+            store=context.store,
+            options=context.options,
+            timeline=self._timeline,
+            persisting=self._persisting,
+            leftovers=leftovers,
         )
 
     @classmethod
@@ -88,7 +104,7 @@ class DelayIndex:
         context.journal.replayed(
             log, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
-        index._want_if_useful()
+        index._tell_wishes()
         if found.damaged or found.reader.damaged:
             context.wanting.add(index)
         return index
@@ -303,9 +319,10 @@ class DelayIndex:
 
     def _apply_clear(self) -> None:
         self._positions.clear()
+        self._compacting.clear()
         self._persisting.clear(self._timeline.clear())
         self._quarantine.clear()
-        self._want_if_useful()
+        self._tell_wishes()
 
     def _finish_slices(self) -> None:
         """After anything that may have made a slice useless."""
@@ -341,7 +358,10 @@ class DelayIndex:
             self._positions.lose(gone)
             self._quarantine.lose(gone)
             _LOG.error("%s: %d positions are no longer held", self.name, len(gone))
-        for slice_id, descriptor in result.corrupt:
+        self._report_all(result.corrupt)
+
+    def _report_all(self, blocks: Iterable[StoredBlock]) -> None:
+        for slice_id, descriptor in blocks:
             of = self._timeline.get(slice_id)
             block = None if of is None else of.blocks.get(descriptor.block_id)
             if block is not None:
@@ -353,6 +373,11 @@ class DelayIndex:
     def staged_entries(self) -> int:
         """Entries in staging that a persist would take (not those it has taken)."""
         return self._timeline.staged_entries
+
+    @property
+    def frozen_entries(self) -> int:
+        """Entries that the persist on its way has taken and not spilled yet."""
+        return self._persisting.frozen_entries
 
     @property
     def oldest_change_ms(self) -> int | None:
@@ -372,31 +397,67 @@ class DelayIndex:
         if result is not None:
             self._take_damage(result)
         self._finish_slices()
-        self._want_if_useful()
+        self._tell_wishes()
         self._context.due_changed(self)
 
     def abandon_persist(self) -> None:
         """A persist has failed: everything is as before it, and will be tried again."""
         self._persisting.abandon()
         self._context.wanting.add(self)
+        self._tell_wishes()
         self._context.due_changed(self)
+
+    @property
+    def crowding(self) -> Crowding | None:
+        """How crowded the slice is that most wants to be compacted; None if nothing can be done for any."""
+        return self._compacting.crowding
+
+    @property
+    def has_merged(self) -> bool:
+        """Whether a compaction has paused that has something to commit."""
+        return self._compacting.has_merged
+
+    def begin_compaction(self, *, commits: bool = True) -> Merge | None:
+        """What goes on with a compaction, or a new one; None if nothing wants to be compacted.
+
+        To be called in any thread, also several times, until `finish_compaction`. Without `commits` it may
+        run beside a persist of this index, and only merges.
+        """
+        return self._compacting.begin(commits=commits)
+
+    @property
+    def compaction_paused(self) -> bool:
+        """Whether there is a compaction to go on with."""
+        return self._compacting.paused
+
+    def finish_compaction(self, *, failed: bool = False) -> int:
+        """Apply what the compaction did before it ended, paused or failed; how many slices it compacted."""
+        result = self._compacting.finish(failed=failed)
+        self._report_all(result.corrupt)
+        if failed:
+            self._context.wanting.add(self)
+        self._finish_slices()
+        self._tell_wishes()
+        self._context.due_changed(self)
+        return len(result.exchanged)
 
     def remove(self) -> None:
         """The subscription is gone: give its share of the journal back."""
         self._context.journal.remove(self.log)
         self._context.wanting.discard(self)
 
-    def _want_if_useful(self) -> None:
+    def _tell_wishes(self) -> None:
+        """Let the catalog know what this index would have done besides spilling."""
         if self._persisting.wanted:
             self._context.wanting.add(self)
+        self._context.crowding_changed(self)
 
     # ---- telling
 
     def stats(self) -> IndexStats:
-        """Numbers for metrics and status. O(ledgers + blocks)."""
+        """Numbers for metrics and status. O(containers of the bitmaps + slices)."""
         positions, timeline = self._positions, self._timeline
         slices = timeline.slices
-        blocks = [block.descriptor for each in slices for block in each.blocks.values()]
         return IndexStats(
             name=self.name,
             held=len(positions.held),
@@ -405,10 +466,11 @@ class DelayIndex:
             staged=timeline.staged_or_frozen,
             slices_in_memory=sum(each.active and not each.finished for each in slices),
             slices_on_disk=len(slices),
-            blocks=len(blocks),
+            slices_crowded=timeline.crowded_slices,
+            blocks=sum(len(each.blocks) for each in slices),
             blocks_quarantined=self._quarantine.blocks_total,
             memory_bytes=timeline.memory_bytes() + positions.memory_bytes(),
-            disk_bytes=sum(block.size_bytes for block in blocks) + self.log.size_bytes,
+            disk_bytes=sum(each.size_bytes for each in slices) + self.log.size_bytes,
             journal_bytes=self.log.size_bytes,
             next_due_ms=self.next_due_ms(),
             slice_width_ms=self._width.width_ms,

@@ -22,7 +22,10 @@ class IndexOptions:
     journal_budget_bytes: size of all journals together; past it the one with the largest is persisted.
     block_entries: most entries of one packed block, 1 … 65,536.
     seal_entries: staged entries are sorted in chunks of this many.
-    merge_runs: a slice with this many overlapping runs of blocks is merged, 2 or more.
+    merge_runs: a slice with this many overlapping runs of blocks is compacted, 2 or more.
+    runs_max: as a slice comes near to this many runs, compactions get more and more of the time, and all of
+        it from there on; more than `merge_runs`.
+    compaction_entries: a compaction takes up slices until it has so many entries to merge.
     drop_entries: slices of which nothing is held are dropped when they have so many entries, or with any
         other persist.
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
@@ -41,6 +44,8 @@ class IndexOptions:
     block_entries: int = 65_536
     seal_entries: int = 32_768
     merge_runs: int = 8
+    runs_max: int = 32
+    compaction_entries: int = 1 << 22
     drop_entries: int = 262_144
     prefetch_ms: int = 1_000
     pop_scan_entries: int = 262_144
@@ -58,6 +63,8 @@ class IndexOptions:
             ("block_entries", 1, 65_536),
             ("seal_entries", 1, 1 << 20),
             ("merge_runs", 2, 1 << 10),
+            ("runs_max", self.merge_runs + 1, 1 << 12),
+            ("compaction_entries", 1, 1 << 53),
             ("drop_entries", 1, 1 << 53),
             ("prefetch_ms", 0, 1 << 53),
             ("pop_scan_entries", 1, 1 << 53),

@@ -1,9 +1,9 @@
 """A persist: everything that one subscription has in memory becomes durable in slices, in one commit.
 
 `run` is a pure function of what was taken at its start, but for reading and writing the store; it may run
-in any thread. Blocks and bitmaps are written ahead in pieces, each with the list of its keys (the intent);
-the last, synced batch makes them count: slice records, state, carry-over, and the removal of what they
-replace. A crash before that leaves only keys that recovery deletes.
+in any thread. Blocks and bitmaps are written ahead in pieces (`block_writer`); the last, synced one makes
+them count: slice records, state, carry-over, and the removal of what they replace. Runs are not merged here:
+that is what compactions are for, so that a persist takes as long as what is staged, however much is stored.
 
 Invariants: what is left out as dead is dead in the very `held` bitmaps that the same commit writes; a slice
 is dropped only if nothing of it is in them; block ids and versions are never used twice.
@@ -11,39 +11,37 @@ is dropped only if nothing of it is in them; block ids and versions are never us
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tidegate.index.block_writer import BlockIds, BlockWriter
 from tidegate.index.damaged_values import set_aside
-from tidegate.index.entry import ENTRY_BYTES, Entries, EntryKey
+from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.block import BlockDescriptor, describe, encode_block, load_block
+from tidegate.index.format.block import BlockDescriptor, load_block
 from tidegate.index.format.envelope import seal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State, encode_keys, encode_slice
 from tidegate.index.format.packing import pack_entries
-from tidegate.index.in_flight import InFlightLog
-from tidegate.index.merge import Item, RunHeap, Taken
+from tidegate.index.leftovers import Remains
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
-from tidegate.index.run import Run
-from tidegate.index.sort import SortedEntries, sort_entries
+from tidegate.index.sort import SortedEntries
 from tidegate.index.store import Batch, Store
 from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, by_second, choose
 
-_FOREVER_MS = (1 << 63) - 1
 _LOOK_UP_ENTRIES = 262_144
+_UNBROKEN_ENTRIES = 65_536
 
 StoredBlock = tuple[SliceId, BlockDescriptor]
 
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """A slice as it was when the persist began, and what is to be done with it."""
+    """A slice as it was when the persist began, and whether it is to be dropped."""
 
-    blocks: list[BlockDescriptor]
-    merge_runs: frozenset[int] = frozenset()
+    blocks: Sequence[BlockDescriptor] = ()
     finished: bool = False
 
 
@@ -54,14 +52,11 @@ class PersistPlan:
     state: what the commit will say of the subscription, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
     all_held: nothing of what is staged has been acknowledged or forgotten since.
-    many_dead: a good part of the stored entries is not held any more.
     held, acknowledged: snapshots.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
-    cleared: slices of before a CLEAR, to be deleted.
     quarantined: blocks known to be corrupt.
-    orphans: keys that a failed persist has left.
-    uncertain: slices whose records a failed persist has written, if it was applied all the same.
+    remains: what others have left in the store, to be put right.
     audit: find held positions that no readable entry has, though no block is known to be corrupt.
     since_ms: milliseconds since the last persist, None if there was none since the start.
     width_memory: what the last choice of an automatic slice width left behind.
@@ -73,7 +68,6 @@ class PersistPlan:
     now_ms: int
     staged: list[Entries]
     all_held: bool
-    many_dead: bool
     held: PositionSet
     acknowledged: PositionSet
     dirty_held: set[int]
@@ -81,10 +75,8 @@ class PersistPlan:
     held_versions: dict[int, int]
     acknowledged_versions: dict[int, int]
     slices: dict[SliceId, SlicePlan]
-    cleared: set[SliceId]
     quarantined: list[StoredBlock]
-    orphans: list[bytes]
-    uncertain: set[SliceId]
+    remains: Remains
     audit: bool
     since_ms: int | None
     width_memory: WidthMemory
@@ -94,20 +86,19 @@ class PersistPlan:
 class PersistResult:
     """What a persist did, for the core to apply.
 
-    written_ahead: keys that do not count unless the commit succeeded, those that went with it included.
+    held: the positions that the commit says are held.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
     width: which slice width was chosen, None if it is not automatic or nothing was spilled.
     """
 
-    next_block_id: int
     exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
     carried: Entries = field(default_factory=Entries.empty)
     lost: PositionSet = field(default_factory=PositionSet)
     corrupt: list[StoredBlock] = field(default_factory=list)
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
-    written_ahead: list[bytes] = field(default_factory=list)
+    held: PositionSet = field(default_factory=PositionSet)
     retired: list[bytes] = field(default_factory=list)
     width: WidthDecision | None = None
 
@@ -137,67 +128,27 @@ class _SlicePart:
             yield from (self._staged.entries(at, min(stop, at + size)) for at in range(start, stop, size))
 
 
-class _AheadWriter:
-    """Writes values before their commit, in pieces that do not hold up other threads."""
-
-    def __init__(self, store: Store, plan: PersistPlan, piece_bytes: int, written: list[bytes]) -> None:
-        self._store = store
-        self._plan = plan
-        self._piece_bytes = piece_bytes
-        self._piece = 0
-        self._written = written
-        self._batch = Batch()
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self._batch.put(key, value)
-        if self._batch.size_bytes >= self._piece_bytes:
-            written = [key for _, key, _ in self._batch.operations]
-            self._batch.put(
-                keys.intent_key(self._plan.subscription_id, self._plan.state.version, self._piece),
-                encode_keys(written),
-            )
-            self._written.extend(written)
-            self._store.write(self._batch, sync=False)
-            self._batch = Batch()
-            self._piece += 1
-
-    def unwritten(self) -> Batch:
-        """What is not written yet; it goes with the commit."""
-        return self._batch
-
-
-class _MergedBlock:
-    """A stored block as a source of a merge."""
-
-    def __init__(self, job: PersistJob, stored: StoredBlock) -> None:
-        self._job = job
-        self._stored = stored
-        self.in_flight = InFlightLog()
-
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
-        entries = self._job.read(self._stored)
-        if entries is None:
-            return []
-        run = Run(entries, self)
-        return [(run.key(), run)]
-
-    def consumed(self, run: Run, count: int) -> None:
-        """A merge is not rewound."""
-
-
 class PersistJob:
     """One persist of one subscription. `run` raises StorageError if the store fails; nothing counts then."""
 
-    def __init__(self, store: Store, options: IndexOptions, plan: PersistPlan) -> None:
+    def __init__(self, store: Store, options: IndexOptions, plan: PersistPlan, ids: BlockIds) -> None:
         self._store = store
         self._options = options
         self.plan = plan
-        self.result = PersistResult(plan.state.next_block_id)
+        self.result = PersistResult()
         self._state = plan.state
         self._held = plan.held
         self._dirty_held = set(plan.dirty_held)
-        self._writer = _AheadWriter(store, plan, options.write_piece_bytes, self.result.written_ahead)
+        self._writer = BlockWriter(
+            store, plan.subscription_id, plan.state.version, ids=ids, piece_bytes=options.write_piece_bytes
+        )
         self._commit = Batch()
+        self.staged_entries = sum(map(len, plan.staged))
+        self._unbroken = 0
+        self.spilled_entries = 0
+        """How many of `staged_entries` have been written. Read by the core's thread while this runs."""
+        self.between: Callable[[], None] = lambda: None
+        """Called by `run` now and then."""
 
     def run(self) -> None:
         """Do the whole persist."""
@@ -208,11 +159,9 @@ class PersistJob:
         self._delete_cleared()
         self._choose_width(staged, near)
         parts = _by_slice(staged, near, self._state.slice_width_ms)
-        changed = {
-            slice_id for slice_id, plan in self.plan.slices.items() if plan.finished or plan.merge_runs
-        }
+        changed = {slice_id for slice_id, plan in self.plan.slices.items() if plan.finished}
         changed.update(slice_id for slice_id, _ in self.plan.quarantined)
-        changed.update(self.plan.uncertain)
+        changed.update(self.plan.remains.uncertain)
         for slice_id in sorted(changed | parts.keys()):
             self._rewrite(slice_id, parts.get(slice_id))
         self._put_bitmaps()
@@ -280,18 +229,12 @@ class PersistJob:
         return start, stop
 
     def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
-        """Give a slice its new blocks: finished ones out, runs merged, new entries in."""
-        plan = self.plan.slices.get(slice_id, SlicePlan([]))
+        """Give a slice its new blocks: finished or corrupt ones out, new entries in."""
+        plan = self.plan.slices.get(slice_id, SlicePlan())
         gone = {block.block_id for at, block in self.plan.quarantined if at == slice_id}
-        merged = [b for b in plan.blocks if b.run_id in plan.merge_runs and b.block_id not in gone]
         if plan.finished:
             gone.update(block.block_id for block in plan.blocks)
-            merged = []
-        corrupt_before = len(self.result.corrupt)
-        added = self._encode(slice_id, merged, part)
-        kept_corrupt = {block.block_id for _, block in self.result.corrupt[corrupt_before:]}
-        gone.update(block.block_id for block in merged if block.block_id not in kept_corrupt)
-        blocks = [block for block in plan.blocks if block.block_id not in gone] + added
+        added = [] if part is None else self._spill(slice_id, part)
         removed = [block.block_id for block in plan.blocks if block.block_id in gone]
         self.result.exchanged[slice_id] = (removed, added)
         subscription_id = self.plan.subscription_id
@@ -303,53 +246,24 @@ class PersistJob:
                 keys.block_key(subscription_id, slice_id, block_id) for block_id in removed
             )
         key = keys.slice_key(subscription_id, slice_id)
+        blocks = [block for block in plan.blocks if block.block_id not in gone] + added
         if blocks:
             self._commit.put(key, encode_slice(blocks))
         else:
             self._commit.delete(key)
 
-    def _encode(
-        self, slice_id: SliceId, merged: list[BlockDescriptor], part: _SlicePart | None
-    ) -> list[BlockDescriptor]:
-        """Write one run of blocks from stored blocks and new entries, in one pass over both."""
-        if not merged:
-            if part is None:
-                return []
-            pieces = part.pieces(self._options.block_entries)
-        else:
-            pieces = self._merge(slice_id, merged, None if part is None else part.entries())
-        run_id = self.result.next_block_id
+    def _spill(self, slice_id: SliceId, part: _SlicePart) -> list[BlockDescriptor]:
+        """Write new entries as one run of blocks."""
+        run_id = self._writer.ids.upcoming
         added = []
-        for entries in pieces:
-            block_id = self.result.next_block_id
-            self.result.next_block_id += 1
-            value = encode_block(entries)
-            self._writer.put(keys.block_key(self.plan.subscription_id, slice_id, block_id), value)
-            added.append(describe(entries, len(value), block_id, run_id))
+        for entries in part.pieces(self._options.block_entries):
+            added.append(self._writer.block(slice_id, run_id, entries))
+            self.spilled_entries += len(entries)
+            self._unbroken += len(entries)
+            if self._unbroken >= _UNBROKEN_ENTRIES:
+                self._unbroken = 0
+                self.between()
         return added
-
-    def _merge(
-        self, slice_id: SliceId, merged: list[BlockDescriptor], part: Entries | None
-    ) -> Iterable[Entries]:
-        """The entries of stored blocks and of `part` in order, a block's worth at a time.
-
-        Dead ones are left out only if there are many: looking them up costs as much as all the rest, and they
-        do no harm but for the room they take until their slice is dropped.
-        """
-        heap = RunHeap()
-        for block in merged:
-            heap.push(block.first, _MergedBlock(self, (slice_id, block)))
-        if part is not None:
-            heap.push_run(Run(part, _MergedBlock(self, (slice_id, merged[0]))))
-
-        def live(taken: Taken) -> Entries:
-            entries = sort_entries(Entries.concat(part for _, part in taken))
-            return entries.take(self._held.contains(entries)) if self.plan.many_dead else entries
-
-        while len(heap):
-            batch = heap.pop(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, live).unique()
-            if len(batch):
-                yield batch
 
     # ---- positions
 
@@ -421,7 +335,7 @@ class PersistJob:
         )
 
     def _delete_cleared(self) -> None:
-        for slice_id in sorted(self.plan.cleared):
+        for slice_id in sorted(self.plan.remains.cleared):
             self._delete_blocks_before(slice_id)
             self._commit.delete(keys.slice_key(self.plan.subscription_id, slice_id))
 
@@ -452,51 +366,32 @@ class PersistJob:
     def _retired_key(self) -> bytes:
         return keys.intent_key(self.plan.subscription_id, self.plan.state.version, keys.RETIRED_PIECE)
 
+    def leftovers(self) -> list[bytes]:
+        """Keys that may be in the store and do not count, if `run` has failed: the commit may be there."""
+        return [*self._writer.leftovers(), self._retired_key()]
+
     def _write_commit(self) -> None:
         subscription_id = self.plan.subscription_id
-        batch = self._writer.unwritten()
-        has_intents = bool(self.result.written_ahead)
-        # The commit may be applied and yet be reported as failed: these do not count then either.
-        self.result.written_ahead.extend(key for _, key, _ in batch.operations)
-        batch.extend(self._commit)
-        for key in self.plan.orphans:
-            batch.delete(key)
-        if has_intents or self.plan.orphans:
-            batch.delete_range(*keys.subscription_range(keys.INTENT, subscription_id))
+        commit = self._commit
+        for key in self.plan.remains.orphans:
+            commit.delete(key)
         if self.result.retired:
-            batch.put(self._retired_key(), encode_keys(self.result.retired))
+            commit.put(self._retired_key(), encode_keys(self.result.retired))
         if self.plan.state.persisted_sequence > self.plan.persisted_before:
-            batch.delete_range(
+            commit.delete_range(
                 keys.journal_key(subscription_id, 0, 0),
                 keys.journal_key(subscription_id, self.plan.state.persisted_sequence + 1, 0),
             )
         carry = keys.subscription_key(keys.CARRY, subscription_id)
         if len(self.result.carried):
-            batch.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))
+            commit.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))
         else:
-            batch.delete(carry)
-        state = self._state._replace(next_block_id=self.result.next_block_id)
-        batch.put(keys.subscription_key(keys.STATE, subscription_id), state.encode())
-        self._store.write(batch, sync=True)
-
-
-def choose_runs(blocks: Iterable[BlockDescriptor], runs_max: int) -> frozenset[int]:
-    """Which runs of a slice to merge: none below `runs_max`, else two or more small ones of similar size.
-
-    Merging sizes that are alike keeps the work logarithmic: a large run is not rewritten for each small one.
-    """
-    sizes: dict[int, int] = {}
-    for block in blocks:
-        sizes[block.run_id] = sizes.get(block.run_id, 0) + block.entries
-    if len(sizes) < runs_max:
-        return frozenset()
-    ascending = sorted(sizes, key=lambda run_id: (sizes[run_id], run_id))
-    total = 0
-    for count, run_id in enumerate(ascending):
-        if count >= 2 and sizes[run_id] > 2 * total:
-            return frozenset(ascending[:count])
-        total += sizes[run_id]
-    return frozenset(ascending)
+            commit.delete(carry)
+        state = self._state._replace(next_block_id=self._writer.ids.upcoming)
+        commit.put(keys.subscription_key(keys.STATE, subscription_id), state.encode())
+        self.result.held = self._held
+        self._writer.commit(commit)
+        self._writer.write(sync=True)
 
 
 def _by_slice(staged: SortedEntries, near: tuple[int, int], width_ms: int) -> dict[SliceId, _SlicePart]:

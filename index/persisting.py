@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import logging
 
+from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
 from tidegate.index.clock import Clock
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State
 from tidegate.index.journal import Journal, JournalLog
+from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.persist import PersistJob, PersistPlan, PersistResult, SlicePlan, choose_runs
+from tidegate.index.persist import PersistJob, PersistPlan, PersistResult, SlicePlan
 from tidegate.index.position_state import ChangedLedgers, PositionState
+from tidegate.index.positions import PositionSet
 from tidegate.index.quarantine import Quarantine
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.store import Store
@@ -32,7 +35,10 @@ _DEAD_SHARE = 8
 
 
 class Persisting:
-    """The persists of one subscription, one after another."""
+    """The persists of one subscription, one after another.
+
+    ids: block ids, shared with compactions.
+    """
 
     def __init__(
         self,
@@ -47,7 +53,9 @@ class Persisting:
         timeline: Timeline,
         width: SliceWidth,
         quarantine: Quarantine,
+        leftovers: Leftovers,
     ) -> None:
+        self.ids = BlockIds(1)
         self._name = name
         self._store = store
         self._options = options
@@ -58,15 +66,14 @@ class Persisting:
         self._timeline = timeline
         self._width = width
         self._quarantine = quarantine
+        self._leftovers = leftovers
         self._version = 0
-        self._next_block_id = 1
         self._held_versions: dict[int, int] = {}
         self._acknowledged_versions: dict[int, int] = {}
-        self._orphans: list[bytes] = []
-        self._uncertain: set[SliceId] = set()
-        self._cleared: set[SliceId] = set()
+        self._live: PositionSet | None = None
         self._job: PersistJob | None = None
         self._job_is_stale = False
+        self._job_has_many_dead = False
         self._job_journal_bytes = 0
 
     def restore(
@@ -74,50 +81,55 @@ class Persisting:
     ) -> None:
         """Go on after the persist that the store has."""
         self._version = state.version
-        self._next_block_id = state.next_block_id
+        self.ids = BlockIds(state.next_block_id)
         self._held_versions, self._acknowledged_versions = held_versions, acknowledged_versions
 
     def clear(self, slices: set[SliceId]) -> None:
         """A CLEAR: these slices are to be deleted, and what is being persisted does not count."""
         self._job_is_stale = self._job is not None
-        self._cleared.update(slices)
+        self._live = None
+        self._leftovers.clear(slices)
 
     @property
     def wanted(self) -> bool:
         """Whether there is something to do besides spilling."""
-        runs_max = self._options.merge_runs
-        return (
-            bool(self._cleared)
-            or self._quarantine.pending
-            or self._timeline.worth_dropping
-            or any(each.runs() >= runs_max for each in self._timeline.slices)
-        )
+        return bool(self._leftovers) or self._quarantine.pending or self._timeline.worth_dropping
+
+    @property
+    def live(self) -> PositionSet | None:
+        """What is held according to the store, if many stored entries are not; else None."""
+        return self._live
+
+    def next_version(self) -> int:
+        """A number for a persist or a compaction: none that begins later has a lower one."""
+        self._version += 1
+        return self._version
 
     # ---- one persist
+
+    @property
+    def frozen_entries(self) -> int:
+        """Entries that the persist on its way has taken and not spilled yet."""
+        return 0 if self._job is None else self._job.staged_entries - self._job.spilled_entries
 
     def begin(self, now_ms: int) -> PersistJob:
         """Take everything for a persist. Cheap: snapshots share their bitmaps, arrays are not copied."""
         if self._job is not None:
             raise TidegateIndexError(f"{self._name}: a persist is on its way already")
-        self._version += 1
         positions, timeline = self._positions, self._timeline
         frozen = timeline.freeze()
         timeline.finish_dead_slices()
-        runs_max = self._options.merge_runs
-        slices = {}
-        for each in timeline.slices:
-            blocks = [block.descriptor for block in each.blocks.values()]
-            merge = frozenset[int]() if each.finished else choose_runs(blocks, runs_max)
-            slices[each.id] = SlicePlan(blocks, merge, each.finished)
+        slices = {each.id: SlicePlan(each.descriptors, each.finished) for each in timeline.slices}
         timeline.drops_finished()
-        stored = sum(each.entries() for each in timeline.slices if not each.finished)
+        stored = sum(each.entries for each in timeline.slices if not each.finished)
         changed = positions.take_changed()
+        remains = self._leftovers.remains()
         plan = PersistPlan(
             subscription_id=self._log.subscription_id,
             state=State(
-                self._version,
+                self.next_version(),
                 self._journal.cut(self._log),
-                self._next_block_id,
+                self.ids.upcoming,
                 self._width.width_ms,
                 positions.mark,
                 self._width.auto,
@@ -127,7 +139,6 @@ class Persisting:
             now_ms=now_ms,
             staged=frozen.parts(),
             all_held=frozen.removals == positions.removals,
-            many_dead=_DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored,
             held=positions.held.snapshot(),
             acknowledged=positions.acknowledged.snapshot(),
             dirty_held=changed.held,
@@ -135,16 +146,15 @@ class Persisting:
             held_versions=dict(self._held_versions),
             acknowledged_versions=dict(self._acknowledged_versions),
             slices=slices,
-            cleared=set(self._cleared),
             quarantined=self._quarantine.blocks(),
-            orphans=list(self._orphans),
-            uncertain=set(self._uncertain),
+            remains=remains,
             audit=self._quarantine.audit,
             since_ms=self._width.begin_choice(self._clock.monotonic_ns()),
             width_memory=self._width.memory,
         )
-        self._job = PersistJob(self._store, self._options, plan)
+        self._job = PersistJob(self._store, self._options, plan, self.ids)
         self._job_is_stale = False
+        self._job_has_many_dead = _DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored
         self._job_journal_bytes = self._log.size_bytes
         return self._job
 
@@ -158,15 +168,12 @@ class Persisting:
         sequence = plan.state.persisted_sequence
         newer_ms = plan.now_ms if self._log.last_sequence > sequence else None
         self._journal.persisted(self._log, sequence, self._job_journal_bytes, newer_ms)
-        self._next_block_id = result.next_block_id
         self._width.take(result.width, self._name)
         self._held_versions = result.held_versions
         self._acknowledged_versions = result.acknowledged_versions
-        self._orphans = self._orphans[len(plan.orphans) :]
-        self._uncertain -= plan.uncertain
-        self._cleared -= plan.cleared
+        self._leftovers.done(plan.remains)
         if self._job_is_stale:
-            self._cleared.update(result.exchanged)
+            self._leftovers.clear(result.exchanged)
             self._positions.put_back(
                 ChangedLedgers(set(result.held_versions), set(result.acknowledged_versions))
             )
@@ -175,7 +182,8 @@ class Persisting:
             self._timeline.carry(result.carried)
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined)
-        # Only now does nobody load the blocks that were replaced.
+            self._live = result.held if self._job_has_many_dead else None
+        # Only now does nobody load the blocks that were taken out.
         self._delete_retired(job)
         return None if self._job_is_stale else result
 
@@ -183,9 +191,8 @@ class Persisting:
         """The persist has failed: everything is as before it, and will be tried again."""
         job = self._end()
         # Even its commit may be in the store: a sync can fail after the write.
-        self._orphans.extend(job.result.written_ahead)
-        self._uncertain.update(job.result.exchanged)
-        self._next_block_id = max(self._next_block_id, job.result.next_block_id)
+        self._leftovers.orphan(job.leftovers())
+        self._leftovers.doubt(job.result.exchanged)
         self._positions.put_back(ChangedLedgers(job.plan.dirty_held, job.plan.dirty_acknowledged))
         self._timeline.thaw()
 
@@ -201,18 +208,14 @@ class Persisting:
             try:
                 self._store.write(batch, sync=False)
             except StorageError as error:
-                _LOG.warning("%s: deleting merged blocks is tried again: %s", self._name, error)
-                self._orphans.extend(job.result.retired)
+                _LOG.warning("%s: deleting corrupt blocks is tried again: %s", self._name, error)
+                self._leftovers.orphan(key for _, key, _ in batch.operations)
 
     def check(self) -> None:
         """Raise CheckError if an invariant does not hold."""
         for each in self._timeline.slices:
-            for block in each.blocks.values():
-                named = f"{block.descriptor} of slice {each.id}"
-                require(
-                    block.descriptor.block_id < self._next_block_id,
-                    f"{named} has an id that is still to come",
-                )
+            for descriptor in each.descriptors:
+                require(descriptor.block_id < self.ids.upcoming, f"{descriptor} has an id still to come")
         for versions in (self._held_versions, self._acknowledged_versions):
             require(
                 all(version <= self._version for version in versions.values()),

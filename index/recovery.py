@@ -269,6 +269,10 @@ def _read_slices(store: Store, found: Recovered, damage: Damage) -> None:
             damage.report(key, value, str(error))
             found.slices[slice_id] = _rebuild_slice(store, found.subscription_id, slice_id, damage)
             found.audit = found.damaged = True
+    # A compaction gives ids and leaves the state as it is.
+    given = (block.block_id + 1 for blocks in found.slices.values() for block in blocks)
+    next_block_id = max(given, default=found.state.next_block_id)
+    found.state = found.state._replace(next_block_id=max(found.state.next_block_id, next_block_id))
 
 
 def _rebuild_slice(

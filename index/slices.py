@@ -73,12 +73,31 @@ class BlockOwner:
 class Slice:
     """The blocks of one slice."""
 
-    __slots__ = ("active", "blocks", "finished", "id", "in_flight", "load", "look_at")
+    __slots__ = (
+        "active",
+        "blocks",
+        "descriptors",
+        "entries",
+        "finished",
+        "id",
+        "in_flight",
+        "load",
+        "look_at",
+        "run_entries",
+        "size_bytes",
+    )
 
     def __init__(self, slice_id: SliceId, load: Load) -> None:
         self.id = slice_id
         self.load = load
         self.blocks: dict[int, Block] = {}
+        self.descriptors: tuple[BlockDescriptor, ...] = ()
+        self.run_entries: dict[int, int] = {}
+        """Entries of each run, by its id; runs may overlap each other."""
+        self.entries = 0
+        """Entries stored, dead ones too."""
+        self.size_bytes = 0
+        """Bytes of the packed blocks."""
         self.in_flight = InFlightLog()
         self.active = False
         self.finished = False
@@ -94,29 +113,37 @@ class Slice:
         self.active = True
         return [(block.descriptor.first, block) for block in self.blocks.values() if not block.consumed]
 
-    def runs(self) -> int:
-        """Runs of blocks, which may overlap each other."""
-        return len({block.descriptor.run_id for block in self.blocks.values()})
-
-    def entries(self) -> int:
-        """Entries stored, dead ones too."""
-        return sum(block.descriptor.entries for block in self.blocks.values())
-
     def exhausted(self) -> bool:
         """Whether every block is consumed."""
         return self.active and all(block.consumed for block in self.blocks.values())
 
     def exchange(self, removed: Iterable[int], added: Iterable[BlockDescriptor], heap: RunHeap) -> None:
         """Replace blocks, also while active; entries in flight are filtered when popped again."""
+        added = list(added)
+        if added and self.finished and self.active:
+            for block in self.blocks.values():
+                block.consumed = True  # nothing of them is held, and they are not in the heap
         for block_id in removed:
-            self.blocks.pop(block_id).unload(heap)
-        fresh = [Block(self, descriptor) for descriptor in added]
-        for block in fresh:
-            self.blocks[block.descriptor.block_id] = block
+            block = self.blocks.pop(block_id)
+            block.unload(heap)
+            self._count(block.descriptor, -1)
+        for descriptor in added:
+            block = self.blocks[descriptor.block_id] = Block(self, descriptor)
+            self._count(descriptor, 1)
             self.finished = False
             if self.active:
-                heap.push(block.descriptor.first, block)
+                heap.push(descriptor.first, block)
+        self.descriptors = tuple(block.descriptor for block in self.blocks.values())
         self.enter(heap)
+
+    def _count(self, descriptor: BlockDescriptor, sign: int) -> None:
+        self.entries += sign * descriptor.entries
+        self.size_bytes += sign * descriptor.size_bytes
+        of_run = self.run_entries.get(descriptor.run_id, 0) + sign * descriptor.entries
+        if of_run:
+            self.run_entries[descriptor.run_id] = of_run
+        else:
+            del self.run_entries[descriptor.run_id]
 
     def enter(self, heap: RunHeap) -> None:
         """Put an inactive slice where its first block belongs in the heap."""
@@ -148,6 +175,13 @@ class Slice:
     def check(self, sources: Sources, read: Load) -> None:
         """Raise CheckError if an invariant does not hold; tell `sources` what is here. Reads every block."""
         require(bool(self.blocks), f"slice {self.id} has no blocks")
+        sizes: dict[int, int] = {}
+        for descriptor in self.descriptors:
+            sizes[descriptor.run_id] = sizes.get(descriptor.run_id, 0) + descriptor.entries
+        require(
+            sizes == self.run_entries and sum(sizes.values()) == self.entries,
+            f"slice {self.id} counts {self.entries} entries in the runs {self.run_entries}, not {sizes}",
+        )
         if not self.active:
             key, wanted = sources.take(self), None if self.finished else self.first_key()
             require(key == wanted, f"slice {self.id} is in the heap at {key}, not at {wanted}")

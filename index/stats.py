@@ -17,7 +17,10 @@ class SliceStats(NamedTuple):
 
 
 class IndexStats(NamedTuple):
-    """One subscription. Counts are entries unless the name says otherwise."""
+    """One subscription. Counts are entries unless the name says otherwise.
+
+    slices_crowded: slices with so many runs that they want to be compacted.
+    """
 
     name: SubscriptionName
     held: int
@@ -26,6 +29,7 @@ class IndexStats(NamedTuple):
     staged: int
     slices_in_memory: int
     slices_on_disk: int
+    slices_crowded: int
     blocks: int
     blocks_quarantined: int
     memory_bytes: int
@@ -39,7 +43,7 @@ class IndexStats(NamedTuple):
 
 
 class CatalogStats(NamedTuple):
-    """All subscriptions of one data directory."""
+    """All subscriptions of one data directory. compactions: slices compacted since the start."""
 
     subscriptions: int
     held: int
@@ -48,6 +52,7 @@ class CatalogStats(NamedTuple):
     staged: int
     slices_in_memory: int
     slices_on_disk: int
+    slices_crowded: int
     blocks: int
     blocks_quarantined: int
     corrupt_records: int
@@ -59,4 +64,5 @@ class CatalogStats(NamedTuple):
     appended_token: int
     persists: int
     persist_failures: int
+    compactions: int
     last_failure: str | None

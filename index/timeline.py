@@ -12,10 +12,14 @@ second copy of an entry, left over from before an UNACK, is equal to the first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import NamedTuple
 
-from tidegate.index.checks import Sources
+from heapdict import heapdict
+
+from tidegate.index.checks import Sources, require
 from tidegate.index.clock import Clock
+from tidegate.index.compaction import choose_runs
 from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
@@ -30,6 +34,21 @@ from tidegate.index.staging import Staging
 from tidegate.index.stats import SliceStats
 
 _BLOCK_MEMORY_BYTES = 600
+
+Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
+"""What replaces what, by slice: ids of the blocks removed, the blocks added."""
+
+
+class Crowding(NamedTuple):
+    """How much a slice wants to be compacted; the lowest wants it most."""
+
+    minus_runs: int
+    start_ms: int
+
+    @property
+    def runs(self) -> int:
+        """Runs that the slice has."""
+        return -self.minus_runs
 
 
 class Timeline:
@@ -50,6 +69,8 @@ class Timeline:
         """Slices that are finished once nothing of them is in flight any more."""
         self._finished_entries = 0
         self._finished_since_ms: int | None = None
+        self._crowded: heapdict = heapdict()
+        """Slices that have too many runs, those with most first, then those that are due first."""
 
     # ---- entries
 
@@ -95,6 +116,7 @@ class Timeline:
             each.leave(self._heap)
         gone = set(self._slices)
         self._slices.clear()
+        self._crowded.clear()
         self._exhausted.clear()
         self._touched.clear()
         self._count_finished()
@@ -156,12 +178,13 @@ class Timeline:
     def _finish(self, each: Slice) -> None:
         if not each.finished:
             each.finish(self._heap)
-            self._finished_entries += each.entries()
+            self._crowded.pop(each, None)
+            self._finished_entries += each.entries
             if self._finished_since_ms is None:
                 self._finished_since_ms = self._clock.now_ms()
 
     def _count_finished(self) -> None:
-        finished = [each.entries() for each in self._slices.values() if each.finished]
+        finished = [each.entries for each in self._slices.values() if each.finished]
         self._finished_entries = sum(finished)
         if not finished:
             self._finished_since_ms = None
@@ -219,20 +242,85 @@ class Timeline:
     def restore(self, slices: dict[SliceId, list[BlockDescriptor]]) -> None:
         """The slices as recovered."""
         for slice_id, blocks in slices.items():
-            self._slice(slice_id).exchange((), blocks, self._heap)
+            each = self._slice(slice_id)
+            each.exchange((), blocks, self._heap)
+            self._rank(each)
 
-    def exchange(self, exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]]) -> None:
-        """Replace blocks, by slice (ids of those removed, those added); a slice without blocks goes."""
+    def exchange(self, exchanged: Exchanged, *, compacted: bool = False) -> None:
+        """Replace blocks, by slice (ids of those removed, those added); a slice without blocks goes.
+
+        compacted: what is added was there before, so that a finished slice stays finished.
+        """
         for slice_id, (removed, added) in exchanged.items():
             each = self._slice(slice_id)
+            finished = each.finished
             each.exchange(removed, added, self._heap)
+            if compacted and finished:
+                each.finish(self._heap)
             self._exhausted.discard(each)
-            if each.blocks:
-                self._touched.add(each)
-            else:
+            self._touched.add(each)
+            if not each.blocks:
+                self._touched.discard(each)
                 each.leave(self._heap)
                 del self._slices[slice_id]
+            self._rank(each)
         self._count_finished()
+
+    # ---- compacting
+
+    def first_crowded(self) -> Crowding | None:
+        """How crowded the slice is that most wants to be compacted; None if no slice does. O(1)."""
+        if not self._crowded:
+            return None
+        crowding: Crowding = self._crowded.peekitem()[1]
+        return crowding
+
+    @property
+    def crowded_slices(self) -> int:
+        """How many slices want to be compacted."""
+        return len(self._crowded)
+
+    def to_compact(
+        self, entries_max: int, without: Container[SliceId]
+    ) -> dict[SliceId, list[BlockDescriptor]]:
+        """The blocks to merge, slice by slice, the most crowded one first.
+
+        Slices are taken until they have `entries_max` entries to merge, or one does alone.
+        """
+        tasks = {}
+        entries = 0
+        taken = []
+        while self._crowded and entries < entries_max:
+            each, crowding = self._crowded.popitem()
+            taken.append((each, crowding))
+            if each.id in without:
+                continue
+            runs = choose_runs(each.run_entries, self._options.merge_runs)
+            blocks = [block for block in each.descriptors if block.run_id in runs]
+            tasks[each.id] = blocks
+            entries += sum(block.entries for block in blocks)
+        for each, crowding in taken:
+            self._crowded[each] = crowding
+        return tasks
+
+    def descriptors(self, slice_id: SliceId) -> tuple[BlockDescriptor, ...]:
+        """The blocks of a slice; none if it is not there."""
+        each = self._slices.get(slice_id)
+        return () if each is None else each.descriptors
+
+    def still_has(self, slice_id: SliceId, blocks: Iterable[BlockDescriptor]) -> bool:
+        """Whether a slice is not finished and has all of these blocks."""
+        each = self._slices.get(slice_id)
+        return (
+            each is not None and not each.finished and all(block.block_id in each.blocks for block in blocks)
+        )
+
+    def _rank(self, each: Slice) -> None:
+        runs = len(each.run_entries)
+        if runs >= self._options.merge_runs and not each.finished:
+            self._crowded[each] = Crowding(-runs, each.id.start_ms)
+        else:
+            self._crowded.pop(each, None)
 
     def staged_positions(self) -> PositionSet:
         """The positions in staging, without what is frozen."""
@@ -274,7 +362,7 @@ class Timeline:
     def slice_stats(self) -> list[SliceStats]:
         """The slices in the order of their time. O(blocks)."""
         return [
-            SliceStats(each.id.start_ms, each.id.width_ms, each.entries(), each.state())
+            SliceStats(each.id.start_ms, each.id.width_ms, each.entries, each.state())
             for each in sorted(self._slices.values(), key=lambda each: (each.id.start_ms, each.id.width_ms))
         ]
 
@@ -291,5 +379,10 @@ class Timeline:
         for each in self._slices.values():
             each.check(sources, read)
         sources.require_complete()
+        for each in self._slices.values():
+            wanted = len(each.run_entries) >= self._options.merge_runs and not each.finished
+            require(
+                wanted == (each in self._crowded), f"slice {each.id} is missing among the crowded, or is not"
+            )
         if complete:
             sources.require_all(self._positions.held, self._positions.in_flight)

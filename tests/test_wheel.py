@@ -12,9 +12,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("index", "plugin")
+PACKAGES = ("index", "plugin", "pipeline")
 JAR = "tidegate/plugin/jars/tidegate-pulsar-shim.jar"
-OTHERS = {"tidegate/index/py.typed", "tidegate/plugin/py.typed", "tidegate/index/rocksdb/OPTIONS-000001"}
+OTHERS = {
+    "tidegate/index/py.typed",
+    "tidegate/plugin/py.typed",
+    "tidegate/pipeline/py.typed",
+    "tidegate/index/rocksdb/OPTIONS-000001",
+}
 
 
 def build(source: Path) -> subprocess.CompletedProcess[str]:

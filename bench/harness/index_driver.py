@@ -3,12 +3,13 @@
 What the daemon does on its event loop is done here in turns: a group commit is begun when enough has come
 together or its interval is over, written by an executor and accounted for in a later turn; the catalog is
 maintained at the daemon's interval, and at once when a persist is done while staging is over its budget. The
-rules and the defaults are those of ``plugin.committer``, ``plugin.upkeep`` and ``plugin.config``.
+rules and the defaults are those of ``committer``, ``maintenance``, ``admission`` and ``settings`` of
+``plugin.daemon``.
 
 Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call
-it comes, once more as one of its own; the thread waits only where the daemon would read no more from its
-brokers: with ``UNCOMMITTED_MAX`` entries not durable, or staging past its hard bound. Waiting is not a pause:
-nothing would be left unanswered.
+it comes, once more as one of its own; the thread waits only where a broker would: with ``UNCOMMITTED_MAX``
+entries not durable, or for as long as the admission of entries asks for. Waiting is not a pause: nothing
+would be left unanswered.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from tidegate.index import (
     Store,
     SubscriptionName,
 )
+from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.allocator import give_back_memory
-from tidegate.plugin.daemon.maintenance import REST, REST_MAX_S
+from tidegate.plugin.daemon.maintenance import LOOK_GAP_MAX_S, LOOK_SHARE
 from tidegate.plugin.daemon.serve import index_options, open_store
 from tidegate.plugin.daemon.settings import Settings
 
@@ -66,7 +68,7 @@ class IndexDriver:
         self.clock = clock
         self.settings = settings
         self.pauses = Pauses()
-        self.staged_bytes_max = 0
+        self.unspilled_bytes_max = 0
         self.waited_s = 0.0
         self.commits = 0
         self._executor = commits
@@ -76,11 +78,11 @@ class IndexDriver:
         self._committing = 0
         self._commit_at_s = 0.0
         self._look_at_s = 0.0
-        self._rest_s = 0.0
+        self._gap_s = 0.0
         self._busy_at_s = 0.0
         self._collect_ns = 0
         self._over_budget = False
-        self._held_back = False
+        self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
 
     @classmethod
     @contextmanager
@@ -88,9 +90,9 @@ class IndexDriver:
         """Open the index in ``folder`` with the daemon's defaults; nothing is persisted at the end."""
         give_back_memory()
         settings = Settings(data=folder)
-        with ThreadPoolExecutor(1) as persists, ThreadPoolExecutor(1) as commits:
+        with ThreadPoolExecutor(2) as work, ThreadPoolExecutor(1) as commits:
             store = open_store(settings)
-            catalog = Catalog.open(store, clock, index_options(settings), persists)
+            catalog = Catalog.open(store, clock, index_options(settings), work)
             driver = cls(catalog, store, clock, settings, commits)
             gc.callbacks.append(driver._collected)
             try:
@@ -117,6 +119,7 @@ class IndexDriver:
         began_ns = time.perf_counter_ns()
         index.add(entries)
         self.pauses.note("add", time.perf_counter_ns() - began_ns)
+        self._admission.take(len(entries) * ENTRY_BYTES)
         self._appended(len(entries))
 
     def pop(self, index: DelayIndex, limit: int) -> Entries:
@@ -148,15 +151,17 @@ class IndexDriver:
         wanted = self._uncommitted >= self.settings.commit_entries or now_s >= self._commit_at_s
         if wanted and self._uncommitted and self._writing is None:
             self._begin_commit()
-        persisting = self.catalog.persisting
+        persisting = self.catalog.running
         if persisting is not None and persisting.done():
-            self._look_at_s = min(self._look_at_s, 0.0 if self._over_budget else now_s + self._rest_s)
+            self._look_at_s = min(self._look_at_s, 0.0 if self._over_budget else now_s + self._gap_s)
         if now_s >= self._look_at_s:
             self._look()
 
     def wait_for_room(self) -> None:
         """Wait as long as the daemon would read nothing more."""
-        while self._uncommitted + self._committing > UNCOMMITTED_MAX or self._held_back:
+        while pause_s := self._admission.pause_s(time.monotonic_ns()):
+            self._wait(time.perf_counter() + pause_s)
+        while self._uncommitted + self._committing > UNCOMMITTED_MAX:
             self._wait()
 
     def commit_all(self) -> None:
@@ -174,7 +179,7 @@ class IndexDriver:
         """Wait until upkeep has had no persist to begin for longer than it ever rests."""
         self.commit_all()
         self._busy_at_s = time.perf_counter()
-        while time.perf_counter() - self._busy_at_s < REST_MAX_S + QUIET_S:
+        while time.perf_counter() - self._busy_at_s < LOOK_GAP_MAX_S + QUIET_S:
             self._wait()
             self.commit_all()
 
@@ -182,7 +187,7 @@ class IndexDriver:
         """Let the executors work until one of them is done, upkeep is due or it is that late."""
         began_s = time.perf_counter()
         running = [
-            each for each in (self._writing, self.catalog.persisting) if each is not None and not each.done()
+            each for each in (self._writing, self.catalog.running) if each is not None and not each.done()
         ]
         timeout_s = max(0.001, min(0.1, self._look_at_s - began_s, until_s - began_s))
         if running:
@@ -214,17 +219,13 @@ class IndexDriver:
         began_s = time.perf_counter()
         with self.pauses.timed("maintain"):
             self.catalog.maintain(self.clock.now_ms())
-        with self.pauses.timed("budget"):
-            staged_bytes = sum(index.staged_entries for index in self.catalog) * ENTRY_BYTES
-        if self.catalog.persisting is not None:
+        if self.catalog.running is not None or self.catalog.tidying is not None:
             self._busy_at_s = time.perf_counter()
-        self.staged_bytes_max = max(self.staged_bytes_max, staged_bytes)
-        self._over_budget = staged_bytes > self.settings.staging_bytes
-        if staged_bytes > self.settings.staging_bytes_max:
-            self._held_back = True
-        elif staged_bytes <= self.settings.staging_bytes_max // 2:
-            self._held_back = False
+        unspilled_bytes = self.catalog.unspilled_entries * ENTRY_BYTES
+        self._admission.tell(unspilled_bytes, time.monotonic_ns())
+        self.unspilled_bytes_max = max(self.unspilled_bytes_max, unspilled_bytes)
+        self._over_budget = unspilled_bytes > self.settings.staging_bytes
         ended_s = time.perf_counter()
-        self._rest_s = min((ended_s - began_s) * REST, REST_MAX_S)
+        self._gap_s = min((ended_s - began_s) * LOOK_SHARE, LOOK_GAP_MAX_S)
         interval_s = self.settings.maintain_interval_ms / 1_000
-        self._look_at_s = ended_s + (interval_s if self._over_budget else max(interval_s, self._rest_s))
+        self._look_at_s = ended_s + (interval_s if self._over_budget else max(interval_s, self._gap_s))

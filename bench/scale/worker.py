@@ -153,7 +153,7 @@ def mixed(name: str, folder: Path, count: int) -> Figures:
             "through_per_s": count / stopwatch.net_s,
             "popped_while_adding": tally.popped / count,
             "persists": driver.catalog.stats().persists,
-            "staged_of_budget": driver.staged_bytes_max / driver.settings.staging_bytes,
+            "staged_of_budget": driver.unspilled_bytes_max / driver.settings.staging_bytes,
             **pauses(driver),
         }
         drained = drain(driver, index, tally, count, SECOND_MS)
@@ -198,7 +198,7 @@ def trickle(name: str, folder: Path, count: int) -> Figures:
         figures: Figures = {
             "entries_per_s": count / took_s,
             "cpu_ns": stopwatch.cpu_s * 1e9 / count,
-            "staged_of_budget": driver.staged_bytes_max / driver.settings.staging_bytes,
+            "staged_of_budget": driver.unspilled_bytes_max / driver.settings.staging_bytes,
             "blocks_a_slice_max": max(blocks.values(), default=0),
             "blocks_a_slice_mean": blocks.total() / max(1, len(blocks)),
             "entries_a_block": packed / max(1, blocks.total()),

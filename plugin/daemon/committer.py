@@ -18,7 +18,7 @@ from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
 from tidegate.index import Catalog, Clock, Commit, StorageError
-from tidegate.plugin.daemon.tracker import Durability, Tracker
+from tidegate.plugin.daemon.session import Durability, Session
 
 NS_PER_SECOND = 1_000_000_000
 
@@ -27,7 +27,7 @@ class Committed(Protocol):
     """A stream with frames that wait for a commit."""
 
     @property
-    def tracker(self) -> Tracker:
+    def session(self) -> Session:
         """Its logic."""
         ...
 
@@ -82,7 +82,7 @@ class Committer(Generic[StreamT]):
         self._told_after: list[tuple[int, Callable[[StorageError | None], None]]] = []
         self._entries = 0
         self._wanted = False
-        self._in_flight: Commit | None = None
+        self._writing: Commit | None = None
         self._begin_ns = 0
         self._committing: dict[StreamT, None] = {}
         self._entries_committing = 0
@@ -113,7 +113,7 @@ class Committer(Generic[StreamT]):
     def wake(self) -> None:
         """Something was appended: commit it with the next group."""
         self._wanted = True
-        if self._in_flight is not None or self._retrying:
+        if self._writing is not None or self._retrying:
             return
         if self._entries >= self._entries_max:
             self._cancel()
@@ -130,7 +130,7 @@ class Committer(Generic[StreamT]):
         """Commit everything on the calling thread, also what is on its way; no more by itself after it."""
         self._cancel()
         self._take()
-        self._in_flight = None
+        self._writing = None
         try:
             durable_token = self._catalog.commit()
         except StorageError as error:
@@ -148,7 +148,7 @@ class Committer(Generic[StreamT]):
             if self._wanted:
                 self.wake()
             return
-        self._in_flight = commit
+        self._writing = commit
         if self._executor is None:
             commit.run()
             self._finish(commit)
@@ -165,9 +165,9 @@ class Committer(Generic[StreamT]):
         self._entries = 0
 
     def _finish(self, commit: Commit) -> None:
-        if self._in_flight is not commit:
+        if self._writing is not commit:
             return  # `commit_now` has waited for it
-        self._in_flight = None
+        self._writing = None
         try:
             durable_token = self._catalog.finish_commit(commit)
         except StorageError as error:
@@ -189,10 +189,10 @@ class Committer(Generic[StreamT]):
         committed, self._committing = self._committing, {}
         self._listener.on_committed((self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND)
         for stream in committed:
-            durability = stream.tracker.durable(durable_token)
+            durability = stream.session.durable(durable_token)
             if durability is not None:
                 self._listener.on_durable(stream, durability)
-            if stream.tracker.undurable_frames:  # came while the commit was being written
+            if stream.session.undurable_frames:  # came while the commit was being written
                 self._waiting[stream] = None
                 self._wanted = True
 

@@ -27,8 +27,8 @@ from typing import cast
 import structlog
 
 from tidegate.index import Clock
+from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Stream
-from tidegate.plugin.daemon.tracker import Change
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.codec import decode, encode
@@ -93,7 +93,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._peer: socket.socket | None = None
         self._closing = False
-        self._held_back = False
+        self._added = False
+        self._pause: asyncio.TimerHandle | None = None
+        self._paused_ns = 0
         self._ended_streams: set[int] = set()
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -162,6 +164,24 @@ class Connection(asyncio.BufferedProtocol):
                 "protocol error", peer=self.peer_name, code=error.code.name, error=error.message
             )
             self.fail(error.code, error.message)
+        if self._added:
+            self._added = False
+            self._pace()
+
+    def _pace(self) -> None:
+        """Read no more for as long as the engine wishes."""
+        pause_s = self._engine.read_pause_s()
+        now_ns = self._clock.monotonic_ns()
+        if self._pause is None:
+            if pause_s == 0.0:
+                return
+            self._paused_ns = now_ns
+        if pause_s > 0.0 and not self._closing:
+            self._pause = self._loop.call_later(pause_s, self._pace)
+        else:
+            self._pause = None
+            self._engine.paused((now_ns - self._paused_ns) / 1e9)
+        self._set_reading()
 
     def eof_received(self) -> bool:
         """Called by asyncio: the peer sends no more. The transport closes itself."""
@@ -174,8 +194,9 @@ class Connection(asyncio.BufferedProtocol):
         if torn and not self._closing:
             self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
         self._closing = True
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
+        for timer in (self._heartbeat, self._pause):
+            if timer is not None:
+                timer.cancel()
         for stream in list(self.streams.values()):
             self._engine.ended(stream)
         self.streams.clear()
@@ -206,11 +227,6 @@ class Connection(asyncio.BufferedProtocol):
         if self.writable:
             self._engine.writable(self)
 
-    def hold_back(self, hold: bool) -> None:
-        """Read no more from the peer while ``hold``: the daemon has enough to do."""
-        self._held_back = hold
-        self._set_reading()
-
     def send(self, message: Message, stream_id: int = 0, seq: int = 0) -> None:
         """Send a frame; it leaves at the end of this turn of the loop."""
         if self._transport is None or self._transport.is_closing():
@@ -227,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
         """The daemon ends one stream with ERROR."""
-        stream_id = stream.tracker.stream_id
+        stream_id = stream.session.stream_id
         if not self._is_open(stream):
             return
         del self.streams[stream_id]
@@ -237,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_stream(self, stream: Stream) -> None:
         """Answer CLOSE: the stream has ended as the broker wished."""
-        self.streams.pop(stream.tracker.stream_id, None)
+        self.streams.pop(stream.session.stream_id, None)
         self._engine.ended(stream)
         stream.send(Close())
 
@@ -321,6 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(message, Credit):
             self._engine.credit(stream, message.more)
             return
+        self._added = self._added or isinstance(message, Add)
         try:
             self._engine.change(stream, frame.seq, message, self._received_ns)
         except StreamError as error:
@@ -357,16 +374,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_open(stream):
             return  # ended while it waited
         # Encoded at once: the sets belong to the index and change with the next frame.
-        frames = [encode(held, stream.tracker.stream_id) for held in stream.tracker.held_frames()]
+        frames = [encode(held, stream.session.stream_id) for held in stream.session.held_frames()]
         for frame in frames:
             yield frame
             self._metrics.frames_sent(FrameType.HELD)
             if not self._is_open(stream):
                 return  # its number may be another stream's by now, which would take the rest for its answer
-        self._engine.answered(stream)
+        self._engine.answer_sent(stream)
 
     def _is_open(self, stream: Stream) -> bool:
-        return self.streams.get(stream.tracker.stream_id) is stream
+        return self.streams.get(stream.session.stream_id) is stream
 
     def _write(self, data: bytes) -> None:
         if not self._out:
@@ -388,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
     def _set_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._held_back or not self.writable:
+        if self._pause is not None or not self.writable:
             self._transport.pause_reading()
         else:
             self._received_ns = self._clock.monotonic_ns()  # silence while nobody listened does not count
@@ -397,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
     def _beat(self) -> None:
         now_ns = self._clock.monotonic_ns()
         silent_ns = now_ns - self._received_ns
-        if silent_ns > SILENT_HEARTBEATS * self._heartbeat_ns and not self._held_back:
+        if silent_ns > SILENT_HEARTBEATS * self._heartbeat_ns and self._pause is None:
             self._log.warning(
                 "no sign of life, closing", peer=self.peer_name, silent_ms=silent_ns // NS_PER_MS
             )

@@ -3,7 +3,7 @@
 A heap holds, for every stream that could hand something out, the earliest instant at which it may be due (its
 index's next due time less the stream's horizon). Invariants:
 
-- streams without credit, without an answered OPEN, or on a connection that cannot take more are not in the
+- streams without credit, without an answer to OPEN, or on a connection that cannot take more are not in the
   heap: a subscription that nobody drains costs nothing and hides nobody else;
 - no stream is looked at before its instant, nor because time passes: only its own events move it;
 - a wall clock that steps forward makes nothing later than ``LOOK_AGAIN_MS`` beyond the step itself;

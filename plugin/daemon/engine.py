@@ -1,6 +1,6 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
-It runs on one event loop and owns nothing but the wiring; what a stream means is in ``tracker``, when it is
+It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, when it is
 looked at in ``due_timer``, when a change is durable in ``committer``, what happens without a cause in
 ``maintenance``. Invariants:
 
@@ -18,16 +18,17 @@ from typing import Any
 
 import structlog
 
-from tidegate.index import Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
+from tidegate.index import ENTRY_BYTES, Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
 from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.due_timer import DueTimer
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.session import Change, Durability, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
-from tidegate.plugin.daemon.tracker import Change, Durability, Tracker
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
 from tidegate.plugin.seldom import Seldom
@@ -55,6 +56,7 @@ DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its tu
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 NS_PER_DAY = 86_400_000_000_000
+STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is told when it lasts
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
 
@@ -92,7 +94,9 @@ class DaemonEngine:
         self._answers: set[asyncio.Task[bytes]] = set()
         self._known_brokers: set[str] = set()
         self._blocked: dict[Link, dict[Stream, None]] = {}
-        self._held_back = False
+        self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
+        self._stopped_ns: int | None = None
+        self._told_stopped = False
         self._unheld_sent_ms = 0
         self._storage_failing = False
         self._stopping = False
@@ -159,7 +163,6 @@ class DaemonEngine:
                 self._metrics.reconnects.inc()
             self._known_brokers.add(hello.name)
             self._log.info("broker connected", broker=hello.name, product=hello.product)
-            connection.hold_back(self._held_back)
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Link) -> None:
@@ -235,16 +238,16 @@ class DaemonEngine:
         self.ownership.admit(name, request.incarnation, request.epoch)
         try:
             index = self.catalog.subscription(name, request.incarnation)
-            tracker = Tracker(stream_id, index, request, self.settings.credit_max)
+            session = Session(stream_id, index, request, self.settings.credit_max)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
-        stream = Stream(connection, tracker)
+        stream = Stream(connection, session)
         previous = self.ownership.take_over(stream)
         self._unserved.end(name)
         if previous is not None:
             self._due.discard(previous)
             if previous.connection is connection:
-                previous.tracker.supersede()
+                previous.session.supersede()
             else:
                 previous.connection.end_stream(
                     previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
@@ -255,9 +258,9 @@ class DaemonEngine:
         )
         return stream
 
-    def answered(self, stream: Stream) -> None:
+    def answer_sent(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
-        stream.answered = True
+        stream.answer_sent = True
         self._schedule(stream)
 
     def ended(self, stream: Stream) -> None:
@@ -269,7 +272,7 @@ class DaemonEngine:
         if blocked is not None:
             blocked.pop(stream, None)
         if self.ownership.get(stream.name) is stream:
-            self.catalog.park(stream.tracker.index)
+            self.catalog.park(stream.session.index)
             self.ownership.release(stream)
             self._unserved.begin(stream.name, self.clock.monotonic_ns())
 
@@ -280,17 +283,26 @@ class DaemonEngine:
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
             )
         try:
-            entries = stream.tracker.apply(seq, change, received_ns)
+            entries = stream.session.apply(seq, change, received_ns)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
+            self._admission.take(entries * ENTRY_BYTES)
         self._committer.note(stream, entries)
         self._schedule(stream)
 
+    def read_pause_s(self) -> float:
+        """See ``stream.Engine``."""
+        return self._admission.pause_s(self.clock.monotonic_ns())
+
+    def paused(self, seconds: float) -> None:
+        """See ``stream.Engine``."""
+        self._metrics.read_pause_seconds.inc(seconds)
+
     def credit(self, stream: Stream, more: int) -> None:
         """See ``stream.Engine``."""
-        stream.tracker.add_credit(more)
+        stream.session.add_credit(more)
         self._schedule(stream)
 
     # --- due --------------------------------------------------------------------------------------
@@ -300,27 +312,27 @@ class DaemonEngine:
 
     def _next_look(self, stream: Stream) -> int | None:
         """When to look at the stream; the index prefetches only for streams that can take something."""
-        tracker = stream.tracker
-        if self.ownership.get(tracker.name) is stream:
-            if tracker.hands_out:
-                self.catalog.unpark(tracker.index)
+        session = stream.session
+        if self.ownership.get(session.name) is stream:
+            if session.hands_out:
+                self.catalog.unpark(session.index)
             else:
-                self.catalog.park(tracker.index)
-        return tracker.wake_at_ms()
+                self.catalog.park(session.index)
+        return session.wake_at_ms()
 
     def _serve_due(self, stream: Stream, now_ms: int) -> int | None:
         """Hand out one frame's worth; returns when to look at the stream again."""
         if not stream.connection.writable:
             self._blocked.setdefault(stream.connection, {})[stream] = None
             return None
-        tracker = stream.tracker
+        session = stream.session
         try:
-            entries = tracker.pop_due(now_ms, DUE_RECORDS_MAX)
+            entries = session.pop_due(now_ms, DUE_RECORDS_MAX)
         except TidegateIndexError as error:
             more = self._seldom.more("read")
             if more is not None:
                 self._log.error(
-                    "due entries cannot be read, trying again", stream=repr(tracker), error=str(error), **more
+                    "due entries cannot be read, trying again", stream=repr(session), error=str(error), **more
                 )
             self._unreadable[stream] = str(error)
             self._say_unreadable()
@@ -329,7 +341,7 @@ class DaemonEngine:
         if len(entries):
             stream.send(Due(entries))
             self._metrics.observe_due(entries.deliver_at_ms, now_ms)
-            if tracker.credit == 0:
+            if session.credit == 0:
                 self._metrics.credit_exhausted.inc()
         again_at_ms = self._next_look(stream)
         if again_at_ms is not None and not len(entries):
@@ -352,13 +364,13 @@ class DaemonEngine:
         )
 
     def _send_unheld(self, stream: Stream) -> None:
-        if not stream.answered:
+        if not stream.answer_sent:
             return  # a HELD that was made before the loss may be on its way: it must not come after UNHELD
-        lost = stream.tracker.index.take_unheld()
+        lost = stream.session.index.take_unheld()
         if lost:
             self._log.error(
                 "positions lost to a corrupt block are read again",
-                stream=repr(stream.tracker),
+                stream=repr(stream.session),
                 lost=len(lost),
             )
             for part in split_positions(lost):
@@ -370,7 +382,7 @@ class DaemonEngine:
         """See ``committer.CommitListener``."""
         stream.send(Durable(), durability.seq)
         self._metrics.durable_lag.observe((self.clock.monotonic_ns() - durability.received_ns) / 1e9)
-        if stream.tracker.closing and not stream.tracker.undurable_frames:
+        if stream.session.closing and not stream.session.undurable_frames:
             stream.connection.close_stream(stream)
             self._forget_if_empty(stream)
 
@@ -393,7 +405,7 @@ class DaemonEngine:
             "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
         )
         for stream in waiting:
-            if stream.tracker.undurable_frames:
+            if stream.session.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
 
     def _stream_error(self, error: TidegateIndexError) -> StreamError:
@@ -404,14 +416,20 @@ class DaemonEngine:
 
     # --- maintenance ------------------------------------------------------------------------------
 
-    def hold_back(self, hold: bool) -> None:
+    def tell_level(self, unspilled_bytes: int) -> None:
         """See ``MaintenanceOwner``."""
-        if hold == self._held_back:
-            return
-        self._held_back = hold
-        self._log.info("reading is held back until entries are spilled" if hold else "reading goes on")
-        for connection in self.brokers.values():
-            connection.hold_back(hold)
+        now_ns = self.clock.monotonic_ns()
+        self._admission.tell(unspilled_bytes, now_ns)
+        if not self._admission.stopped:
+            self._stopped_ns = None
+            if self._told_stopped:
+                self._told_stopped = False
+                self._log.info("reading goes on")
+        elif self._stopped_ns is None:
+            self._stopped_ns = now_ns
+        elif now_ns - self._stopped_ns >= STOPPED_TOLD_NS and not self._told_stopped:
+            self._told_stopped = True
+            self._log.warning("reading is held back until entries are spilled")
 
     def tell_unheld(self, now_ms: int) -> None:
         """See ``MaintenanceOwner``."""
@@ -435,7 +453,7 @@ class DaemonEngine:
 
     def _forget_if_empty(self, stream: Stream) -> None:
         """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
-        index = stream.tracker.index
+        index = stream.session.index
         served = self.ownership.get(stream.name) is not None or self.catalog.get(stream.name) is not index
         if served or index.held() or index.acknowledged() or width.is_own(index, self.settings):
             return

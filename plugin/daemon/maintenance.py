@@ -1,9 +1,10 @@
-"""What the daemon does from time to time: have the index persisted, hold brokers back, tell of losses.
+"""What the daemon does from time to time: have the index persisted, tell how far that is behind and what is
+lost.
 
 Invariants:
 
 - the next persist begins as soon as one is done while staging is over its budget; without such need, upkeep
-  rests many times as long as it took, because it looks at every subscription;
+  takes a small share of the time only, because it looks at every subscription;
 - each part runs whatever becomes of the others; what fails is logged and stands in ``/readyz``;
 - a failing persist stands there until one has succeeded, not only at the instant at which it fails.
 """
@@ -20,16 +21,16 @@ from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.telemetry.health import Health
 
-REST = 20  # times as long as the last look took
-REST_MAX_S = 1.0
+LOOK_SHARE = 20  # upkeep that nobody waits for takes at most this part of the time
+LOOK_GAP_MAX_S = 1.0
 BUG_STANDS_MS = 60_000  # nothing tells when a bug is gone: it is shown for so long after it was last met
 
 
 class MaintenanceOwner(Protocol):
     """Who knows what upkeep does not: connections and streams."""
 
-    def hold_back(self, hold: bool) -> None:
-        """Read no more from the brokers while ``hold``."""
+    def tell_level(self, unspilled_bytes: int) -> None:
+        """So much is in memory and in no slice."""
         ...
 
     def tell_unheld(self, now_ms: int) -> None:
@@ -64,8 +65,8 @@ class Maintenance:
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
-        self._rest_s = 0.0
-        self._staged_bytes = 0
+        self._gap_s = 0.0
+        self._unspilled_bytes = 0
         self._following: Future[None] | None = None
         self._failure: str | None = None
         self._bug_at_ms: dict[str, int] = {}
@@ -81,19 +82,19 @@ class Maintenance:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _follow_persist(self) -> None:
-        persisting = self._catalog.persisting
-        if persisting is not None and persisting is not self._following:
-            self._following = persisting
-            persisting.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._persisted))
+    def _follow(self) -> None:
+        running = self._catalog.running
+        if running is not None and running is not self._following:
+            self._following = running
+            running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._done))
 
-    def _persisted(self) -> None:
-        """A persist is done: apply it and begin the next one, at once if staging is over its budget."""
-        self._look_in(0.0 if self._over_budget else self._rest_s)
+    def _done(self) -> None:
+        """A persist or compaction has run: apply it, begin the next one at once if staging is over budget."""
+        self._look_in(0.0 if self._over_budget else self._gap_s)
 
     @property
     def _over_budget(self) -> bool:
-        return self._staged_bytes > self._settings.staging_bytes
+        return self._unspilled_bytes > self._settings.staging_bytes
 
     def _look_in(self, delay_s: float) -> None:
         if not self._running:
@@ -112,11 +113,11 @@ class Maintenance:
             for part in (self._maintain, self._budget, self._owner.tell_unheld, self._owner.forget_unserved):
                 self._run(part, now_ms)
         finally:
-            self._follow_persist()
+            self._follow()
             took_s = (self._clock.monotonic_ns() - begin_ns) / 1e9
-            self._rest_s = min(took_s * REST, REST_MAX_S)
+            self._gap_s = min(took_s * LOOK_SHARE, LOOK_GAP_MAX_S)
             interval_s = self._settings.maintain_interval_ms / 1_000
-            self._look_in(interval_s if self._over_budget else max(interval_s, self._rest_s))
+            self._look_in(interval_s if self._over_budget else max(interval_s, self._gap_s))
 
     def _run(self, part: Callable[[int], None], now_ms: int) -> None:
         name = part.__name__.lstrip("_")
@@ -155,8 +156,5 @@ class Maintenance:
         self._failure = failure
 
     def _budget(self, now_ms: int) -> None:  # noqa: ARG002
-        self._staged_bytes = sum(index.staged_entries for index in self._catalog) * ENTRY_BYTES
-        if self._staged_bytes > self._settings.staging_bytes_max:
-            self._owner.hold_back(True)
-        elif self._staged_bytes <= self._settings.staging_bytes_max // 2:
-            self._owner.hold_back(False)
+        self._unspilled_bytes = self._catalog.unspilled_entries * ENTRY_BYTES
+        self._owner.tell_level(self._unspilled_bytes)

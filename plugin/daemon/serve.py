@@ -97,7 +97,7 @@ async def running_daemon(
     token = None if settings.http_token_file is None else read_token(settings.http_token_file)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(closing(Listener(settings.socket)))
-        executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-index"))
+        executor = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
         metrics, health = Metrics(product_version()), Health()

@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     staging_bytes_max: int = Field(
         default=64 * 1024 * 1024,
         ge=65_536,
-        description="past it no more frames are read until it has shrunk",
+        description="towards it, frames are read no faster than entries are spilled; at it, none",
     )
     prefetch_ms: int = Field(
         default=10_000,
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _room_to_spill(self) -> Settings:
-        # Reading goes on at half of the maximum: if nothing spills there, it never would.
+        # Reading slows down between the two: too close, it would stop and go.
         least = 2 * self.staging_bytes
         if self.staging_bytes_max < least:
             raise ValueError(

@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tidegate.index import SubscriptionName
-from tidegate.plugin.daemon.tracker import Change, Tracker
+from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import Hello, Message, Open, Welcome
 
 
 class Stream:
-    """A tracker on a connection.
+    """A session on a connection.
 
-    ``answered``: its last HELD has been written, where ``tracker.answered`` says that it has been made.
+    ``answer_sent``: its last HELD has been written; ``session.answer_made`` says that it has been made.
     """
 
-    __slots__ = ("answered", "connection", "tracker")
+    __slots__ = ("answer_sent", "connection", "session")
 
-    def __init__(self, connection: Link, tracker: Tracker) -> None:
+    def __init__(self, connection: Link, session: Session) -> None:
         self.connection = connection
-        self.tracker = tracker
-        self.answered = False
+        self.session = session
+        self.answer_sent = False
 
     @property
     def broker(self) -> str:
@@ -37,26 +37,26 @@ class Stream:
     @property
     def credit(self) -> int:
         """How many more entries the broker has room for."""
-        return self.tracker.credit
+        return self.session.credit
 
     @property
     def name(self) -> SubscriptionName:
         """The subscription it serves."""
-        return self.tracker.name
+        return self.session.name
 
     @property
     def incarnation(self) -> bytes:
         """Which life of the subscription it serves."""
-        return self.tracker.index.incarnation
+        return self.session.index.incarnation
 
     @property
     def epoch(self) -> int:
         """The owner's epoch."""
-        return self.tracker.epoch
+        return self.session.epoch
 
     def send(self, message: Message, seq: int = 0) -> None:
         """Send a frame on this stream."""
-        self.connection.send(message, self.tracker.stream_id, seq)
+        self.connection.send(message, self.session.stream_id, seq)
 
 
 class Link(Protocol):
@@ -91,10 +91,6 @@ class Link(Protocol):
         """Send a frame."""
         ...
 
-    def hold_back(self, hold: bool) -> None:
-        """Read no more from the peer while ``hold``."""
-        ...
-
     def read_rest(self) -> None:
         """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
         ...
@@ -127,11 +123,19 @@ class Engine(Protocol):
         """A frame that changes the index. Raises ``StreamError`` or ``ProtocolError``."""
         ...
 
+    def read_pause_s(self) -> float:
+        """How long to wait after what was just read, 0 for not at all. After the wait, ask again."""
+        ...
+
+    def paused(self, seconds: float) -> None:
+        """A connection was not read for so long, because the engine wished it."""
+        ...
+
     def credit(self, stream: Stream, more: int) -> None:
         """The broker has room again."""
         ...
 
-    def answered(self, stream: Stream) -> None:
+    def answer_sent(self, stream: Stream) -> None:
         """The last HELD of the stream has been written."""
         ...
 

@@ -1,6 +1,7 @@
 """What became of every message of the demo, from what was planned, confirmed and received.
 
-Pure functions over arrays: no clock, no broker. Words:
+Pure functions over arrays: no clock, no broker. What is asked of any deliveries is asked by
+``tidegate.plugin.checks``; here is what only a run with planned kills can know. Words:
 
 - *early*: received before its deliver_at. *Lost*: confirmed by the broker, due in the run, never received.
 - *repeated*: one position of the topic received again. Whether it had been acknowledged before the kill in
@@ -23,9 +24,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.plugin.checks import NEVER, Lateness, early, first_receipts, lost, repeats
 from tidegate.plugin.demo.workload import Int64, Kind, Workload
 
-NEVER = -1
 # What the shim promises: a kill -9 of the broker repeats no message acknowledged longer ago than this.
 REPEAT_WINDOW_MS = 200
 
@@ -88,24 +89,6 @@ class Deliveries:
 
     def __len__(self) -> int:
         return len(self.number)
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """Percentiles in milliseconds; all zero when ``count`` is."""
-
-    count: int
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
-
-    @classmethod
-    def of(cls, lateness_us: Int64) -> Lateness:
-        """Of the given sample."""
-        if len(lateness_us) == 0:
-            return cls(0, 0.0, 0.0, 0.0)
-        p50, p99, top = np.percentile(lateness_us, (50, 99, 100)) / 1000
-        return cls(len(lateness_us), float(p50), float(p99), float(top))
 
 
 @dataclass(frozen=True)
@@ -175,7 +158,7 @@ def audit(
     workload: Workload, start_us: int, confirmed_us: Int64, deliveries: Deliveries, outages: Sequence[Outage]
 ) -> Audit:
     """Hold what was received against what was planned (``confirmed_us``: one element a message)."""
-    received_us = _first_receipts(len(workload), deliveries)
+    received_us = first_receipts(len(workload), deliveries.number, deliveries.received_us)
     got = received_us != NEVER
     confirmed = confirmed_us != NEVER
     delayed = workload.due_ms >= 0
@@ -184,7 +167,7 @@ def audit(
 
     measured = got & delayed
     lateness_us = received_us[measured] - due_us[measured]
-    early = lateness_us < 0
+    too_early = early(due_us, received_us)
     kinds = workload.kind[measured]
     causes = causes_of(due_us[measured], confirmed_us[measured], received_us[measured], outages)
     return Audit(
@@ -193,9 +176,9 @@ def audit(
         unconfirmed=int(np.count_nonzero(~confirmed)),
         delivered=int(np.count_nonzero(got)),
         plain=int(np.count_nonzero(got & ~delayed)),
-        early=int(np.count_nonzero(early)),
-        earliest_ms=float(-lateness_us.min() / 1000) if early.any() else 0.0,
-        lost=int(np.count_nonzero(confirmed & expected & ~got)),
+        early=int(np.count_nonzero(too_early)),
+        earliest_ms=float(-lateness_us.min() / 1000) if too_early.any() else 0.0,
+        lost=int(np.count_nonzero(lost(confirmed & expected, received_us))),
         resent=_resent(deliveries),
         repeats=_repeats(deliveries, delayed, outages),
         overall=Lateness.of(lateness_us),
@@ -227,13 +210,6 @@ def causes_of(
     return causes
 
 
-def _first_receipts(messages: int, deliveries: Deliveries) -> Int64:
-    received_us = np.full(messages, NEVER, np.int64)
-    # The deliveries are in order of time: writing them backwards leaves each message's first.
-    received_us[deliveries.number[::-1]] = deliveries.received_us[::-1]
-    return received_us
-
-
 def _resent(deliveries: Deliveries) -> int:
     places = np.stack((deliveries.number, deliveries.ledger_id, deliveries.entry_id), axis=1)
     return len(np.unique(places, axis=0)) - len(np.unique(deliveries.number))
@@ -242,10 +218,8 @@ def _resent(deliveries: Deliveries) -> int:
 def _repeats(deliveries: Deliveries, delayed: Bools, outages: Sequence[Outage]) -> Repeats:
     acknowledged_ms: list[float] = []
     plain = unacknowledged = other = 0
-    order = np.lexsort((deliveries.received_us, deliveries.entry_id, deliveries.ledger_id))
-    ledger_id, entry_id = deliveries.ledger_id[order], deliveries.entry_id[order]
-    again = np.flatnonzero((ledger_id[1:] == ledger_id[:-1]) & (entry_id[1:] == entry_id[:-1]))
-    for before, after in zip(order[again], order[again + 1], strict=True):
+    again = repeats((deliveries.ledger_id, deliveries.entry_id), deliveries.received_us)
+    for before, after in zip(*again, strict=True):
         first_us, second_us = int(deliveries.received_us[before]), int(deliveries.received_us[after])
         kills_us = [one.killed_us for one in outages if one.lies_between(first_us, second_us)]
         acked_us = int(deliveries.acked_us[before])

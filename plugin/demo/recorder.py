@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.plugin.demo.audit import NEVER, Deliveries
+from tidegate.plugin.checks import NEVER
+from tidegate.plugin.demo.audit import Deliveries
 from tidegate.plugin.demo.workload import Int64, Workload
 
 RECENT_US = 5_000_000

@@ -15,7 +15,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.plugin.demo.audit import REPEAT_WINDOW_MS, Cause, Lateness, Recovery
+from tidegate.plugin.checks import Lateness
+from tidegate.plugin.demo.audit import REPEAT_WINDOW_MS, Cause, Recovery
 from tidegate.plugin.demo.course import Outcome
 from tidegate.plugin.demo.view import BAD_MS, GOOD_MS, duration
 from tidegate.plugin.demo.workload import Kind

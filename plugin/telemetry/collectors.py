@@ -21,9 +21,9 @@ class Count(Collector):
     def __init__(self, name: str, documentation: str) -> None:
         self._name = name
         self._documentation = documentation
-        self._count = 0
+        self._count = 0.0
 
-    def inc(self, by: int = 1) -> None:
+    def inc(self, by: float = 1) -> None:
         """So many more."""
         self._count += by
 

@@ -101,6 +101,8 @@ class Gauges:
     journal_bytes: int
     persists: int
     persist_failures: int
+    compactions: int
+    slices_crowded: int
     brokers: int
     streams: int
     streams_without_credit: int
@@ -143,6 +145,11 @@ class _GaugeCollector(Collector):
                 state.lost_commits,
             ),
             ("blocks", "Packed blocks on disk", state.blocks),
+            (
+                "slices_crowded",
+                "Slices that have too many runs and wait for compaction",
+                state.slices_crowded,
+            ),
             ("journal_bytes", "Journal records that no persist has replaced yet", state.journal_bytes),
             ("brokers", "Brokers that are connected", state.brokers),
             ("streams", "Open streams", state.streams),
@@ -173,6 +180,9 @@ class _GaugeCollector(Collector):
         persists.add_metric(["ok"], state.persists)
         persists.add_metric(["failed"], state.persist_failures)
         yield persists
+        yield CounterMetricFamily(
+            "tidegate_compactions", "Slices of which runs were merged", value=state.compactions
+        )
         yield from self._by_subscription(state.series)
 
     @staticmethod
@@ -223,6 +233,9 @@ class Metrics:
         self.entries_added = self._count("entries_added", "Entries received in ADD frames")
         self.entries_due = self._count("entries_due", "Entries handed out in DUE frames")
         self.credit_exhausted = self._count("credit_exhausted", "Times that a stream ran out of credit")
+        self.read_pause_seconds = self._count(
+            "read_pause_seconds", "Time that connections were not read, because spilling was behind"
+        )
         self._lateness = self._distribution(
             "lateness_seconds",
             "From deliver_at to the sending of DUE; 0 when it was sent before, within the horizon",

@@ -261,6 +261,8 @@ async def gauges(daemon: Daemon) -> Gauges:
         journal_bytes=totals.journal_bytes,
         persists=totals.persists,
         persist_failures=totals.persist_failures,
+        compactions=totals.compactions,
+        slices_crowded=totals.slices_crowded,
         brokers=len(daemon.brokers),
         streams=len(streams),
         streams_without_credit=sum(stream.credit == 0 for stream in streams),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -12,8 +13,9 @@ import pulsar
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
-from tests.support.inbox import Inbox, Sent
+from tests.support.inbox import Inbox, Sent, keep_all
 from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.resetting import ResetLane
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
 
@@ -104,6 +106,30 @@ def test_daemon_starts_on_an_old_copy_of_its_data(lane: Lane, cluster: Cluster, 
     cluster.daemon.start()
     newest = lane.send_in(*[500] * 100, None)
     lane.finish_partly(inbox, soon + later + unknown + newest, left=len(far) + len(unknown_far))
+
+
+def test_daemon_loses_the_part_of_its_log_in_which_the_cursor_was_reset(
+    make_lane: Callable[..., Lane], cluster: Cluster
+) -> None:
+    """What is left of the log knows the acknowledgements, and not that they were taken back."""
+    one = ResetLane(make_lane(RETAINED), cluster)
+    one.acknowledge_all_but_the_first()
+    sizes = {log: log.stat().st_size for log in cluster.daemon.data_dir.glob("*.log")}
+    one.lane.admin.unload(one.lane.topic)
+    in_between = Inbox()
+    consumer = one.lane.subscribe(in_between, keep_all, receiver_queue_size=len(one.sent))
+    consumer.seek(pulsar.MessageId.earliest)
+    in_between.wait_for(one.sent)
+    consumer.close()
+
+    cluster.daemon.kill()
+    for log, size in sizes.items():
+        assert log.stat().st_size > size, "nothing was written since"
+        os.truncate(log, size)
+    cluster.daemon.start()
+    one.lane.subscribe(one.after)
+    one.check()
+    assert "had been reported durable" in cluster.daemon.log_path.read_text(encoding="utf-8")
 
 
 def test_daemon_hangs_for_longer_than_the_heartbeat(lane: Lane, cluster: Cluster) -> None:

@@ -195,7 +195,7 @@ def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bo
     index.add(spread(101, 1_000, ledger_id=6))
     catalog.commit()
     catalog.maintain(START_MS)
-    assert catalog.persisting is not None, "of the subscription that is removed now"
+    assert catalog.running is not None, "of the subscription that is removed now"
     catalog.remove(NAME)
     fresh = catalog.subscription(NAME, INCARNATION) if again else None
     if late == "acknowledge":
@@ -211,7 +211,7 @@ def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bo
     for _ in range(4):
         catalog.maintain(START_MS)
         executor.run_all()
-    assert catalog.persisting is None
+    assert catalog.running is None
     assert other.stats().slices_on_disk == other.stats().journal_bytes == 0, "persisted"
     assert catalog.persist_failure is None
     catalog.commit()
@@ -238,21 +238,21 @@ def test_the_next_persist_begins_when_one_is_finished() -> None:
     for index in indexes:
         index.add(spread(100, 1_000))
     catalog.commit()
-    assert catalog.persisting is None
+    assert catalog.running is None
     catalog.maintain(START_MS)
-    first = catalog.persisting
+    first = catalog.running
     assert first is not None and not first.done()
     catalog.maintain(START_MS)
-    assert catalog.persisting is first
+    assert catalog.running is first
     executor.run_all()
     assert first.done()
     catalog.maintain(START_MS)
-    second = catalog.persisting
+    second = catalog.running
     assert second is not None and second is not first and not second.done()
     assert catalog.stats().persists == 1
     executor.run_all()
     catalog.maintain(START_MS)
-    assert catalog.persisting is None
+    assert catalog.running is None
     assert catalog.stats().persists == 2 and catalog.stats().staged == 0
 
 

@@ -29,6 +29,7 @@ from tidegate.index.store import Batch
 TOPIC = "persistent://public/default/orders"
 NAMES = [SubscriptionName(TOPIC, "late"), SubscriptionName(TOPIC, "quiet")]
 LOST = "that had been reported durable"
+SEAL = 0x5EA1
 RECORD_HEADER_BYTES = 7
 
 Believed = dict[SubscriptionName, tuple[frozenset[Position], frozenset[Position]]]
@@ -82,6 +83,8 @@ def logs_of(path: Path) -> list[Path]:
 
 def changes(index: DelayIndex, other: DelayIndex) -> Iterator[Callable[[], object]]:
     """Frames of all kinds. The last of `other` come before the last of `index`."""
+    yield lambda: other.begin_generation(SEAL)
+    yield lambda: index.begin_generation(SEAL)
     yield lambda: other.add(spread(20, 9_000, ledger_id=3))
     yield lambda: other.acknowledge(PositionSet.of((3, at) for at in range(10)))
     yield lambda: index.add(spread(40, 9_000, ledger_id=5))
@@ -161,16 +164,29 @@ def noticed_if_missing(path: Path, durable: Believed, caplog: pytest.LogCaptureF
         for index in catalog:
             assert not index.acknowledged()
             assert index.mark_delete_position == (-1, -1)
+            assert index.generation == 0
             index.check()
     catalog.close()
     return found == durable and not lost
 
 
 def settled(path: Path) -> None:
-    """A start after a loss was dealt with knows of none, and still believes nothing."""
+    """A start after a loss was dealt with knows of none, and still believes nothing.
+
+    The cursor has had the same seal all the time: what is acknowledged from now on counts again.
+    """
     catalog = opened(path)
     assert catalog.stats().lost_commits == 0
-    assert not any(index.acknowledged() for index in catalog)
+    for index in catalog:
+        assert index.generation == 0
+        index.begin_generation(SEAL)
+        assert not index.acknowledged()
+        index.acknowledge(PositionSet.of([(9, 9)]))
+    catalog.close()
+    catalog = opened(path)
+    for index in catalog:
+        index.begin_generation(SEAL)
+        assert index.acknowledged() == PositionSet.of([(9, 9)])
     catalog.close()
 
 

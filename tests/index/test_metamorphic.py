@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.catalogs import LaterExecutor
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, entries_of
-from tidegate.index import width
+from tidegate.index import background, persist, width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import EntryKey
@@ -27,21 +28,20 @@ INCARNATION = b"\x02" * 16
 
 positions = st.tuples(st.integers(0, LEDGERS - 1), st.integers(0, ENTRY_IDS - 1))
 Step = tuple[str, object]
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("add"), st.lists(positions, min_size=1, max_size=20)),
-        st.tuples(st.just("pop"), st.integers(1, 30)),
-        st.tuples(st.just("acknowledge"), st.sets(positions, max_size=12)),
-        st.tuples(st.just("unacknowledge"), st.sets(positions, max_size=6)),
-        st.tuples(st.just("mark_delete"), st.tuples(st.integers(0, LEDGERS - 2), st.integers(-1, ENTRY_IDS))),
-        st.tuples(st.just("generation"), st.sampled_from([0, 1, 2])),
-        st.tuples(st.just("restart"), st.none()),
-        st.tuples(st.just("clear"), st.none()),
-        st.tuples(st.just("advance"), st.integers(1, 90)),
-        st.tuples(st.just("width"), st.sampled_from([1, 5, 30, 1_000, None])),
-    ),
-    max_size=60,
+adds = st.tuples(st.just("add"), st.lists(positions, min_size=1, max_size=20))
+one_step = st.one_of(
+    adds,
+    st.tuples(st.just("pop"), st.integers(1, 30)),
+    st.tuples(st.just("acknowledge"), st.sets(positions, max_size=12)),
+    st.tuples(st.just("unacknowledge"), st.sets(positions, max_size=6)),
+    st.tuples(st.just("mark_delete"), st.tuples(st.integers(0, LEDGERS - 2), st.integers(-1, ENTRY_IDS))),
+    st.tuples(st.just("generation"), st.sampled_from([0, 1, 2])),
+    st.tuples(st.just("restart"), st.none()),
+    st.tuples(st.just("clear"), st.none()),
+    st.tuples(st.just("advance"), st.integers(1, 90)),
+    st.tuples(st.just("width"), st.sampled_from([1, 5, 30, 1_000, None])),
 )
+steps = st.lists(one_step, max_size=60)
 variants = st.builds(
     IndexOptions,
     slice_width_ms=st.sampled_from([1, 7, 100, 100_000]),
@@ -52,6 +52,8 @@ variants = st.builds(
     block_entries=st.sampled_from([1, 5, 65_536]),
     seal_entries=st.sampled_from([1, 16, 32_768]),
     merge_runs=st.sampled_from([2, 8]),
+    runs_max=st.sampled_from([9, 32]),
+    compaction_entries=st.sampled_from([1, 30, 1 << 22]),
     write_piece_bytes=st.sampled_from([1, 1 << 20]),
 )
 
@@ -65,12 +67,29 @@ def _few_entries_are_enough() -> Iterator[None]:
         yield
 
 
+class TickingClock(ManualClock):
+    """Each look at the monotonic clock takes a millisecond, so that everything takes its time."""
+
+    def monotonic_ns(self) -> int:
+        self.work(1_000_000)
+        return super().monotonic_ns()
+
+
 def play(
-    script: list[Step], options: IndexOptions, store: Store, reopen: Callable[[Store], Store] | None
+    script: list[Step],
+    options: IndexOptions,
+    store: Store,
+    reopen: Callable[[Store], Store] | None,
+    *,
+    clock: ManualClock | None = None,
+    executor: LaterExecutor | None = None,
 ) -> list[list[EntryKey]]:
-    """What the pops of `script` gave; `restart` is a rewind unless `reopen` says how to restart."""
-    clock = ManualClock(START_MS)
-    catalog = Catalog.open(store, clock, options)
+    """What the pops of `script` gave; `restart` is a rewind unless `reopen` says how to restart.
+
+    With an executor, `work` is when it runs what it was given.
+    """
+    clock = clock or ManualClock(START_MS)
+    catalog = Catalog.open(store, clock, options, executor)
     index = catalog.subscription(NAME, INCARNATION)
     catalog.commit()
     popped = []
@@ -96,13 +115,17 @@ def play(
                 index.set_slice_width(index.slice_width_ms, auto=True)
             case "width", int() as width_ms:
                 index.set_slice_width(width_ms)
+            case "work", _ if executor is not None:
+                executor.run_all()
             case "restart", _ if reopen is None:
                 index.rewind(PositionSet())
             case "restart", _ if reopen is not None:
                 catalog.commit()
                 store.close()
                 store = reopen(store)
-                catalog = Catalog.open(store, clock, options)
+                if executor is not None:
+                    executor.waiting = []
+                catalog = Catalog.open(store, clock, options, executor)
                 index = catalog.subscription(NAME, INCARNATION)
         catalog.maintain(clock.now_ms())
         index.check()
@@ -122,6 +145,39 @@ def test_same_pops_with_any_options_and_restarts(script: list[Step], options: In
     assert play(script, options, MemoryStore(), same_memory) == expected
 
 
+work = st.just(("work", None))
+many = st.integers(0, 1 << 20).map(lambda at: ("add", [(at, entry_id) for entry_id in range(at % 12 + 1)]))
+busy_steps = st.lists(
+    st.integers(0, 15).flatmap(lambda dice: many if dice < 6 else work if dice < 13 else one_step),
+    min_size=30,
+    max_size=120,
+)
+busy_variants = st.builds(
+    IndexOptions,
+    slice_width_ms=st.sampled_from([200, 100_000]),
+    staging_budget_bytes=st.just(0),
+    carry_ms=st.just(0),
+    block_entries=st.sampled_from([1, 5]),
+    merge_runs=st.sampled_from([2, 3]),
+    runs_max=st.sampled_from([4, 32]),
+    compaction_entries=st.sampled_from([1, 30, 1 << 22]),
+    write_piece_bytes=st.sampled_from([1, 300, 1 << 20]),
+)
+
+
+@given(script=busy_steps, options=busy_variants)
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+def test_same_pops_however_background_work_is_scheduled(script: list[Step], options: IndexOptions) -> None:
+    """Persists and compactions run late and pause often, one in the pauses of the other."""
+    expected = play(script, QUIET, MemoryStore(), None)
+    with (
+        patch.object(background, "_INTERLEAVED_ENTRIES_MIN", 1),
+        patch.object(persist, "_UNBROKEN_ENTRIES", 1),
+    ):
+        clock, executor = TickingClock(START_MS), LaterExecutor()
+        assert play(script, options, MemoryStore(), same_memory, clock=clock, executor=executor) == expected
+
+
 @given(script=steps, options=variants)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 def test_same_pops_in_rocksdb(script: list[Step], options: IndexOptions, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
@@ -137,7 +193,7 @@ def test_same_pops_in_rocksdb(script: list[Step], options: IndexOptions, tmp_pat
 def test_same_pops_with_persists_in_a_thread(added: list[list[Position]], options: IndexOptions) -> None:
     """Everything is added and popped while persists run beside; nothing is missing, twice or out of order."""
     clock = ManualClock(START_MS)
-    with ThreadPoolExecutor(1) as executor:
+    with ThreadPoolExecutor(2) as executor:
         catalog = Catalog.open(MemoryStore(), clock, options, executor)
         index = catalog.subscription(NAME, INCARNATION)
         catalog.commit()

@@ -26,13 +26,12 @@ from tests.support.catalogs import (
 from tests.support.stores import FailingStore
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
+from tidegate.index.compaction import choose_runs
 from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
-from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.envelope import seal
 from tidegate.index.options import IndexOptions
-from tidegate.index.persist import choose_runs
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.sort import sort_entries
@@ -159,8 +158,7 @@ def test_a_slice_is_merged_while_it_is_popped() -> None:
 @given(runs=st.lists(st.integers(1, 10_000), min_size=1, max_size=20), runs_max=st.integers(2, 10))
 @settings(deadline=None)
 def test_merged_runs_are_two_or_more_small_ones(runs: list[int], runs_max: int) -> None:
-    blocks = [BlockDescriptor(at, at, size, 0, (0, 0, 0), 0, 0, 0) for at, size in enumerate(runs)]
-    chosen = choose_runs(blocks, runs_max)
+    chosen = choose_runs(dict(enumerate(runs)), runs_max)
     if len(runs) < runs_max:
         assert not chosen
     else:
@@ -171,10 +169,7 @@ def test_merged_runs_are_two_or_more_small_ones(runs: list[int], runs_max: int) 
 
 
 def test_a_large_run_is_not_rewritten_for_small_ones() -> None:
-    blocks = [
-        BlockDescriptor(at, at, size, 0, (0, 0, 0), 0, 0, 0) for at, size in enumerate([10_000_000, 5, 5, 5])
-    ]
-    assert choose_runs(blocks, 4) == {1, 2, 3}
+    assert choose_runs({0: 10_000_000, 1: 5, 2: 5, 3: 5}, 4) == {1, 2, 3}
 
 
 def test_a_burst_is_loaded_block_by_block() -> None:

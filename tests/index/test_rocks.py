@@ -328,19 +328,19 @@ def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> 
 
 
 def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
-    """Each life of a child adds, acknowledges and persists until killed; what it called durable is there."""
-    acknowledged, durable = 0, 0
+    """Each life of a child adds, persists and compacts until killed; what it called durable is there."""
+    acknowledged, durable, compacted = 0, 0, 0
     for life in range(4):
         process = child("add_until_killed", str(tmp_path), str(durable))
         assert process.stdout is not None
         lines = 15 + 40 * life
         for line in process.stdout:
-            durable, acknowledged = map(int, line.split())
+            durable, acknowledged, compacted = map(int, line.split())
             lines -= 1
             if lines == 0:
                 os.kill(process.pid, signal.SIGKILL)
         for line in process.communicate()[0].splitlines():
-            durable, acknowledged = map(int, line.split())
+            durable, acknowledged, compacted = map(int, line.split())
         process.stdout.close()
         catalog, index = opened(RocksStore.open(tmp_path))
         index.check()
@@ -351,6 +351,7 @@ def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
         durable = len(everything)
         assert len(drained(index, limit=10_000)) == len(held)
         catalog.close()
+    assert compacted, "it was killed amid compactions too"
 
 
 def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -> None:

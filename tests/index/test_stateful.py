@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, settings
@@ -27,6 +29,12 @@ position_sets = st.sets(positions, max_size=12)
 indexes_of_choice = st.integers(0, 1 << 16)
 
 
+def after(blocks: int) -> Callable[[], bool]:
+    """A pause after so many blocks, or one more."""
+    asked = itertools.count()
+    return lambda: next(asked) >= blocks
+
+
 class IndexMachine(RuleBasedStateMachine):
     """Every operation goes to the index and to the oracle."""
 
@@ -41,6 +49,7 @@ class IndexMachine(RuleBasedStateMachine):
             block_entries=st.sampled_from([1, 3, 64]),
             seal_entries=st.sampled_from([1, 4, 100]),
             merge_runs=st.sampled_from([2, 3]),
+            compaction_entries=st.sampled_from([1, 20, 1 << 20]),
             write_piece_bytes=st.sampled_from([1, 300, 10_000]),
         )
     )
@@ -139,6 +148,43 @@ class IndexMachine(RuleBasedStateMachine):
         self.oracle.width_ms, self.oracle.width_auto = width_ms, auto
         self.changed(token)
 
+    @rule(blocks=st.integers(0, 8))
+    def compact(self, blocks: int) -> None:
+        """It pauses after so many blocks, and may go on later."""
+        merge = self.index.begin_compaction()
+        if merge is not None:
+            merge(after(blocks))
+            self.index.finish_compaction()
+
+    @rule(
+        blocks=st.lists(st.integers(0, 8), min_size=1, max_size=3),
+        meanwhile=st.sampled_from(["nothing", "acknowledge", "mark_delete", "clear", "pop"]),
+        fails=st.booleans(),
+    )
+    def merge_beside_a_persist(self, blocks: list[int], meanwhile: str, fails: bool) -> None:
+        self.catalog.commit()
+        self.states = [self.oracle.snapshot()]
+        job = self.index.begin_persist(self.clock.now_ms())
+        merge = self.index.begin_compaction(commits=False)
+        for each in blocks:
+            if merge is not None:
+                merge(after(each))
+        if meanwhile == "acknowledge":
+            self._acknowledge(set(sorted(self.oracle.held)[::2]))
+        elif meanwhile == "mark_delete":
+            self.mark_delete(0, ENTRY_IDS // 2)
+        elif meanwhile == "clear":
+            self.clear()
+        elif meanwhile == "pop":
+            self.pop(5)
+        if fails:
+            self.index.abandon_persist()
+        else:
+            job.run()
+            self.index.finish_persist()
+        if merge is not None:
+            self.index.finish_compaction()
+
     @precondition(lambda self: len(self.oracle.held) > 10)
     @rule()
     def clear(self) -> None:
@@ -184,6 +230,12 @@ class IndexMachine(RuleBasedStateMachine):
     def crash_in_persist(self, writes: int) -> None:
         """The process dies while a persist has written some pieces and no commit."""
         job = self.index.begin_persist(self.clock.now_ms())
+        with self._dying_after(writes):
+            job.run()
+        self.crash(self.store.unsynced)
+
+    @contextlib.contextmanager
+    def _dying_after(self, writes: int) -> Iterator[None]:
         budget = [writes]
         write = self.store.write
 
@@ -195,8 +247,16 @@ class IndexMachine(RuleBasedStateMachine):
 
         self.store.write = limited  # type: ignore[method-assign]
         with contextlib.suppress(KeyboardInterrupt):
-            job.run()
-        self.crash(self.store.unsynced)
+            yield
+
+    @rule(writes=st.integers(0, 5))
+    def crash_in_compaction(self, writes: int) -> None:
+        """The process dies while a compaction has written some pieces, and perhaps some slices."""
+        merge = self.index.begin_compaction()
+        if merge is not None:
+            with self._dying_after(writes):
+                merge(after(100))
+            self.crash(self.store.unsynced)
 
     def _reopen(self, store: CrashStore) -> None:
         self.store = store

@@ -43,6 +43,7 @@ class Admin:
     """Calls on one broker; ``topic`` is ``tenant/namespace/name`` throughout."""
 
     def __init__(self, base_url: str) -> None:
+        self.base_url = base_url
         # Another broker may have the topic: then this one says where to ask.
         self._client = httpx.Client(
             base_url=f"{base_url}/admin/v2", timeout=30.0, trust_env=False, follow_redirects=True

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.plugin.demo.audit import NEVER, Deliveries, Outage, audit
+from tidegate.plugin.checks import NEVER
+from tidegate.plugin.demo.audit import Deliveries, Outage, audit
 from tidegate.plugin.demo.course import Options, Outcome
 from tidegate.plugin.demo.recorder import Recorder
 from tidegate.plugin.demo.watch import IndexState

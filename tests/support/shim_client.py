@@ -17,7 +17,7 @@ from typing import Self
 
 from tidegate.index.entry import Entries
 from tidegate.index.positions import PositionSet
-from tidegate.plugin.daemon.tracker import Change
+from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder

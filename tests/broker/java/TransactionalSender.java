@@ -7,7 +7,7 @@ import org.apache.pulsar.client.api.transaction.Transaction;
 /**
  * Publishes messages in transactions, which the Python client cannot.
  *
- * <p>Arguments: service URL, topic, then one group for each transaction: {@code commit|abort}, the uid of its
+ * <p>Arguments: service URL, topic, then one group for each transaction: {@code commit|abort|open}, the uid of its
  * first message, the number of messages, and deliver_at in ms since the epoch (0: not delayed). Each
  * transaction ends before the next one begins.
  */
@@ -46,7 +46,8 @@ public final class TransactionalSender {
                 switch (arguments[at]) {
                     case "commit" -> transaction.commit().get(30, TimeUnit.SECONDS);
                     case "abort" -> transaction.abort().get(30, TimeUnit.SECONDS);
-                    default -> throw new IllegalArgumentException(arguments[at] + ": commit or abort");
+                    case "open" -> { }
+                    default -> throw new IllegalArgumentException(arguments[at] + ": commit, abort or open");
                 }
             }
         }

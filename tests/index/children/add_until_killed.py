@@ -1,13 +1,13 @@
-"""Adds, acknowledges and persists for ever; says after each commit what is durable.
+"""Adds, acknowledges, persists and compacts for ever; says after each commit what is durable.
 
 Arguments: data directory, number of entries that are there already.
-Output: number of entries durable, number of the first of them that are acknowledged.
+Output: number of entries durable, number of the first of them that are acknowledged, slices compacted.
 """
 
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ OPTIONS = IndexOptions(
 )
 
 clock = ManualClock(START_MS)
-catalog = Catalog.open(RocksStore.open(Path(sys.argv[1])), clock, OPTIONS, ThreadPoolExecutor(1))
+catalog = Catalog.open(RocksStore.open(Path(sys.argv[1])), clock, OPTIONS, ThreadPoolExecutor(2))
 index = catalog.subscription(NAME, b"\x03" * 16)
 added = int(sys.argv[2])
 done = 0
@@ -41,5 +41,9 @@ while True:
     if (added // 300) % 3 == 0:
         index.pop_due(START_MS + 3_000, 500)
     catalog.commit()
-    print(added, acknowledged, flush=True)
+    print(added, acknowledged, catalog.stats().compactions, flush=True)
     catalog.maintain(START_MS)
+    while (added // 300) % 8 == 0 and (catalog.running is not None or index.crowding is not None):
+        print(added, acknowledged, catalog.stats().compactions, flush=True)
+        wait(filter(None, [catalog.running]))
+        catalog.maintain(START_MS)

@@ -737,7 +737,7 @@ async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socke
         await stream.durable()
         (connection,) = daemon.engine.brokers.values()
         assert isinstance(connection, Connection)
-        connection.hold_back(True)  # a daemon that is behind with reading
+        connection.pause_writing()  # so that it reads no more
         acknowledged = PositionSet.of((1, number) for number in range(60))
         stream.ack(acknowledged)
         await client.drain()

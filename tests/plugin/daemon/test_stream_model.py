@@ -19,7 +19,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.store import MemoryStore
-from tidegate.plugin.daemon.tracker import Change, Tracker
+from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Open
 
 NAME = SubscriptionName("persistent://public/default/orders", "billing")
@@ -56,10 +56,10 @@ class StreamLife(RuleBasedStateMachine):
         request = Open(
             INCARNATION, 1, GENERATION, HORIZON_MS, credit, (-1, -1), NAME.topic, NAME.subscription, in_flight
         )
-        self.tracker = Tracker(1, self.catalog.subscription(NAME, INCARNATION), request, credit_max=1_000_000)
+        self.session = Session(1, self.catalog.subscription(NAME, INCARNATION), request, credit_max=1_000_000)
         held = PositionSet()
         acknowledged = PositionSet()
-        for answer in self.tracker.held_frames():
+        for answer in self.session.held_frames():
             held.update(answer.held)
             acknowledged.update(answer.acknowledged)
         assert held.isdisjoint(acknowledged)
@@ -76,7 +76,7 @@ class StreamLife(RuleBasedStateMachine):
     def send(self, change: Change) -> None:
         self.seq += 1
         self.waiting.append((self.seq, change))
-        self.tracker.apply(self.seq, change, 0)
+        self.session.apply(self.seq, change, 0)
         if isinstance(change, Clear):
             self.handed_out.clear()  # a CLEAR that is sent again makes its positions ordinary ones
         elif isinstance(change, Add) and change.near:
@@ -113,12 +113,12 @@ class StreamLife(RuleBasedStateMachine):
     @rule(more=st.integers(1, 20))
     def give_credit(self, more: int) -> None:
         self.credit += more
-        self.tracker.add_credit(more)
+        self.session.add_credit(more)
 
     @rule(limit=st.integers(1, 20))
     def hand_out(self, limit: int) -> None:
         now_ms = self.clock.now_ms()
-        due = self.tracker.pop_due(now_ms, limit)
+        due = self.session.pop_due(now_ms, limit)
         assert len(due) <= min(limit, self.credit)
         self.credit -= len(due)
         assert due.is_sorted()
@@ -129,7 +129,7 @@ class StreamLife(RuleBasedStateMachine):
             assert position in self.open_positions, "acknowledged or cleared"
             assert position not in self.handed_out, "twice on one connection"
             self.handed_out.add(position)
-        wake_at_ms = self.tracker.wake_at_ms()
+        wake_at_ms = self.session.wake_at_ms()
         if self.credit and (wake_at_ms is None or wake_at_ms > now_ms):
             assert not self.overdue(now_ms)
 
@@ -142,7 +142,7 @@ class StreamLife(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        news = self.tracker.durable(self.catalog.commit())
+        news = self.session.durable(self.catalog.commit())
         if news is not None:
             self.waiting = [(seq, change) for seq, change in self.waiting if seq > news.seq]
         assert not self.waiting

@@ -18,7 +18,8 @@ from tests.support.outcomes import (
     row,
     workload_of,
 )
-from tidegate.plugin.demo.audit import NEVER, Audit, Cause, Deliveries, Lateness, Outage, audit
+from tidegate.plugin.checks import NEVER, Lateness
+from tidegate.plugin.demo.audit import Audit, Cause, Deliveries, Outage, audit
 from tidegate.plugin.demo.workload import Kind, Workload, plan
 
 RETRY = Kind.RETRY

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.outcomes import LEDGER_ID, workload_of
-from tidegate.plugin.demo.audit import NEVER
+from tidegate.plugin.checks import NEVER
 from tidegate.plugin.demo.recorder import Recorder, now_us
 from tidegate.plugin.demo.workload import Kind
 

@@ -150,6 +150,8 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         assert seen[("tidegate_blocks", ())] == 3
         assert seen[("tidegate_persists_total", (("result", "ok"),))] == 1
         assert seen[("tidegate_persists_total", (("result", "failed"),))] == 0
+        assert seen[("tidegate_compactions_total", ())] == seen[("tidegate_slices_crowded", ())] == 0
+        assert seen[("tidegate_read_pause_seconds_total", ())] == 0
         assert seen[("tidegate_journal_bytes", ())] == 0
         before_bytes = seen[("tidegate_memory_bytes", ())]
 

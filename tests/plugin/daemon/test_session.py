@@ -12,7 +12,7 @@ from tidegate.index.entry import Entries
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
-from tidegate.plugin.daemon.tracker import Change, Tracker
+from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
 
@@ -47,77 +47,77 @@ def request(
     )
 
 
-def open_tracker(catalog: Catalog, asked: Open | None = None, *, answered: bool = True) -> Tracker:
+def open_session(catalog: Catalog, asked: Open | None = None, *, answered: bool = True) -> Session:
     asked = asked or request()
-    tracker = Tracker(1, catalog.subscription(NAME, asked.incarnation), asked, credit_max=1_000)
+    session = Session(1, catalog.subscription(NAME, asked.incarnation), asked, credit_max=1_000)
     if answered:
-        list(tracker.held_frames())
-    return tracker
+        list(session.held_frames())
+    return session
 
 
-def positions(tracker_entries: Entries) -> list[tuple[int, int]]:
-    return [(ledger_id, entry_id) for _, ledger_id, entry_id in tracker_entries]
+def positions(session_entries: Entries) -> list[tuple[int, int]]:
+    return [(ledger_id, entry_id) for _, ledger_id, entry_id in session_entries]
 
 
 def test_entries_come_when_due_and_once(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog)
-    tracker.apply(1, Add(entries(3, T0 + 10, step_ms=10), near=False), 0)
-    assert tracker.wake_at_ms() == T0 + 10
-    assert not len(tracker.pop_due(T0 + 9, 10))
-    assert positions(tracker.pop_due(T0 + 20, 10)) == [(1, 0), (1, 1)]
-    assert not len(tracker.pop_due(T0 + 20, 10))
-    assert tracker.wake_at_ms() == T0 + 30
+    session = open_session(catalog)
+    session.apply(1, Add(entries(3, T0 + 10, step_ms=10), near=False), 0)
+    assert session.wake_at_ms() == T0 + 10
+    assert not len(session.pop_due(T0 + 9, 10))
+    assert positions(session.pop_due(T0 + 20, 10)) == [(1, 0), (1, 1)]
+    assert not len(session.pop_due(T0 + 20, 10))
+    assert session.wake_at_ms() == T0 + 30
 
 
 def test_the_horizon_moves_everything_forward(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog, request(horizon_ms=2_000))
-    tracker.apply(1, Add(entries(1, T0 + 5_000), near=False), 0)
-    assert tracker.wake_at_ms() == T0 + 3_000
-    assert not len(tracker.pop_due(T0 + 2_999, 10))
-    assert len(tracker.pop_due(T0 + 3_000, 10)) == 1
+    session = open_session(catalog, request(horizon_ms=2_000))
+    session.apply(1, Add(entries(1, T0 + 5_000), near=False), 0)
+    assert session.wake_at_ms() == T0 + 3_000
+    assert not len(session.pop_due(T0 + 2_999, 10))
+    assert len(session.pop_due(T0 + 3_000, 10)) == 1
 
 
 def test_credit_bounds_what_is_handed_out(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog, request(credit=2))
-    tracker.apply(1, Add(entries(5, T0), near=False), 0)
-    assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 1)]
-    assert tracker.wake_at_ms() is None
-    assert not len(tracker.pop_due(T0, 10))
-    tracker.add_credit(1)
-    assert tracker.wake_at_ms() == T0
-    assert positions(tracker.pop_due(T0, 10)) == [(1, 2)]
-    tracker.add_credit(2**32 - 1)
-    assert tracker.credit == 1_000
+    session = open_session(catalog, request(credit=2))
+    session.apply(1, Add(entries(5, T0), near=False), 0)
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1)]
+    assert session.wake_at_ms() is None
+    assert not len(session.pop_due(T0, 10))
+    session.add_credit(1)
+    assert session.wake_at_ms() == T0
+    assert positions(session.pop_due(T0, 10)) == [(1, 2)]
+    session.add_credit(2**32 - 1)
+    assert session.credit == 1_000
 
 
 def test_nothing_is_handed_out_before_the_answer(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog, answered=False)
-    tracker.apply(1, Add(entries(1, T0), near=False), 0)
-    assert tracker.wake_at_ms() is None
-    assert not len(tracker.pop_due(T0, 10))
-    list(tracker.held_frames())
-    assert len(tracker.pop_due(T0, 10)) == 1
+    session = open_session(catalog, answered=False)
+    session.apply(1, Add(entries(1, T0), near=False), 0)
+    assert session.wake_at_ms() is None
+    assert not len(session.pop_due(T0, 10))
+    list(session.held_frames())
+    assert len(session.pop_due(T0, 10)) == 1
 
 
 def test_near_entries_are_held_but_not_handed_out(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog)
-    tracker.apply(1, Add(entries(2, T0), near=True), 0)
-    assert not len(tracker.pop_due(T0, 10))
-    again = open_tracker(catalog)
+    session = open_session(catalog)
+    session.apply(1, Add(entries(2, T0), near=True), 0)
+    assert not len(session.pop_due(T0, 10))
+    again = open_session(catalog)
     assert len(again.pop_due(T0, 10)) == 2, "a new stream hands them out: nobody said they were in flight"
 
 
 def test_what_is_in_flight_is_held_but_not_handed_out(catalog: Catalog) -> None:
-    open_tracker(catalog).apply(1, Add(entries(4, T0), near=False), 0)
-    tracker = open_tracker(catalog, request(in_flight=PositionSet.of([(1, 1), (1, 3), (7, 7)])))
-    assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1), (1, 3), (7, 7)])))
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
 
 
 def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog, request(in_flight=PositionSet.of([(1, 1)])))
-    tracker.apply(1, Add(entries(3, T0), near=False), 0)
-    assert len(tracker.index.held()) == 3
-    assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    session.apply(1, Add(entries(3, T0), near=False), 0)
+    assert len(session.index.held()) == 3
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -134,27 +134,27 @@ def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again
 def test_that_ends_with_any_other_change_of_it_so_that_it_is_never_stuck(
     catalog: Catalog, change: Change
 ) -> None:
-    tracker = open_tracker(catalog, request(in_flight=PositionSet.of([(1, 1)])))
-    tracker.apply(1, change, 0)
-    tracker.apply(2, Clear(), 0)
-    tracker.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
-    tracker.apply(4, MarkDelete(NO_POSITION), 0)
-    tracker.apply(5, Add(entries(3, T0), near=False), 0)
-    assert positions(tracker.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    session.apply(1, change, 0)
+    session.apply(2, Clear(), 0)
+    session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
+    session.apply(4, MarkDelete(NO_POSITION), 0)
+    session.apply(5, Add(entries(3, T0), near=False), 0)
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
 
 
 def test_the_answer_tells_what_is_held_and_acknowledged(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog)
-    tracker.apply(1, Add(entries(4, T0), near=False), 0)
-    tracker.apply(2, Ack(PositionSet.of([(1, 2), (9, 9)])), 0)
-    (answer,) = open_tracker(catalog, answered=False).held_frames()
+    session = open_session(catalog)
+    session.apply(1, Add(entries(4, T0), near=False), 0)
+    session.apply(2, Ack(PositionSet.of([(1, 2), (9, 9)])), 0)
+    (answer,) = open_session(catalog, answered=False).held_frames()
     assert answer.last
     assert list(answer.held) == [(1, 0), (1, 1), (1, 3)]
     assert list(answer.acknowledged) == [(1, 2), (9, 9)]
 
 
 def test_an_empty_answer_is_one_last_frame(catalog: Catalog) -> None:
-    (answer,) = open_tracker(catalog, answered=False).held_frames()
+    (answer,) = open_session(catalog, answered=False).held_frames()
     assert answer.last
     assert not answer.held
     assert not answer.acknowledged
@@ -164,8 +164,8 @@ def test_a_great_answer_is_cut_and_only_its_end_is_last(catalog: Catalog) -> Non
     scattered = PositionSet.of_bitmaps(
         {ledger_id: BitMap(range(0, 131_072, 2)) for ledger_id in range(1, 100)}
     )
-    open_tracker(catalog).apply(1, Ack(scattered), 0)
-    answers = list(open_tracker(catalog, answered=False).held_frames())
+    open_session(catalog).apply(1, Ack(scattered), 0)
+    answers = list(open_session(catalog, answered=False).held_frames())
     assert len(answers) > 1
     assert [answer.last for answer in answers] == [False] * (len(answers) - 1) + [True]
     together = PositionSet()
@@ -175,78 +175,78 @@ def test_a_great_answer_is_cut_and_only_its_end_is_last(catalog: Catalog) -> Non
 
 
 def test_the_mark_delete_position_of_open_counts(catalog: Catalog) -> None:
-    open_tracker(catalog).apply(1, Add(entries(4, T0), near=False), 0)
-    tracker = open_tracker(catalog, request(mark_delete=(1, 1)))
-    assert positions(tracker.pop_due(T0, 10)) == [(1, 2), (1, 3)]
+    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    session = open_session(catalog, request(mark_delete=(1, 1)))
+    assert positions(session.pop_due(T0, 10)) == [(1, 2), (1, 3)]
 
 
 def test_another_incarnation_starts_empty(catalog: Catalog) -> None:
-    open_tracker(catalog).apply(1, Add(entries(4, T0), near=False), 0)
-    (answer,) = open_tracker(catalog, request(incarnation=b"x" * 16), answered=False).held_frames()
+    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    (answer,) = open_session(catalog, request(incarnation=b"x" * 16), answered=False).held_frames()
     assert not answer.held
 
 
 def test_changes_of_every_kind(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog)
-    tracker.apply(1, Add(entries(6, T0), near=False), 0)
-    tracker.apply(2, Ack(PositionSet.of([(1, 1)])), 0)
-    tracker.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
-    tracker.apply(4, MarkDelete((1, 0)), 0)
-    assert list(tracker.index.held()) == [(1, 2), (1, 3), (1, 4), (1, 5)]
-    assert not tracker.index.acknowledged()
-    tracker.apply(5, Clear(), 0)
-    assert not tracker.index.held()
+    session = open_session(catalog)
+    session.apply(1, Add(entries(6, T0), near=False), 0)
+    session.apply(2, Ack(PositionSet.of([(1, 1)])), 0)
+    session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
+    session.apply(4, MarkDelete((1, 0)), 0)
+    assert list(session.index.held()) == [(1, 2), (1, 3), (1, 4), (1, 5)]
+    assert not session.index.acknowledged()
+    session.apply(5, Clear(), 0)
+    assert not session.index.held()
 
 
 @pytest.mark.parametrize("seq", [0, 1, 3, 2**64 - 1])
 def test_a_seq_that_is_not_the_next_is_refused_and_changes_nothing(catalog: Catalog, seq: int) -> None:
-    tracker = open_tracker(catalog)
-    tracker.apply(1, Add(entries(1, T0), near=False), 0)
+    session = open_session(catalog)
+    session.apply(1, Add(entries(1, T0), near=False), 0)
     with pytest.raises(ProtocolError) as refused:
-        tracker.apply(seq, Clear(), 0)
+        session.apply(seq, Clear(), 0)
     assert refused.value.code == ErrorCode.OUT_OF_ORDER
-    assert len(tracker.index.held()) == 1
+    assert len(session.index.held()) == 1
 
 
 def test_a_frame_is_durable_only_after_a_commit_that_covers_it(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog)
+    session = open_session(catalog)
     before = catalog.commit()
-    tracker.apply(1, Add(entries(1, T0), near=False), received_ns=100)
-    tracker.apply(2, Add(entries(1, T0, first_entry=1), near=False), received_ns=200)
-    assert tracker.undurable_frames == 2
-    assert tracker.durable(before) is None
-    news = tracker.durable(catalog.commit())
+    session.apply(1, Add(entries(1, T0), near=False), received_ns=100)
+    session.apply(2, Add(entries(1, T0, first_entry=1), near=False), received_ns=200)
+    assert session.undurable_frames == 2
+    assert session.durable(before) is None
+    news = session.durable(catalog.commit())
     assert news is not None
     assert (news.seq, news.received_ns) == (2, 100)
-    assert tracker.durable(catalog.durable_token) is None
+    assert session.durable(catalog.durable_token) is None
 
 
 def test_adding_again_what_is_not_durable_yet_is_not_durable_either(catalog: Catalog) -> None:
     before = catalog.commit()
-    open_tracker(catalog).apply(1, Add(entries(1, T0), near=False), 0)
-    again = open_tracker(catalog)
+    open_session(catalog).apply(1, Add(entries(1, T0), near=False), 0)
+    again = open_session(catalog)
     again.apply(1, Add(entries(1, T0), near=False), 0)
     assert again.durable(before) is None
     assert again.durable(catalog.commit()) is not None
 
 
 def test_after_close_nothing_is_taken_or_handed_out(catalog: Catalog) -> None:
-    tracker = open_tracker(catalog)
-    tracker.apply(1, Add(entries(1, T0), near=False), 0)
-    tracker.apply(2, Close(), 0)
-    assert not len(tracker.pop_due(T0, 10))
+    session = open_session(catalog)
+    session.apply(1, Add(entries(1, T0), near=False), 0)
+    session.apply(2, Close(), 0)
+    assert not len(session.pop_due(T0, 10))
     with pytest.raises(StreamError) as refused:
-        tracker.apply(3, Clear(), 0)
+        session.apply(3, Clear(), 0)
     assert refused.value.code == ErrorCode.UNKNOWN_STREAM
-    news = tracker.durable(catalog.commit())
+    news = session.durable(catalog.commit())
     assert news is not None
     assert news.seq == 2
 
 
 def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> None:
-    old = open_tracker(catalog)
+    old = open_session(catalog)
     old.apply(1, Add(entries(2, T0), near=False), 0)
-    new = open_tracker(catalog)
+    new = open_session(catalog)
     old.supersede()
     old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
     assert not len(old.pop_due(T0, 10))
@@ -255,26 +255,26 @@ def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> 
 
 def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog) -> None:
     acknowledged = PositionSet.of([(1, 0)])
-    open_tracker(catalog).apply(1, Ack(acknowledged), 0)
-    (answer,) = open_tracker(catalog, answered=False).held_frames()
+    open_session(catalog).apply(1, Ack(acknowledged), 0)
+    (answer,) = open_session(catalog, answered=False).held_frames()
     assert answer.acknowledged == acknowledged
-    (answer,) = open_tracker(catalog, request(generation=GENERATION + 1), answered=False).held_frames()
+    (answer,) = open_session(catalog, request(generation=GENERATION + 1), answered=False).held_frames()
     assert not answer.acknowledged
-    (answer,) = open_tracker(catalog, answered=False).held_frames()
+    (answer,) = open_session(catalog, answered=False).held_frames()
     assert not answer.acknowledged, "forgotten for good"
 
 
 def test_a_cursor_without_a_seal_has_nothing_acknowledged(catalog: Catalog) -> None:
-    open_tracker(catalog, request(generation=0)).apply(1, Ack(PositionSet.of([(1, 0)])), 0)
-    (answer,) = open_tracker(catalog, request(generation=0), answered=False).held_frames()
+    open_session(catalog, request(generation=0)).apply(1, Ack(PositionSet.of([(1, 0)])), 0)
+    (answer,) = open_session(catalog, request(generation=0), answered=False).held_frames()
     assert not answer.acknowledged
 
 
 def test_late_words_of_a_stream_do_not_count_once_the_cursor_was_reset(catalog: Catalog) -> None:
     """The topic was unloaded and loaded again, and reset in between: the old stream knows nothing of it."""
-    old = open_tracker(catalog)
+    old = open_session(catalog)
     old.apply(1, Add(entries(3, T0), near=False), 0)
-    new = open_tracker(catalog, request(generation=GENERATION + 1))
+    new = open_session(catalog, request(generation=GENERATION + 1))
     old.supersede()
     old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
     old.apply(3, MarkDelete((1, 1)), 0)

@@ -1,7 +1,7 @@
-"""One stream's logic: frames of a broker in, calls of the index and things to send out. No I/O, no clock of
-its own.
+"""A broker's session with one subscription: frames in, calls of the index and things to send out. No I/O, no
+clock of its own.
 
-A tracker answers for one subscription on one connection, from OPEN to CLOSE. Invariants:
+A session answers for one subscription on one connection, from OPEN to CLOSE. Invariants:
 
 - ADD, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
 - a seq is reported durable only when the index says that the token of its change, and so of every change
@@ -36,7 +36,7 @@ class Durability:
     received_ns: int
 
 
-class Tracker:
+class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
     ``credit`` is how many more entries may be handed out; ``credit_max`` bounds it.
@@ -50,7 +50,7 @@ class Tracker:
         self.generation = request.generation
         self.horizon_ms = request.horizon_ms
         self.credit = min(request.credit, credit_max)
-        self.answered = False
+        self.answer_made = False
         self.closing = False
         self.superseded = False
         self._credit_max = credit_max
@@ -65,7 +65,7 @@ class Tracker:
         index.take_unheld()  # the answer to OPEN tells what is held: what was lost before needs no UNHELD
 
     def __repr__(self) -> str:
-        return f"Tracker({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
+        return f"Session({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
 
     @property
     def undurable_frames(self) -> int:
@@ -87,7 +87,7 @@ class Tracker:
         ) or [(nothing, nothing)]
         for number, (held, acknowledged) in enumerate(parts, start=1):
             yield Held(held, acknowledged, last=number == len(parts))
-        self.answered = True
+        self.answer_made = True
 
     def apply(self, seq: int, change: Change, received_ns: int) -> int:
         """Make one change; returns how many journal entries it is worth (for the size of a commit group).
@@ -192,4 +192,4 @@ class Tracker:
     @property
     def hands_out(self) -> bool:
         """Whether anything can be handed out here now."""
-        return self.answered and self.credit > 0 and not self.closing and not self.superseded
+        return self.answer_made and self.credit > 0 and not self.closing and not self.superseded

@@ -1,0 +1,134 @@
+"""Writes blocks and other values before the commit that makes them count, in pieces.
+
+One large write would hold the interpreter lock for long, so everything goes in pieces of about half a
+megabyte, unsynced. A piece says what in it does not count yet: an intent lists those keys, and recovery
+deletes them. A commit goes with a later piece, together with what is not written yet, and takes the intents
+away. What counts together is a group: a persist is one, for a compaction each slice is.
+
+Invariants: whatever is in the store and not committed is in an intent of its group, written with it, and
+nothing that is committed is; a block id is given once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tidegate.index.entry import Entries
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor, describe, encode_block
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import encode_keys
+from tidegate.index.store import Batch, Store
+
+
+class BlockIds:
+    """Gives every block of a subscription an id of its own. To be used by one job at a time."""
+
+    __slots__ = ("upcoming",)
+
+    def __init__(self, upcoming: int) -> None:
+        self.upcoming = upcoming
+        """Ids from this one on have not been given."""
+
+    def take(self) -> int:
+        """An id that no block has had."""
+        taken = self.upcoming
+        self.upcoming += 1
+        return taken
+
+
+Group = Hashable
+
+
+class _Uncommitted:
+    """What of one group no commit covers: keys not written yet, keys written, and their intents."""
+
+    __slots__ = ("ahead", "intents", "written")
+
+    def __init__(self) -> None:
+        self.ahead: list[bytes] = []
+        self.written: list[bytes] = []
+        self.intents: list[bytes] = []
+
+    def all_keys(self) -> list[bytes]:
+        return [*self.written, *self.ahead, *self.intents]
+
+
+class BlockWriter:
+    """What one job, number `version` of a subscription, writes. Methods raise StorageError.
+
+    writes: how many writes have succeeded.
+    """
+
+    def __init__(
+        self, store: Store, subscription_id: int, version: int, *, ids: BlockIds, piece_bytes: int
+    ) -> None:
+        self.ids = ids
+        self.writes = 0
+        self._store = store
+        self._subscription_id = subscription_id
+        self._version = version
+        self._piece_bytes = piece_bytes
+        self._pieces = 0
+        self._batch = Batch()
+        self._groups: dict[Group, _Uncommitted] = {}
+        self._covered: list[bytes] = []
+        """Keys that a commit in `_batch` covers, or one whose write has failed."""
+
+    def put(self, key: bytes, value: bytes, group: Group = None) -> None:
+        """Write a value that counts with the commit of its group."""
+        self._batch.put(key, value)
+        self._groups.setdefault(group, _Uncommitted()).ahead.append(key)
+        if self._batch.size_bytes >= self._piece_bytes:
+            self.write()
+
+    def block(self, slice_id: SliceId, run_id: int, entries: Entries, group: Group = None) -> BlockDescriptor:
+        """Write one block of a run; its entries are sorted and without repeats."""
+        block_id = self.ids.take()
+        value = encode_block(entries)
+        self.put(keys.block_key(self._subscription_id, slice_id, block_id), value, group)
+        return describe(entries, len(value), block_id, run_id)
+
+    def commit(self, operations: Batch, group: Group = None) -> None:
+        """What was put of a group counts from the next write on, together with `operations`."""
+        self._batch.extend(operations)
+        self._cover(group)
+
+    def drop(self, group: Group) -> None:
+        """What was put of a group is deleted with the next write."""
+        of_group = self._groups.get(group, _Uncommitted())
+        for key in (*of_group.written, *of_group.ahead):
+            self._batch.delete(key)
+        self._cover(group)
+
+    def _cover(self, group: Group) -> None:
+        of_group = self._groups.pop(group, _Uncommitted())
+        for key in of_group.intents:
+            self._batch.delete(key)
+        self._covered += of_group.all_keys()
+
+    def write(self, *, sync: bool = False) -> None:
+        """Write what was put, committed and dropped since the last write."""
+        if not len(self._batch):
+            return
+        for of_group in self._groups.values():
+            if of_group.ahead:
+                intent = keys.intent_key(self._subscription_id, self._version, self._pieces)
+                self._pieces += 1
+                self._batch.put(intent, encode_keys(of_group.ahead))
+                of_group.intents.append(intent)
+                of_group.written += of_group.ahead
+                of_group.ahead = []
+        batch, self._batch = self._batch, Batch()
+        self._store.write(batch, sync=sync)
+        self._covered = []
+        self.writes += 1
+
+    def leftovers(self) -> list[bytes]:
+        """Keys that count for nothing if nothing more is written; they may be in the store."""
+        return [*self._covered, *(key for of_group in self._groups.values() for key in of_group.all_keys())]
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that the next write has."""
+        return self._batch.size_bytes

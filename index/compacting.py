@@ -1,0 +1,152 @@
+"""Compacting one subscription: what the core's thread does before, between and after a compaction's steps.
+
+A compaction that pauses stays here, and what it has done so far is applied, so that a persist can come in
+between. It goes on only while its slices still have the blocks that it merges.
+
+Invariants: at most one compaction is on its way; none begins or goes on while it is not certain what the
+store says of each slice; what an abandoned one has left in the store is told to `Leftovers`.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from tidegate.index.block_writer import BlockWriter
+from tidegate.index.compaction import CompactionJob, CompactionResult, Task
+from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.leftovers import Leftovers
+from tidegate.index.names import SubscriptionName
+from tidegate.index.options import IndexOptions
+from tidegate.index.pacing import Merge
+from tidegate.index.persisting import Persisting
+from tidegate.index.store import Store
+from tidegate.index.timeline import Crowding, Timeline
+
+_LOG = logging.getLogger(__name__)
+
+
+class Compacting:
+    """The compactions of one subscription, one after another."""
+
+    def __init__(
+        self,
+        *,
+        name: SubscriptionName,
+        subscription_id: int,
+        store: Store,
+        options: IndexOptions,
+        timeline: Timeline,
+        persisting: Persisting,
+        leftovers: Leftovers,
+    ) -> None:
+        self._name = name
+        self._subscription_id = subscription_id
+        self._store = store
+        self._options = options
+        self._timeline = timeline
+        self._persisting = persisting
+        self._leftovers = leftovers
+        self._job: CompactionJob | None = None
+        self._job_is_stale = False
+        self._running = False
+
+    @property
+    def crowding(self) -> Crowding | None:
+        """How crowded the slice is that most wants to be compacted; None if nothing can be done for any.
+
+        A compaction that has paused is gone on with in any case, if only to take its blocks away.
+        """
+        if not self._leftovers.certain:
+            return None
+        return self._timeline.first_crowded() or (None if self._job is None else Crowding(0, 0))
+
+    @property
+    def paused(self) -> bool:
+        """Whether there is a compaction to go on with."""
+        return self._job is not None and not self._running
+
+    @property
+    def has_merged(self) -> bool:
+        """Whether the compaction that has paused has something to commit."""
+        return self.paused and self._job is not None and self._job.has_merged
+
+    def clear(self) -> None:
+        """A CLEAR: what is being compacted does not count."""
+        if self._job is None:
+            return
+        if self._running:
+            self._job_is_stale = True
+        else:
+            self._abandon(self._job)
+
+    def begin(self, *, commits: bool) -> Merge | None:
+        """Begin a compaction, or go on with the one that has paused; None if there is nothing to do.
+
+        What it returns may be called in any thread, also several times, until `finish`.
+        commits: False beside a persist of this subscription. What is merged is committed by the next that
+            commits, see `has_merged`.
+        """
+        if self._running:
+            raise TidegateIndexError(f"{self._name}: a compaction is on its way already")
+        if not self._leftovers.certain:
+            return None
+        job = self._job or self._new_job()
+        left = sum(task.entries for task in job.left.values())
+        tasks = self._timeline.to_compact(self._options.compaction_entries - left, job.left)
+        job.extend({slice_id: Task(blocks, self._persisting.live) for slice_id, blocks in tasks.items()})
+        if job.done:
+            return None
+        self._job, self._running = job, True
+        slices = {
+            slice_id: self._timeline.descriptors(slice_id)
+            for slice_id, task in job.left.items()
+            if self._timeline.still_has(slice_id, task.blocks)
+        }
+        return partial(job.run, slices, commits=commits)
+
+    def finish(self, *, failed: bool = False) -> CompactionResult:
+        """Apply what was done until it ended, paused or failed, but for corrupt blocks found."""
+        job = self._end()
+        result = job.take_result()
+        if self._job_is_stale:
+            self._leftovers.clear(result.exchanged)
+        else:
+            self._timeline.exchange(result.exchanged, compacted=True)
+        batch = job.deletion(result)  # only now does nobody load the blocks that were replaced
+        if len(batch):
+            try:
+                self._store.write(batch, sync=False)
+            except StorageError as error:
+                _LOG.warning("%s: deleting compacted blocks is tried again: %s", self._name, error)
+                self._leftovers.orphan(key for _, key, _ in batch.operations)
+        if failed or self._job_is_stale:
+            self._abandon(job)
+        elif job.done:
+            self._job = None
+        return result
+
+    def _new_job(self) -> CompactionJob:
+        version = self._persisting.next_version()
+        writer = BlockWriter(
+            self._store,
+            self._subscription_id,
+            version,
+            ids=self._persisting.ids,
+            piece_bytes=self._options.write_piece_bytes,
+        )
+        self._job_is_stale = False
+        return CompactionJob(self._store, self._options, self._subscription_id, version, writer)
+
+    def _abandon(self, job: CompactionJob) -> None:
+        orphans, doubtful = job.leftovers()
+        self._leftovers.orphan(orphans)
+        self._leftovers.doubt(doubtful)
+        self._job = None
+
+    def _end(self) -> CompactionJob:
+        job = self._job
+        if job is None or not self._running:
+            raise TidegateIndexError(f"{self._name}: no compaction is on its way")
+        self._running = False
+        return job

@@ -1,0 +1,275 @@
+"""A compaction: runs of a slice become one run, in steps, so that it is never in the way of a persist.
+
+`run` merges one slice after another and stops between two blocks when it is told to; the next `run` goes on
+from there. Merging only writes blocks that do not count yet, so it may go on in the pauses of a persist. A
+slice that is merged is committed by a `run` that may: beside a persist of the same subscription none may,
+because both write slice records. A slice that has meanwhile lost a block that was merged is let go of.
+
+Nothing of what a subscription is changes here: no position, no journal. So the commits, one a slice, are not
+synced: what a crash takes of them it takes from the end, and either the old blocks of a slice are there or
+the new ones.
+
+Invariants: a slice record names only blocks that are in the store; an entry is left out as dead only if the
+`held` bitmaps in the store say so (what is held since is in the journal, with its entry); the replaced blocks
+stay until the core has heard that they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegate.index.block_writer import BlockWriter
+from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.errors import CorruptBlockError
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor, load_block
+from tidegate.index.format.keys import SliceId
+from tidegate.index.format.manifest import encode_keys, encode_slice
+from tidegate.index.in_flight import InFlightLog
+from tidegate.index.merge import Item, RunHeap, Taken
+from tidegate.index.options import IndexOptions
+from tidegate.index.pacing import Pause
+from tidegate.index.persist import StoredBlock
+from tidegate.index.positions import PositionSet
+from tidegate.index.run import Run
+from tidegate.index.sort import sort_entries
+from tidegate.index.store import Batch, Store
+
+_FOREVER_MS = (1 << 63) - 1
+
+Slices = Mapping[SliceId, Iterable[BlockDescriptor]]
+"""All blocks of some slices."""
+
+
+class Task(NamedTuple):
+    """What is to be merged of one slice.
+
+    blocks: the blocks of the runs that are merged, all of each run.
+    live: positions that are held according to the store, as of the newest of the blocks or later; None: leave
+        nothing out.
+    """
+
+    blocks: list[BlockDescriptor]
+    live: PositionSet | None
+
+    @property
+    def entries(self) -> int:
+        """Entries to be merged."""
+        return sum(block.entries for block in self.blocks)
+
+
+@dataclass
+class CompactionResult:
+    """What the store has of a compaction, for the core to apply.
+
+    retired: keys of replaced blocks, for the core to delete when it no longer loads them (recovery deletes
+    them otherwise).
+    """
+
+    exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
+    corrupt: list[StoredBlock] = field(default_factory=list)
+    retired: list[bytes] = field(default_factory=list)
+
+
+class _MergedBlock:
+    """A stored block as a source of a merge."""
+
+    def __init__(self, job: CompactionJob, stored: StoredBlock) -> None:
+        self._job = job
+        self._stored = stored
+        self.in_flight = InFlightLog()
+
+    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+        entries = self._job.read(self._stored)
+        if entries is None:
+            return []
+        run = Run(entries, self)
+        return [(run.key(), run)]
+
+    def consumed(self, run: Run, count: int) -> None:
+        """A merge is not rewound."""
+
+
+class CompactionJob:
+    """The compaction of one subscription, number `version` in one row with its persists.
+
+    done: nothing is left to be merged or committed. `run` raises StorageError if the store fails: it is over
+    then.
+    """
+
+    def __init__(
+        self, store: Store, options: IndexOptions, subscription_id: int, version: int, writer: BlockWriter
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._subscription_id = subscription_id
+        self._version = version
+        self._writer = writer
+        self._slices: Slices = {}
+        self._left: dict[SliceId, Task] = {}
+        self._merging: Iterator[None] | None = None
+        self._merged: dict[SliceId, list[BlockDescriptor]] = {}
+        """The new blocks of slices that are to be committed."""
+        self._committed: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = {}
+        """Slices whose commit is in the writer's batch, or in one whose write has failed."""
+        self._retired: list[bytes] = []
+        self._writes = 0
+        self._corrupt: set[StoredBlock] = set()
+        self._result = CompactionResult()
+
+    def extend(self, tasks: Mapping[SliceId, Task]) -> None:
+        """More to do, of slices that are not among those left."""
+        self._left.update(tasks)
+
+    @property
+    def left(self) -> Mapping[SliceId, Task]:
+        """The slices that are not committed."""
+        return self._left
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return not self._left
+
+    @property
+    def has_merged(self) -> bool:
+        """Whether there are slices to be committed."""
+        return bool(self._merged)
+
+    def run(self, slices: Slices, pause: Pause, *, commits: bool) -> None:
+        """Go on until there is nothing left or `pause` says so, which is asked after each block.
+
+        slices: all blocks of each slice that is left, as the core knows them, without slices that have lost
+            any that is merged. With `commits` nothing else may write these slices while this runs.
+        """
+        self._slices = slices
+        if commits:
+            self._commit_merged()
+        while self._step():
+            if commits and self._merging is None:
+                self._commit_merged()
+            if pause():
+                break
+        if commits:
+            self._write()
+
+    def take_result(self) -> CompactionResult:
+        """What the store has since this was last called."""
+        taken, self._result = self._result, CompactionResult()
+        return taken
+
+    def deletion(self, result: CompactionResult) -> Batch:
+        """Deletes the retired blocks of a result; to be written once nothing loads them."""
+        batch = Batch()
+        if result.retired:
+            for key in result.retired:
+                batch.delete(key)
+            batch.delete(self._retired_key())
+        return batch
+
+    def leftovers(self) -> tuple[list[bytes], set[SliceId]]:
+        """What is left if it does not go on: keys that do not count, and slices whose commit is in doubt."""
+        return [*self._writer.leftovers(), self._retired_key()], set(self._committed)
+
+    def read(self, stored: StoredBlock) -> Entries | None:
+        """The entries of a block; None if it is corrupt, which is noted."""
+        slice_id, descriptor = stored
+        try:
+            return load_block(self._store, self._subscription_id, slice_id, descriptor)
+        except CorruptBlockError:
+            self._result.corrupt.append(stored)
+            self._corrupt.add(stored)
+            return None
+
+    def _step(self) -> bool:
+        """Merge about a block's worth; False if everything is merged."""
+        if self._merging is None:
+            slice_id = next((each for each in self._left if each not in self._merged), None)
+            if slice_id is None:
+                return False
+            self._merging = self._merge(slice_id, self._left[slice_id])
+        if next(self._merging, self) is self:
+            self._merging = None
+        return True
+
+    def _merge(self, slice_id: SliceId, task: Task) -> Iterator[None]:
+        """Write the entries of a slice's blocks as one run, a block in each step."""
+        heap = RunHeap()
+        for block in task.blocks:
+            heap.push(block.first, _MergedBlock(self, (slice_id, block)))
+
+        def accept(taken: Taken) -> Entries:
+            entries = sort_entries(Entries.concat(part for _, part in taken))
+            return entries if task.live is None else entries.take(task.live.contains(entries))
+
+        added = []
+        run_id = self._writer.ids.upcoming
+        while len(heap) and slice_id in self._slices:
+            entries = heap.pop(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, accept).unique()
+            if len(entries):
+                added.append(self._writer.block(slice_id, run_id, entries, group=slice_id))
+                self._note_written()
+                yield
+        self._merged[slice_id] = added
+
+    def _commit_merged(self) -> None:
+        for slice_id, added in self._merged.items():
+            if slice_id in self._slices:
+                self._commit(slice_id, added)
+            else:
+                self._writer.drop(group=slice_id)
+            del self._left[slice_id]
+        self._merged = {}
+        if self._writer.pending_bytes >= self._options.write_piece_bytes:
+            self._write()
+
+    def _commit(self, slice_id: SliceId, added: list[BlockDescriptor]) -> None:
+        subscription_id = self._subscription_id
+        gone = {
+            block.block_id for block in self._left[slice_id].blocks if (slice_id, block) not in self._corrupt
+        }
+        blocks = [block for block in self._slices[slice_id] if block.block_id not in gone] + added
+        commit, key = Batch(), keys.slice_key(subscription_id, slice_id)
+        if blocks:
+            commit.put(key, encode_slice(blocks))
+        else:
+            commit.delete(key)
+        self._retired += [keys.block_key(subscription_id, slice_id, block_id) for block_id in sorted(gone)]
+        commit.put(self._retired_key(), encode_keys([*self._result.retired, *self._retired]))
+        self._writer.commit(commit, group=slice_id)
+        self._committed[slice_id] = (sorted(gone), added)
+
+    def _write(self) -> None:
+        self._writer.write()
+        self._note_written()
+
+    def _note_written(self) -> None:
+        """What was committed counts once it is written."""
+        if self._writes == self._writer.writes:
+            return
+        self._writes = self._writer.writes
+        self._result.exchanged.update(self._committed)
+        self._result.retired += self._retired
+        self._committed, self._retired = {}, []
+
+    def _retired_key(self) -> bytes:
+        return keys.intent_key(self._subscription_id, self._version, keys.RETIRED_PIECE)
+
+
+def choose_runs(sizes: Mapping[int, int], runs_max: int) -> frozenset[int]:
+    """Which runs of a slice to merge: none below `runs_max`, else two or more small ones of similar size.
+
+    sizes: entries of each run. Merging sizes that are alike keeps the work logarithmic: a large run is not
+    rewritten for each small one.
+    """
+    if len(sizes) < runs_max:
+        return frozenset()
+    ascending = sorted(sizes, key=lambda run_id: (sizes[run_id], run_id))
+    total = 0
+    for count, run_id in enumerate(ascending):
+        if count >= 2 and sizes[run_id] > 2 * total:
+            return frozenset(ascending[:count])
+        total += sizes[run_id]
+    return frozenset(ascending)

@@ -1,0 +1,63 @@
+"""What failed and overtaken jobs have left in the store of a subscription, for its next persist to put right.
+
+orphans: keys that count for nothing. uncertain: slices whose record may or may not have been written, because
+a commit can be in the store though its write has failed. cleared: slices of before a CLEAR.
+
+Invariant: while a slice is uncertain, its record is not written by anybody but a persist, which writes all
+uncertain ones together with whatever else the failed commit may have said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidegate.index.format.keys import SliceId
+
+
+class Remains(NamedTuple):
+    """What a persist that begins has to put right."""
+
+    orphans: tuple[bytes, ...]
+    uncertain: frozenset[SliceId]
+    cleared: frozenset[SliceId]
+
+
+class Leftovers:
+    """Collects them."""
+
+    def __init__(self) -> None:
+        self._orphans: list[bytes] = []
+        self._uncertain: set[SliceId] = set()
+        self._cleared: set[SliceId] = set()
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is known what the store says of each slice."""
+        return not self._uncertain
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to be put right."""
+        return bool(self._orphans or self._uncertain or self._cleared)
+
+    def orphan(self, keys: Iterable[bytes]) -> None:
+        """These keys may be in the store, and count for nothing."""
+        self._orphans.extend(keys)
+
+    def doubt(self, slices: Iterable[SliceId]) -> None:
+        """The records of these slices may or may not have been written."""
+        self._uncertain.update(slices)
+
+    def clear(self, slices: Iterable[SliceId]) -> None:
+        """These slices are of before a CLEAR."""
+        self._cleared.update(slices)
+
+    def remains(self) -> Remains:
+        """All of it, for a persist."""
+        return Remains(tuple(self._orphans), frozenset(self._uncertain), frozenset(self._cleared))
+
+    def done(self, remains: Remains) -> None:
+        """A persist has put this right."""
+        self._orphans = self._orphans[len(remains.orphans) :]
+        self._uncertain -= remains.uncertain
+        self._cleared -= remains.cleared

@@ -1,0 +1,145 @@
+"""The audit's job: two records in, figures, a report and the offending messages out.
+
+sent ───► checked ─┐  by message, in groups            ┌► figures by subscription ─► result, report
+                   ├───────────► judged (kept on disk) ┤
+received ► checked ┘                                   └► by key, in groups ► out of order ─► offending
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from tidegate.pipeline.audit import records, tables
+from tidegate.pipeline.audit.judge import Verdict
+from tidegate.pipeline.audit.options import AuditOptions
+from tidegate.pipeline.audit.report import EXAMPLE_COLUMNS, EXAMPLES, Findings, make_report
+from tidegate.pipeline.audit.summary import Figures, Summary
+from tidegate.pipeline.errors import TraceError
+from tidegate.pipeline.job.progress import phase
+from tidegate.pipeline.job.runner import Context
+
+SUBSCRIPTIONS_MAX = 1_000
+REPORT_NAME = "report.html"
+
+
+def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Do an audit; (result, exit code 0 if nothing was lost or early, else 1). Raises ``PipelineError``."""
+    wanted = AuditOptions.model_validate(options)
+    if wanted.stream is not None:
+        from tidegate.pipeline.audit.stream import run_stream  # noqa: PLC0415
+
+        return run_stream(context, wanted)
+    spark = context.spark
+    sent = records.read(spark, wanted.sent, records.SENT, wanted.pulsar)
+    received = records.read(spark, wanted.received, records.RECEIVED, wanted.pulsar)
+    with phase(spark, "reading what was sent"):
+        of_sent = records.count(sent, records.SENT, wanted.sent)
+    with phase(spark, "reading what was received"):
+        of_received = records.count(received, records.RECEIVED, wanted.received)
+    if not of_sent.rows:
+        raise TraceError(f"sent: there are no rows in {wanted.sent.where}")
+    if not of_received.rows:
+        context.note("nothing was received at all: is that the right record?")
+    subscriptions = wanted.subscriptions or _subscriptions(spark, received)
+    groups = tables.groups_for(of_sent.rows + of_received.rows, spark.sparkContext.defaultParallelism)
+    if wanted.dry_run:
+        planned = {
+            "dry_run": True,
+            "sent_rows": of_sent.rows,
+            "received_rows": of_received.rows,
+            "subscriptions": list(subscriptions),
+            "groups": groups,
+        }
+        return planned, 0
+    summary, findings = judge_all(Work(spark, sent, received, subscriptions, groups), wanted)
+    result = summary.as_json()
+    if findings is not None and wanted.report is not None:
+        path = Path(wanted.report) / REPORT_NAME
+        make_report(findings).write(path)
+        result["report"] = str(path)
+    result["offending"] = findings.offending if findings is not None else wanted.offending
+    if of_received.last_ms is not None and wanted.until_ms is None:
+        _warn_of_the_end(context, summary, of_received.last_ms)
+    return result, 0 if summary.passed else 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is judged: both records, who should have received everything, and in how many groups."""
+
+    spark: SparkSession
+    sent: DataFrame
+    received: DataFrame
+    subscriptions: Sequence[str]
+    groups: int
+
+
+def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | None]:
+    """The figures, and what a report needs if one is wanted. Writes the offending messages."""
+    rows = tables.judged(work.sent, work.received, work.subscriptions, wanted.until_ms, work.groups)
+    rows = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        with phase(work.spark, "judging messages"):
+            found = tables.figures(rows, wanted.gap_ms)
+        with phase(work.spark, "looking at the order within keys"):
+            late = tables.out_of_order(rows, work.groups).persist(StorageLevel.DISK_ONLY)
+            for name, number in late.groupBy("subscription").count().collect():
+                found[name].verdicts[Verdict.OUT_OF_ORDER] += number
+        summary = summed(found, work.subscriptions)
+        bad = tables.offending(rows, late)
+        if wanted.offending is not None:
+            with phase(work.spark, "writing offending messages"):
+                bad.write.mode("overwrite").parquet(wanted.offending)
+        if wanted.report is None:
+            return summary, None
+        with phase(work.spark, "measuring lateness over time"):
+            findings = Findings(
+                summary,
+                wanted.sent.where,
+                wanted.received.where,
+                tables.lateness_by(rows, tables.MINUTE_MS),
+                tables.lateness_by(rows, wanted.slice_width_ms),
+                [tuple(row) for row in bad.select(*EXAMPLE_COLUMNS).limit(EXAMPLES).collect()],
+                wanted.offending,
+            )
+        return summary, findings
+    finally:
+        rows.unpersist()
+
+
+def summed(found: dict[str, Figures], subscriptions: Sequence[str]) -> Summary:
+    """A summary from figures by subscription; under no name stands what is of no subscription."""
+    for name in subscriptions:
+        found.setdefault(name, Figures())
+    sent_twice = sum(one.verdicts.pop(Verdict.SENT_TWICE, 0) for one in found.values())
+    if "" not in subscriptions:
+        found.pop("", None)
+    first = found[subscriptions[0]].verdicts
+    sent = first[Verdict.DELIVERED] + first[Verdict.LOST] + first[Verdict.PENDING]
+    return Summary(sent, sent_twice, found)
+
+
+def _subscriptions(spark: SparkSession, received: DataFrame) -> tuple[str, ...]:
+    with phase(spark, "looking for subscriptions"):
+        column = sf.coalesce("subscription", sf.lit("")).alias("name")
+        names = [row[0] for row in received.select(column).distinct().limit(SUBSCRIPTIONS_MAX + 1).collect()]
+    if len(names) > SUBSCRIPTIONS_MAX:
+        raise TraceError(
+            f"received has more than {SUBSCRIPTIONS_MAX:,} subscriptions: name those to be judged"
+        )
+    return tuple(sorted(names)) or ("",)
+
+
+def _warn_of_the_end(context: Context, summary: Summary, last_ms: int) -> None:
+    if summary.together().verdicts[Verdict.LOST]:
+        context.note(
+            f"the record of what was received ends at {last_ms} ms: if messages due later are not to count "
+            "as lost, say --until"
+        )

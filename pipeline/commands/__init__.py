@@ -1,0 +1,13 @@
+"""The pipeline's commands: what is typed, checked and shown. Spark runs in the job's process, never here."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register_all(app: typer.Typer) -> None:
+    """Add every command whose job may run inside spark-submit."""
+    from tidegate.pipeline.commands import audit, tune  # noqa: PLC0415
+
+    for module in (audit, tune):
+        module.register(app)

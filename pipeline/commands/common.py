@@ -1,0 +1,86 @@
+"""What the pipeline's commands have in common: where Spark runs, and how a job is started and told about."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.job.launch import launch
+from tidegate.pipeline.job.request import Request, SparkSettings
+from tidegate.pipeline.job.view import View, make_view
+
+Master = Annotated[
+    str, typer.Option(help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; again for more.")
+]
+Package = Annotated[
+    Path | None, typer.Option(help="What tidegate spark-package made, for workers on other machines.")
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option("--file", help="A file that the workers need, as of a token; again for more."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
+
+
+def spark_settings(
+    master: str, conf: list[str] | None, package: Path | None, files: list[Path] | None = None
+) -> SparkSettings:
+    """Raises ``OptionError``."""
+    settings = {}
+    for one in conf or []:
+        name, equals, value = one.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise OptionError(f"--conf {one[:80]}: write it as spark.NAME=VALUE")
+        settings[name] = value
+    for path in files or []:
+        if not path.is_file():
+            raise OptionError(f"--file {path}: there is no such file")
+    return SparkSettings(
+        master=master,
+        conf=settings,
+        package=None if package is None else str(package),
+        files=tuple(str(path) for path in files or []),
+    )
+
+
+def run_job(command: str, options: dict[str, Any], spark: SparkSettings) -> tuple[dict[str, Any], int]:
+    """Run a job with progress on the terminal; (its result with ``seconds``, the exit code)."""
+    began_s = time.monotonic()
+    with make_view() as view:
+        result, exit_code = start_job(Request(command=command, options=options, spark=spark), view)
+    result.setdefault("seconds", round(time.monotonic() - began_s, 3))
+    return result, exit_code
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """The result on standard output."""
+    typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def absolute(where: str) -> str:
+    """A local path in full: the job, and Spark's workers, may run elsewhere."""
+    return where if "://" in where else str(Path(where).absolute())
+
+
+def check_writable(report: Path) -> None:
+    """Before the work rather than after it."""
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            f"cannot write to {report}: {error.strerror or error}; choose another --report"
+        ) from error
+    if not os.access(report, os.W_OK):
+        raise OptionError(f"no permission to write to {report}: choose another --report")

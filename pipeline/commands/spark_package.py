@@ -1,0 +1,43 @@
+"""``tidegate spark-package``: what a cluster's workers need, in one archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.pipeline.commands import common
+from tidegate.pipeline.job.package import UNPACKED_AS, make_package, platform_words
+from tidegate.pipeline.job.parts import check_packages
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("spark-package", epilog="Example: tidegate spark-package --out dist")(spark_package)
+
+
+def spark_package(
+    out: Annotated[Path, typer.Option(help="Where the archive and the script go.")] = Path("run/spark"),
+    json_output: common.Json = False,
+) -> None:
+    """Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here."""
+    check_packages()
+    made = make_package(out)
+    if json_output:
+        common.print_json(
+            {
+                "archive": str(made.archive),
+                "script": str(made.script),
+                "size_bytes": made.size_bytes,
+                "for": platform_words(),
+                "distributions": made.distributions,
+            }
+        )
+        return
+    typer.echo(f"{made.archive}: {made.size_bytes / 1e6:.0f} MB, for {platform_words()}")
+    typer.echo("tidegate COMMAND … --master spark://HOST:7077 --package " + str(made.archive))
+    typer.echo(
+        f"spark-submit --master … --archives {made.archive}#{UNPACKED_AS} "
+        f"--conf spark.executorEnv.PYTHONPATH={UNPACKED_AS} {made.script} COMMAND …"
+    )

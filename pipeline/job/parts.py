@@ -1,0 +1,78 @@
+"""What a machine must have before a job is started: Java and the extra ``tidegate[spark]``.
+
+Invariant: nothing of it is imported to find out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegate.pipeline.errors import MissingPartError
+
+JAVA_MIN = 17
+INSTALL = "pip install 'tidegate[spark]'"
+_PACKAGES = ("pyspark", "pandas", "pyarrow", "fsspec", "crc32c", "google.protobuf")
+_TIMEOUT_S = 60.0
+
+
+def check_parts(environment: Mapping[str, str]) -> None:
+    """Raise ``MissingPartError`` if Spark could not start here."""
+    check_packages()
+    check_java(environment)
+
+
+def check_packages() -> None:
+    """Raise ``MissingPartError`` if a Python package is missing."""
+    for name in _PACKAGES:
+        try:
+            found = importlib.util.find_spec(name)
+        except ImportError:
+            found = None
+        if found is None:
+            raise MissingPartError(f"this command needs the Python package {name}: {INSTALL}")
+
+
+def check_java(environment: Mapping[str, str]) -> None:
+    """Raise ``MissingPartError`` if there is no Java that Spark runs on."""
+    advice = f"install Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
+    java_home = environment.get("JAVA_HOME")
+    where = str(Path(java_home) / "bin") if java_home else environment.get("PATH", "")
+    java = shutil.which("java", path=where)
+    if java is None:
+        if java_home:
+            raise MissingPartError(
+                f"JAVA_HOME is {java_home}, where there is no bin/java: correct it, or {advice}"
+            )
+        raise MissingPartError(f"Spark needs Java and there is none: {advice}, or set JAVA_HOME")
+    major = _major(java, environment)
+    if major is not None and major < JAVA_MIN:
+        raise MissingPartError(
+            f"Java {major} is too old for Spark ({java}): {advice}, and set JAVA_HOME to it"
+        )
+
+
+def _major(java: str, environment: Mapping[str, str]) -> int | None:
+    """The major version; None if it does not say, which is then Spark's to complain about."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            [java, "-version"],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    if found is None:
+        return None
+    # Up to Java 8 the version was written 1.8.
+    return int(found[2] or 0) if found[1] == "1" else int(found[1])

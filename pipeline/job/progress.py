@@ -1,0 +1,90 @@
+"""How far a job is, told from Spark's own records of its stages.
+
+Invariant: watching never disturbs the job; what cannot be read is not told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from tidegate.pipeline.job.request import StageEvent
+
+INTERVAL_S = 0.5
+
+
+@contextlib.contextmanager
+def phase(spark: SparkSession, name: str) -> Iterator[None]:
+    """Name the stages of what is run inside: people are shown ``name``."""
+    context = spark.sparkContext
+    before = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(name)
+    try:
+        yield
+    finally:
+        context.setJobDescription(before or "")
+
+
+class StageWatch:
+    """Tells of active stages, and once more of each that has ended, from a thread of its own."""
+
+    def __init__(self, spark: SparkSession, tell: Callable[[StageEvent], None]) -> None:
+        self._store = spark.sparkContext._jsc.sc().statusStore()
+        self._tell = tell
+        self._told: dict[int, StageEvent] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="stage-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to watch."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, after a last look."""
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        last = False
+        while not last:
+            last = self._end.wait(INTERVAL_S)
+            # The store is Spark's own, and may be gone when the session is stopped in the middle.
+            with contextlib.suppress(Exception):
+                self._look()
+
+    def _look(self) -> None:
+        active = self._store.activeStages()
+        seen = set()
+        for at in range(active.size()):
+            event = _event(active.apply(at))
+            seen.add(event.stage)
+            self._changed(event)
+        for stage in [known for known, event in self._told.items() if event.done < event.tasks]:
+            if stage not in seen:
+                self._changed(_event(self._store.lastStageAttempt(stage)))
+
+    def _changed(self, event: StageEvent) -> None:
+        if self._told.get(event.stage) != event:
+            self._told[event.stage] = event
+            self._tell(event)
+
+
+def _event(stage: Any) -> StageEvent:
+    description = stage.description()
+    name = description.get() if description.isDefined() else stage.name()
+    entries = stage.inputRecords() or stage.shuffleReadRecords()
+    return StageEvent(
+        stage=stage.stageId(),
+        name=name,
+        done=stage.numCompleteTasks(),
+        tasks=stage.numTasks(),
+        entries=int(entries) or None,
+    )

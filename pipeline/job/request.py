@@ -1,0 +1,92 @@
+"""What a command asks of a job, and what a job tells meanwhile: JSON over pipes, one document a line.
+
+Invariant: no secret is in a request; files that hold some are named by their paths.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from tidegate.pipeline.errors import PipelineError
+
+LINE_MAX_BYTES = 64 * 1024 * 1024
+
+
+class SparkSettings(BaseModel):
+    """Where and how Spark runs.
+
+    master: as Spark writes it; ``local[*]`` is this machine. conf: Spark's own settings. package: the archive
+    of ``tidegate spark-package`` that workers on other machines unpack. files: shipped to every worker.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    master: str = "local[*]"
+    conf: dict[str, str] = Field(default_factory=dict)
+    package: str | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether everything runs in one JVM on this machine."""
+        return self.master == "local" or self.master.startswith("local[")
+
+
+class Request(BaseModel):
+    """One run of one command. ``options`` are the command's own, as JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str
+    options: dict[str, Any]
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+
+
+class StageEvent(BaseModel):
+    """How far a stage is. ``entries``: read or shuffled so far, None if Spark does not count them."""
+
+    event: Literal["stage"] = "stage"
+    stage: int
+    name: str
+    done: int
+    tasks: int
+    entries: int | None = None
+
+
+class NoteEvent(BaseModel):
+    """A line for the user, such as what begins now."""
+
+    event: Literal["note"] = "note"
+    text: str
+
+
+class ResultEvent(BaseModel):
+    """The end of a job that came to one. ``exit_code`` is for the command."""
+
+    event: Literal["result"] = "result"
+    result: dict[str, Any]
+    exit_code: int = 0
+
+
+class ErrorEvent(BaseModel):
+    """The end of a job that did not. ``expected``: the message says all; otherwise the log says more."""
+
+    event: Literal["error"] = "error"
+    message: str
+    exit_code: int
+    expected: bool
+
+
+Event = Annotated[StageEvent | NoteEvent | ResultEvent | ErrorEvent, Field(discriminator="event")]
+_EVENT: TypeAdapter[StageEvent | NoteEvent | ResultEvent | ErrorEvent] = TypeAdapter(Event)
+
+
+def parse_event(line: bytes) -> StageEvent | NoteEvent | ResultEvent | ErrorEvent:
+    """An event from its line. Raises ``PipelineError``."""
+    try:
+        return _EVENT.validate_python(json.loads(line))
+    except ValueError as error:
+        raise PipelineError(f"the job says what this version does not know: {error}") from error

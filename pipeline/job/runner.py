@@ -1,0 +1,177 @@
+"""The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
+
+Invariants: it tells one result or one error, then ends; it ends by itself when whoever started it is gone
+(its input is closed), and Spark with it; a signal ends Spark before the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, Protocol
+
+from pydantic import BaseModel
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tidegate.pipeline.errors import PipelineError
+from tidegate.pipeline.job.failures import explained
+from tidegate.pipeline.job.progress import StageWatch
+from tidegate.pipeline.job.request import LINE_MAX_BYTES, ErrorEvent, NoteEvent, Request, ResultEvent
+from tidegate.pipeline.job.session import start
+
+JOBS = {
+    "audit": "tidegate.pipeline.audit.job",
+    "tune": "tidegate.pipeline.tune.job",
+    "rebuild": "tidegate.pipeline.rebuild.job",
+}
+_STOP_S = 8.0
+_STARTED_BY = os.getppid()
+_JOB_FOLDER = "tidegate-job-"
+_INTERRUPTED = 130
+
+
+class Context(Protocol):
+    """What a job may use."""
+
+    spark: SparkSession
+
+    def note(self, text: str) -> None:
+        """Tell the user a line."""
+
+
+class JobModule(Protocol):
+    """What the module of a job has. ``run`` returns (result, exit code)."""
+
+    def run(self, context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Do it. Raises ``PipelineError``."""
+        ...
+
+
+class RunningJob:
+    """A job with its session; ``tell`` takes its events."""
+
+    def __init__(self, spark: SparkSession, tell: Callable[[BaseModel], None]) -> None:
+        self.spark = spark
+        self._tell = tell
+
+    def note(self, text: str) -> None:
+        """Tell the user a line."""
+        self._tell(NoteEvent(text=text))
+
+
+def run(request: Request, tell: Callable[[BaseModel], None]) -> None:
+    """Do what is asked for and tell how it ended; never raises but for the end of the process."""
+    try:
+        name = JOBS.get(request.command)
+        if name is None:
+            raise PipelineError(f"there is no job {request.command!r}")
+        job: JobModule = importlib.import_module(name)
+        spark = start(request.command, request.spark)
+        try:
+            with StageWatch(spark, tell):
+                result, exit_code = job.run(RunningJob(spark, tell), request.options)
+        finally:
+            with contextlib.suppress(Exception):
+                spark.stop()
+        tell(ResultEvent(result=result, exit_code=exit_code))
+    except Exception as error:
+        if not isinstance(error, PipelineError):
+            import traceback  # noqa: PLC0415
+
+            traceback.print_exc()
+        tell(explained(error))
+    except _EndedError as ended:
+        tell(ErrorEvent(message="ended by a signal", exit_code=128 + ended.number, expected=True))
+
+
+class _EndedError(BaseException):
+    """A signal asks for the end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _end_on_signals() -> None:
+    def end(number: int, _: FrameType | None) -> None:
+        # Whatever Spark does with it, the process is gone a little later.
+        timer = threading.Timer(_STOP_S, _end_at_once)
+        timer.daemon = True
+        timer.start()
+        signal.signal(number, signal.SIG_IGN)
+        raise _EndedError(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+
+
+def _end_at_once() -> None:
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(_INTERRUPTED)
+
+
+def _end_with(source: BinaryIO) -> None:
+    """End when the other end of ``source`` is closed."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while source.read(1):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()
+
+
+def main() -> int:
+    """Read the request, run it, tell the events."""
+    events = os.fdopen(int(sys.argv[1]), "wb", buffering=0)
+    lock = threading.Lock()
+
+    def tell(event: BaseModel) -> None:
+        with lock, contextlib.suppress(BrokenPipeError):
+            events.write(event.model_dump_json().encode() + b"\n")
+
+    _end_on_signals()
+    try:
+        request = Request.model_validate_json(sys.stdin.buffer.readline(LINE_MAX_BYTES))
+        _end_with(sys.stdin.buffer)
+        run(request, tell)
+    except _EndedError:
+        pass  # before there was anything to end
+    finally:
+        _end_java()
+    return 0
+
+
+def _end_java() -> None:
+    """Let the JVM tidy up, and then make sure: one that was just being started would stay for ever."""
+    gateway: Any = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None and process.stdin is not None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.stdin.close()
+            process.wait(_STOP_S)
+    if os.getppid() != _STARTED_BY and _JOB_FOLDER in Path(tempfile.gettempdir()).name:
+        # Nobody is left to remove it.
+        shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+    # Only a group of our own, as whoever starts jobs makes it.
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

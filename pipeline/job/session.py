@@ -1,0 +1,86 @@
+"""The Spark session of a job.
+
+Invariants: on this machine everything listens on loopback and there is no web page; times are UTC; the Python
+of the workers is the one that runs the job, or the one that the shipped package is unpacked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate.pipeline.errors import OptionError, PipelineError
+from tidegate.pipeline.job.package import UNPACKED_AS
+from tidegate.pipeline.job.request import SparkSettings
+
+_GIB = 1 << 30
+_LOCAL_MEMORY_MAX_GIB = 8
+
+
+def start(command: str, settings: SparkSettings) -> SparkSession:
+    """A session for one command. Raises ``PipelineError`` if Spark cannot start."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if settings.is_local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName(f"tidegate {command}")
+    # spark-submit has chosen a master already.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(settings.master)
+    for name, value in configuration(settings).items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, Py4JJavaError) as error:
+        raise PipelineError(f"Spark did not start: {_reason(error)}") from error
+    spark.sparkContext.setLogLevel("WARN")
+    for path in settings.files:
+        spark.sparkContext.addFile(path)
+    return spark
+
+
+def configuration(settings: SparkSettings) -> dict[str, str]:
+    """Spark's settings: ours, then what the user says."""
+    found = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.adaptive.enabled": "true",
+    }
+    if settings.is_local:
+        found |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{_local_memory_gib()}g",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        }
+    if settings.package is not None:
+        if not Path(settings.package).is_file():
+            raise OptionError(f"there is no package {settings.package}: make it with tidegate spark-package")
+        found |= {
+            "spark.archives": f"{Path(settings.package).resolve()}#{UNPACKED_AS}",
+            "spark.executorEnv.PYTHONPATH": UNPACKED_AS,
+        }
+    return found | settings.conf
+
+
+def _local_memory_gib() -> int:
+    """A third of the machine: Python's workers need theirs too."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(_LOCAL_MEMORY_MAX_GIB, total // _GIB // 3))
+
+
+def _reason(error: Exception) -> str:
+    """What Java says, or else the first line."""
+    lines = [" ".join(line.split()) for line in str(error).split("\n")]
+    told = next((line for line in lines if line.startswith(": ")), lines[0])
+    return told.removeprefix(": ")[:300]

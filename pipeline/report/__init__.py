@@ -1,0 +1,1 @@
+"""Reports for people: one HTML file that needs nothing else, with its plots in it."""

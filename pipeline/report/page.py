@@ -1,0 +1,101 @@
+"""An HTML page made of headings, tables and plots.
+
+Invariants: all text is escaped here, whoever it comes from; the page loads nothing from anywhere, runs no
+script, and follows the reader's light or dark scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from tidegate.pipeline.errors import PipelineError
+
+_STYLE = """
+:root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2933; --quiet: #66727f; --line: #e3e8ed;
+  --good: #17795e; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #e6edf3; --quiet: #8d98a5;
+  --line: #262d36; --good: #4fc3a1; --bad: #ff8a80; } }
+body { background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, 'Segoe UI', sans-serif;
+  max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.quiet { color: var(--quiet); } .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem .3rem 0; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+svg { max-width: 100%; height: auto; }
+"""
+
+
+class Page:
+    """Parts of a page, in the order they are added."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._parts: list[str] = [f"<h1>{escape(title)}</h1>"]
+
+    def heading(self, text: str) -> None:
+        """A heading."""
+        self._parts.append(f"<h2>{escape(text)}</h2>")
+
+    def text(self, text: str, kind: str = "") -> None:
+        """A paragraph; ``kind`` is quiet, good or bad."""
+        self._parts.append(f'<p class="{escape(kind)}">{escape(text)}</p>')
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], bad: frozenset[int] = frozenset()
+    ) -> None:
+        """A table; numbers are grouped, and those in the columns ``bad`` stand out unless they are zero."""
+        head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+        lines = []
+        for row in rows:
+            cells = (
+                f'<td class="{"bad" if at in bad and value else ""}">{escape(shown(value))}</td>'
+                for at, value in enumerate(row)
+            )
+            lines.append(f"<tr>{''.join(cells)}</tr>")
+        self._parts.append(f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>')
+
+    def plot(self, svg: str) -> None:
+        """A plot as `plots` makes it."""
+        self._parts.append(f"<figure>{svg}</figure>")
+
+    def html(self) -> str:
+        """The whole page."""
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+            "style-src 'unsafe-inline'; img-src data:\">"
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+            + "\n".join(self._parts)
+            + "\n</body></html>\n"
+        )
+
+    def write(self, path: Path) -> None:
+        """Write it, whole or not at all. Raises ``PipelineError``."""
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(self.html(), encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            raise PipelineError(f"cannot write the report to {path}: {error.strerror or error}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def shown(value: object) -> str:
+    """A value as a cell shows it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = str(value)
+    return "".join(one if one.isprintable() else "�" for one in text[:200])

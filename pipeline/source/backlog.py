@@ -1,0 +1,159 @@
+"""The data source itself: ``spark.read.format("tidegate-backlog")`` and ``spark.readStream``.
+
+    from tidegate.pipeline.source.backlog import register
+    register(spark)
+    spark.read.format("tidegate-backlog").options(service_url=…, admin_url=…, topic=…, subscription=…).load()
+
+A Spark partition is a group of ledger ranges of about the same size as every other. What is read is decided
+when the query is planned: entries that come later, and acknowledgements that come later, do not count.
+A stream's offsets are positions; it reads a topic whatever any subscription has acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.source import positions
+from tidegate.pipeline.source.options import Options
+from tidegate.pipeline.source.pushdown import bounds, push
+from tidegate.pipeline.topic.plan import backlog, check, survey
+from tidegate.pipeline.topic.ranges import EntryRange, split
+from tidegate.pipeline.topic.reader import EntryReader
+from tidegate.pipeline.topic.rows import RowBuilder, Wanted, arrow_schema, schema_text
+
+FORMAT = "tidegate-backlog"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session, and let it push filters down."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(BacklogSource)
+
+
+class BacklogSource(DataSource):
+    """A topic's backlog."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format(…)``."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns (see `topic/rows.py`)."""
+        return schema_text(Options.parse(self.options).payloads)
+
+    def reader(self, schema: StructType) -> BacklogReader:
+        """A reader for one query."""
+        return BacklogReader(_checked(self.options, schema))
+
+    def streamReader(self, schema: StructType) -> BacklogStream:  # noqa: N802 Spark's name
+        """A reader for one streaming query."""
+        return BacklogStream(_checked(self.options, schema))
+
+
+class RangesPartition(InputPartition):
+    """Ranges that one task reads in a row."""
+
+    def __init__(self, ranges: Sequence[EntryRange]) -> None:
+        super().__init__(list(ranges))
+
+
+class BacklogReader(DataSourceReader):
+    """Plans once and reads in the workers."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._wanted = Wanted()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 Spark's name
+        """Take over what narrows positions and times."""
+        self._wanted, left = push(filters)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Decide what is read."""
+        options = self._options
+        partition = self._wanted.of("partition")
+        found = [
+            one
+            for planned in survey(options.cluster, options.topic)
+            if partition.has(planned.partition)
+            for one in backlog(planned, options.subscription, bounds(self._wanted))
+        ]
+        check(found, options.cluster)
+        return [RangesPartition(group) for group in split(found, options.entries_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        yield from read_rows(self._options, self._wanted, partition.value)
+
+
+class BacklogStream(DataSourceStreamReader):
+    """Offsets are ``{partition: "ledger:entry"}``, each the first position that was not read yet."""
+
+    def __init__(self, options: Options) -> None:
+        if options.subscription is not None:
+            raise OptionError("a stream reads the whole topic: leave the option subscription out")
+        self._options = options
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 Spark's name
+        """Where a new query begins."""
+        found = survey(self._options.cluster, self._options.topic)
+        return positions.latest(found) if self._options.from_latest else positions.earliest(found)
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:  # noqa: N802, ARG002
+        """How far a batch reads."""
+        found = survey(self._options.cluster, self._options.topic)
+        end = positions.forward(start or {}, positions.latest(found))
+        if start is None or self._options.entries_per_trigger is None:
+            return end
+        return positions.limited(found, start, end, self._options.entries_per_trigger)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """The ranges between two offsets."""
+        options = self._options
+        ranges = [
+            one
+            for planned in survey(options.cluster, options.topic)
+            for one in positions.between(planned, start, end, may_lose=options.may_lose)
+        ]
+        check(ranges, options.cluster)
+        return [RangesPartition(group) for group in split(ranges, options.entries_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        yield from read_rows(self._options, Wanted(), partition.value)
+
+
+def read_rows(
+    options: Options, wanted: Wanted, ranges: Sequence[EntryRange] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some ranges, in order. Of no partitions Spark makes one that has None."""
+    topic = str(options.topic.base)
+    with EntryReader(options.cluster) as reader:
+        for one in ranges or ():
+            builder = RowBuilder(topic, one.partition, wanted, payloads=options.payloads)
+            for chunk in reader.read(one):
+                if chunk.entries:
+                    yield builder.batch(chunk.ledger_id, chunk.entries)
+
+
+def _checked(given: Any, schema: StructType) -> Options:
+    options = Options.parse(given)
+    names = arrow_schema(options.payloads).names
+    if schema.fieldNames() != names:
+        raise OptionError(f"the columns are fixed: leave the schema out; they are {', '.join(names)}")
+    return options

@@ -1,0 +1,81 @@
+"""How to get in: the token and the certificates, which are read where they are needed and shown nowhere.
+
+Invariants: a secret comes from a file or from the environment, never from a command line or an option; it is
+read anew for each connection, so that one that is renewed meanwhile counts; ``repr`` shows paths only.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.pipeline.errors import OptionError
+
+TOKEN_VARIABLE = "TIDEGATE_PULSAR_TOKEN"  # noqa: S105 the name of a variable
+_TOKEN_MAX_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Access:
+    """Paths of files; None where there is none.
+
+    token_file: with the token for broker and admin API; without it the variable ``TIDEGATE_PULSAR_TOKEN``.
+    tls_ca_file: certificates to trust, instead of the system's.
+    tls_cert_file, tls_key_file: the client's own, for mutual TLS.
+    """
+
+    token_file: str | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tls_key_file is not None and self.tls_cert_file is None:
+            raise OptionError("tls_key_file goes with tls_cert_file: give both")
+
+    def token(self) -> str | None:
+        """The token, None if there is none. Raises ``OptionError``."""
+        if self.token_file is None:
+            return os.environ.get(TOKEN_VARIABLE) or None
+        path = located(self.token_file)
+        try:
+            with path.open("rb") as file:
+                token = file.read(_TOKEN_MAX_BYTES + 1).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"cannot read the token in {path}: {_reason(error)}") from error
+        if not token or len(token) > _TOKEN_MAX_BYTES or not token.isprintable():
+            raise OptionError(f"there is no token in {path}: one line is expected")
+        return token
+
+    def tls(self) -> ssl.SSLContext:
+        """A context that verifies the other side. Raises ``OptionError``."""
+        try:
+            context = ssl.create_default_context(
+                cafile=None if self.tls_ca_file is None else str(located(self.tls_ca_file))
+            )
+            if self.tls_cert_file is not None:
+                key = None if self.tls_key_file is None else str(located(self.tls_key_file))
+                context.load_cert_chain(str(located(self.tls_cert_file)), key)
+        except (OSError, ssl.SSLError) as error:
+            raise OptionError(f"cannot use the TLS files given: {_reason(error)}") from error
+        return context
+
+
+def located(name: str) -> Path:
+    """Where a file is: at its path, or else where Spark has put what ``--files`` ships to the workers."""
+    path = Path(name)
+    if path.exists():
+        return path
+    try:
+        from pyspark import SparkFiles  # noqa: PLC0415 only where Spark is
+
+        shipped = Path(SparkFiles.get(path.name))
+    except Exception:  # no Spark here, or nothing shipped: the error names the path as it was given
+        return path
+    return shipped if shipped.exists() else path
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,127 @@
+"""The broker's admin REST interface, as far as reading a topic needs it.
+
+Invariants: an answer is bounded in size; every way in which one can fail is a ``TopicError`` that says what
+to do; the token goes to the broker that owns the topic when an answer redirects there, and to nobody else.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urljoin, urlsplit
+
+from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
+from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.names import TopicName
+
+_ANSWER_MAX_BYTES = 512 * 1024 * 1024
+"""A cursor with a million ranges of acknowledgements takes some 30 MB."""
+_REDIRECTS_MAX = 10
+_TIMEOUT_S = 60.0
+_SHOWN = 200
+
+
+class Admin:
+    """Calls on the cluster that answers at ``base_url``; a context manager."""
+
+    def __init__(self, base_url: str, access: Access) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError(
+                f"{base_url[:80]!r} is no admin URL: write http://HOST:8080 or https://HOST:8443"
+            )
+        self._base_url = base_url.rstrip("/")
+        self._access = access
+        verify: ssl.SSLContext | bool = access.tls() if parts.scheme == "https" else False
+        # Here, for most of Spark's workers import this module and never ask: it takes 0.2 s.
+        import httpx  # noqa: PLC0415
+
+        self._errors: type[Exception] = httpx.HTTPError
+        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=verify)
+
+    def __enter__(self) -> Self:
+        """Nothing is opened before the first call."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the connections."""
+        self._client.close()
+
+    def partitions(self, topic: TopicName) -> int:
+        """How many partitions the topic has; 0 if it is not partitioned."""
+        document = self._get(f"/persistent/{topic.admin_path}/partitions", topic)
+        count = document.get("partitions")
+        if not isinstance(count, int) or count < 0:
+            raise WireError(f"{self._base_url} does not say how many partitions {topic} has")
+        return count
+
+    def internal_stats(self, topic: TopicName) -> dict[str, Any]:
+        """Ledgers with their ensembles, and cursors. Loads the topic if no broker has it."""
+        return self._get(f"/persistent/{topic.admin_path}/internalStats?metadata=true", topic)
+
+    def _get(self, path: str, topic: TopicName) -> dict[str, Any]:
+        url = f"{self._base_url}/admin/v2{path}"
+        try:
+            for _ in range(_REDIRECTS_MAX):
+                status, location, body = self._request(url)
+                if status in (301, 302, 303, 307, 308) and location:
+                    url = self._redirected(url, location)
+                    continue
+                return self._checked(status, body, topic)
+        except self._errors as error:
+            raise UnreachableError(f"the admin API at {self._base_url} does not answer: {error}") from error
+        raise UnreachableError(f"{self._base_url} redirects in circles for {topic}")
+
+    def _request(self, url: str) -> tuple[int, str | None, bytes]:
+        token = self._access.token()
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        body = bytearray()
+        with self._client.stream("GET", url, headers=headers) as response:
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _ANSWER_MAX_BYTES:
+                    raise WireError(f"{url} answers with more than {_ANSWER_MAX_BYTES >> 20} MiB")
+            return response.status_code, response.headers.get("location"), bytes(body)
+
+    def _redirected(self, url: str, location: str) -> str:
+        target, scheme = urljoin(url, location), urlsplit(self._base_url).scheme
+        if urlsplit(target).scheme != scheme:
+            raise UnreachableError(
+                f"{self._base_url} redirects from {scheme} to another scheme: give the admin URL of that one"
+            )
+        return target
+
+    def _checked(self, status: int, body: bytes, topic: TopicName) -> dict[str, Any]:
+        if status == 200:
+            try:
+                document = json.loads(body)
+            except (ValueError, RecursionError) as error:
+                raise WireError(
+                    f"{self._base_url} does not answer with JSON: is it a Pulsar broker?"
+                ) from error
+            if not isinstance(document, dict):
+                raise WireError(f"{self._base_url} does not answer as Pulsar's admin API does")
+            return document
+        if status == 401:
+            raise TopicError(f"{self._base_url} wants a token that it knows: give a token file")
+        if status == 403:
+            raise TopicError(f"no permission to see the ledgers of {topic}: ask for it, or use another token")
+        if status == 404:
+            raise TopicError(f"there is no topic {topic}, says {self._base_url}")
+        reason = _reason(body)
+        raise UnreachableError(f"{self._base_url} answers {status} for {topic}: {reason}")
+
+
+def _reason(body: bytes) -> str:
+    """What the broker gives as reason, as one bounded line."""
+    try:
+        document = json.loads(body)
+        text = str(document.get("reason", "")) if isinstance(document, dict) else ""
+    except (ValueError, RecursionError):
+        text = body[: 4 * _SHOWN].decode("utf-8", "replace")
+    line = " ".join(text.split())
+    return "".join(one if one.isprintable() else "?" for one in line)[:_SHOWN] or "no reason given"

@@ -1,0 +1,70 @@
+"""What is to be read of a topic now, decided once, before anything is read.
+
+The end is what a consumer could get at this moment: what is stored for sure, but not beyond the first open
+transaction. Both ways of reading are bounded by it, and so give the same entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidegate.pipeline.errors import TopicError
+from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.broker import TopicReader
+from tidegate.pipeline.topic.names import TopicName
+from tidegate.pipeline.topic.ranges import Acknowledged, Bounds, EntryRange, Position, ranges
+from tidegate.pipeline.topic.reader import Cluster, ReadFrom
+from tidegate.pipeline.topic.state import TopicState, parse_state
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One topic or partition with what can be read of it. ``end``: the last position, if any."""
+
+    state: TopicState
+    partition: int
+    end: Position | None
+
+
+def survey(cluster: Cluster, topic: TopicName) -> list[Planned]:
+    """The topic, or each of its partitions, as it is now. Raises ``TopicError``."""
+    with Admin(cluster.admin_url, cluster.access) as admin:
+        count = admin.partitions(topic)
+        return [
+            look(cluster, admin, one, number if count else -1)
+            for number, one in enumerate(topic.partitions(count))
+        ]
+
+
+def look(cluster: Cluster, admin: Admin, topic: TopicName, partition: int) -> Planned:
+    """One topic or partition as it is now. Raises ``TopicError``."""
+    state = parse_state(topic, admin.internal_stats(topic))
+    end = TopicReader(cluster.service_url, cluster.access, str(topic)).last_position()
+    return Planned(state, partition, None if end is None else min(end, state.last_confirmed))
+
+
+def backlog(planned: Planned, subscription: str | None, bounds: Bounds) -> Iterator[EntryRange]:
+    """What is to be read of it: all that ``subscription`` has not acknowledged, or all if it is None.
+
+    Raises ``TopicError`` if there is no such subscription.
+    """
+    acknowledged: Acknowledged | None = None
+    if subscription is not None:
+        acknowledged = planned.state.acknowledged(subscription)
+    if planned.end is None:
+        return
+    until = bounds._replace(last=min(bounds.last, planned.end))
+    yield from ranges(str(planned.state.topic), planned.partition, planned.state.ledgers, acknowledged, until)
+
+
+def check(found: Sequence[EntryRange], cluster: Cluster) -> None:
+    """Raise ``TopicError`` before anything is read if the ranges cannot be read in the way asked for."""
+    if cluster.read_from is not ReadFrom.BOOKIES:
+        return
+    for one in found:
+        if one.ledger.offloaded:
+            raise TopicError(
+                f"ledger {one.ledger.ledger_id} of {one.topic} has been offloaded: "
+                f"with read_from={ReadFrom.AUTO} it is read through the broker"
+            )

@@ -1,0 +1,163 @@
+"""One reader for a range of entries, whichever way they come.
+
+Straight from the bookies where they can be reached, through the broker everywhere else; the same entries
+either way. Invariants: markers, acknowledged entries and messages of aborted transactions are left out; a way
+that fails in the middle is gone on with at the entry where it failed, on the other way, if that is allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from tidegate.pipeline.errors import UnreachableError, WireError
+from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.bookies import Bookies, MissingError
+from tidegate.pipeline.topic.broker import TopicReader
+from tidegate.pipeline.topic.entry import Entry, is_marker, is_transactional, parse_entry
+from tidegate.pipeline.topic.names import TopicName
+from tidegate.pipeline.topic.ranges import EntryRange, Position, Stretch
+from tidegate.pipeline.topic.state import parse_state
+
+_LOG = logging.getLogger(__name__)
+_CHUNK_ENTRIES = 5_000
+
+
+class ReadFrom(StrEnum):
+    """Which way entries come."""
+
+    AUTO = "auto"
+    BOOKIES = "bookies"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a Pulsar cluster is and how to get in. Holds no secret, so that it may travel to workers.
+
+    bookies: addresses of bookies that are not reachable under their own ids.
+    """
+
+    service_url: str
+    admin_url: str
+    access: Access = field(default_factory=Access)
+    read_from: ReadFrom = ReadFrom.AUTO
+    bookies: Mapping[str, str] = field(default_factory=dict)
+
+
+class Chunk(NamedTuple):
+    """Some entries of one ledger, ascending."""
+
+    ledger_id: int
+    entries: list[Entry]
+
+
+class EntryReader:
+    """Reads ranges one after another, over connections that it keeps; a context manager."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._bookies = Bookies(cluster.bookies)
+
+    def __enter__(self) -> Self:
+        """Nothing is opened yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self._bookies.__exit__(kind, error, trace)
+
+    def read(self, wanted: EntryRange) -> Iterator[Chunk]:
+        """What a consumer would get of a range and has not acknowledged. Raises ``TopicError``."""
+        at = wanted.first
+        if self._cluster.read_from is not ReadFrom.BROKER:
+            try:
+                for chunk, following in self._from_bookies(wanted):
+                    yield chunk
+                    at = following
+                return
+            except (UnreachableError, WireError, MissingError) as error:
+                if self._cluster.read_from is ReadFrom.BOOKIES:
+                    if isinstance(error, MissingError) and self._was_trimmed(wanted):
+                        return
+                    raise
+                _LOG.warning("%s: reading on through the broker", error)
+        yield from self._from_broker(wanted, at)
+
+    def _from_bookies(self, wanted: EntryRange) -> Iterator[tuple[Chunk, int]]:
+        """(chunk, the entry after it) from the bookies."""
+        ledger = wanted.ledger
+        if ledger.offloaded:
+            raise UnreachableError(
+                f"ledger {ledger.ledger_id} of {wanted.topic} has been offloaded, so its bookies may not "
+                f"have it: read it through the broker (read_from={ReadFrom.AUTO} does)"
+            )
+        live = _Live(wanted.acknowledged)
+        for first, payloads in self._bookies.entries(ledger, wanted.first, wanted.last):
+            following = first + len(payloads)
+            entries = [
+                parse_entry(entry_id, payload, checked=True) for entry_id, payload in live.of(first, payloads)
+            ]
+            yield Chunk(ledger.ledger_id, self._visible(wanted, entries)), following
+
+    def _visible(self, wanted: EntryRange, entries: list[Entry]) -> list[Entry]:
+        """Without markers and without what the broker does not give away of transactions."""
+        suspects = [one.entry_id for one in entries if is_transactional(one.metadata)]
+        if not suspects:
+            return [one for one in entries if not is_marker(one.metadata)]
+        # Only the broker knows which transactions were aborted.
+        ledger_id = wanted.ledger.ledger_id
+        reader = self._reader(wanted)
+        known = reader.entries(Position(ledger_id, suspects[0]), Position(ledger_id, suspects[-1]))
+        hidden = set(suspects) - {entry.entry_id for _, entry in known}
+        return [one for one in entries if one.entry_id not in hidden and not is_marker(one.metadata)]
+
+    def _from_broker(self, wanted: EntryRange, first: int) -> Iterator[Chunk]:
+        ledger_id = wanted.ledger.ledger_id
+        live = _Live(wanted.acknowledged)
+        entries: list[Entry] = []
+        found = self._reader(wanted).entries(Position(ledger_id, first), Position(ledger_id, wanted.last))
+        for _, entry in found:
+            if live.has(entry.entry_id) and not is_marker(entry.metadata):
+                entries.append(entry)
+            if len(entries) >= _CHUNK_ENTRIES:
+                yield Chunk(ledger_id, entries)
+                entries = []
+        yield Chunk(ledger_id, entries)
+
+    def _reader(self, wanted: EntryRange) -> TopicReader:
+        return TopicReader(self._cluster.service_url, self._cluster.access, wanted.topic)
+
+    def _was_trimmed(self, wanted: EntryRange) -> bool:
+        """Whether the ledger is gone because every subscription has acknowledged it."""
+        topic = TopicName.parse(wanted.topic)
+        with Admin(self._cluster.admin_url, self._cluster.access) as admin:
+            state = parse_state(topic, admin.internal_stats(topic))
+        return all(ledger.ledger_id != wanted.ledger.ledger_id for ledger in state.ledgers)
+
+
+class _Live:
+    """Which entries are not in some ascending stretches; asked with ascending ids only."""
+
+    def __init__(self, acknowledged: Sequence[Stretch]) -> None:
+        self._gone = acknowledged
+        self._at = 0
+
+    def has(self, entry_id: int) -> bool:
+        while self._at < len(self._gone) and self._gone[self._at].last < entry_id:
+            self._at += 1
+        return self._at == len(self._gone) or entry_id < self._gone[self._at].first
+
+    def of(self, first: int, payloads: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        """(entry_id, payload) of those that are live."""
+        numbered = enumerate(payloads, first)
+        if not self._gone:
+            return numbered
+        return ((entry_id, payload) for entry_id, payload in numbered if self.has(entry_id))

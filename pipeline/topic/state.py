@@ -1,0 +1,83 @@
+"""What the admin API says of a topic, understood: its ledgers, where they are, and its cursors.
+
+Pure. Invariant: what does not have the form that Pulsar gives it is a ``WireError``, never a traceback.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_plus
+
+from tidegate.pipeline.errors import TopicError, WireError
+from tidegate.pipeline.topic.names import TopicName, cursor_name
+from tidegate.pipeline.topic.ranges import Acknowledged, Ledger, Position, Segment
+
+_SIMPLE = re.compile(r"\b(writeQuorumSize|digestType)=(\w+)")
+_ENSEMBLES = re.compile(r"\bensembles=\{(.*?)\}")
+_ENSEMBLE = re.compile(r"(\d+)=\[([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """One topic or partition. ``last_confirmed``: the last entry that is stored for sure."""
+
+    topic: TopicName
+    ledgers: tuple[Ledger, ...]
+    last_confirmed: Position
+    cursors: dict[str, dict[str, Any]]
+
+    def acknowledged(self, subscription: str) -> Acknowledged:
+        """What a subscription has acknowledged. Raises ``TopicError`` if there is no such subscription."""
+        cursor = self.cursors.get(cursor_name(subscription))
+        if cursor is None:
+            raise TopicError(f"{self.topic} has no subscription {subscription[:80]!r}: {self._others()}")
+        try:
+            return Acknowledged.parse(cursor["markDeletePosition"], cursor["individuallyDeletedMessages"])
+        except (KeyError, TypeError) as error:
+            raise WireError(f"the cursor {subscription[:80]!r} of {self.topic} lacks {error}") from error
+
+    def _others(self) -> str:
+        known = sorted(unquote_plus(name) for name in self.cursors)[:5]
+        return f"it has {', '.join(name[:80] for name in known)}" if known else "it has none"
+
+
+def parse_state(topic: TopicName, document: dict[str, Any]) -> TopicState:
+    """From ``internalStats?metadata=true``. Raises ``WireError``."""
+    try:
+        last = Position.parse(document["lastConfirmedEntry"])
+        ledgers = tuple(_ledger(one, last) for one in document["ledgers"])
+        cursors = dict(document["cursors"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireError(f"the internal stats of {topic} are not as Pulsar's: {error}") from error
+    return TopicState(topic, tuple(sorted(ledgers, key=lambda one: one.ledger_id)), last, cursors)
+
+
+def _ledger(document: dict[str, Any], last: Position) -> Ledger:
+    ledger_id, entries = int(document["ledgerId"]), int(document["entries"])
+    # Of the open ledger the broker reports no entries: what is confirmed can be read.
+    if ledger_id == last.ledger_id:
+        entries = last.entry_id + 1
+    elif ledger_id > last.ledger_id:
+        entries = 0
+    metadata = str(document.get("metadata") or "")
+    simple = dict(_SIMPLE.findall(metadata))
+    return Ledger(
+        ledger_id,
+        entries,
+        bool(document.get("offloaded")),
+        simple.get("digestType"),
+        int(simple.get("writeQuorumSize", 0)),
+        _segments(metadata),
+    )
+
+
+def _segments(metadata: str) -> tuple[Segment, ...]:
+    found = _ENSEMBLES.search(metadata)
+    if found is None:
+        return ()
+    return tuple(
+        Segment(int(first), tuple(bookie.strip() for bookie in bookies.split(",") if bookie.strip()))
+        for first, bookies in _ENSEMBLE.findall(found[1])
+    )

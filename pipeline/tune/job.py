@@ -1,0 +1,247 @@
+"""The job of `tidegate tune`: a trace in, a table of slice widths and a recommendation out.
+
+    trace ─► arrivals by step and delay ─► when the index spills
+        │                                       │
+        └─► entries by spill and slice, for each width ─► what the slices do ─► activity ─┐
+        └─► a part of it ─► the real index, short runs ─► what things cost ───────────────┴► predictions
+
+Of very narrow widths, which have as many slices as there are entries, some slices stand for all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from tidegate.index import WIDTHS_MS, IndexOptions
+from tidegate.pipeline.errors import TraceError
+from tidegate.pipeline.job.progress import phase
+from tidegate.pipeline.job.runner import Context
+from tidegate.pipeline.tune import traces
+from tidegate.pipeline.tune.calibrate import SAMPLE_MAX, Calibration, Trace, calibrate
+from tidegate.pipeline.tune.model import Activity, Prediction, predict, recommend
+from tidegate.pipeline.tune.options import TuneOptions
+from tidegate.pipeline.tune.report import make_report
+from tidegate.pipeline.tune.slices import Changes, Filled, Fullest, History, follow
+from tidegate.pipeline.tune.spills import Spills, classes, find_spills, step_ms
+
+REPORT_NAME = "report.html"
+_HISTORY_MAX = 100_000
+"""Slices and spills that are followed of one width; of more, only a part of the slices is looked at."""
+_SHARES = 1_000_000
+_SAMPLE_AGES = 24
+_PARTS = 16
+_SECOND_MS = 1_000
+_CHANGED = "spill bigint, blocks double, entries double, blocks_written double, entries_written double"
+_DDL = f"width_ms bigint, kind tinyint, {_CHANGED}"
+
+
+class Span(NamedTuple):
+    """How many entries a trace has, and when the first and the last arrive."""
+
+    entries: int
+    first_ms: int
+    last_ms: int
+
+
+def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Do a tuning; (result, exit code). Raises ``PipelineError``."""
+    wanted = TuneOptions.model_validate(options)
+    spark, index = context.spark, IndexOptions(staging_budget_bytes=wanted.staging_bytes)
+    where = wanted.trace or "the topic"
+    trace = traces.read(spark, wanted)
+    with phase(spark, "reading the trace"):
+        span = _span(trace, where)
+    trace = traces.changed(trace, wanted.scale, wanted.delays, span.last_ms - span.first_ms)
+    # Kept, for what was drawn at random must be the same each time it is looked at.
+    trace = trace.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        with phase(spark, "counting arrivals"):
+            span = _span(trace, where)
+            spills = _spills(trace, span, index)
+        with phase(spark, "following slices of every width"):
+            filled = _filled(trace, spills, span.entries, index)
+        activities = [Activity.of(width_ms, spills, filled[width_ms]) for width_ms in WIDTHS_MS]
+        with phase(spark, "taking a part of the trace"):
+            sample = _sample(trace, span, index)
+    finally:
+        trace.unpersist()
+    with tempfile.TemporaryDirectory(prefix="tidegate-tune-") as folder:
+        calibration = calibrate(Path(folder), sample, context.note)
+    predictions = [predict(one, calibration.costs, index) for one in activities]
+    return _result(wanted, span, predictions, calibration, index), 0
+
+
+def _result(
+    wanted: TuneOptions,
+    span: Span,
+    predictions: list[Prediction],
+    calibration: Calibration,
+    index: IndexOptions,
+) -> dict[str, Any]:
+    chosen = recommend(predictions, index)
+    best = next(one for one in predictions if one.width_ms == chosen.width_ms)
+    result = {
+        "entries": span.entries,
+        "span_ms": span.last_ms - span.first_ms,
+        "recommended": {**best.as_json(), "reason": chosen.reason},
+        "candidates": [one.as_json() for one in predictions],
+        "calibration": {
+            "sample_entries": calibration.sample_entries,
+            "costs": {name: float(f"{value:.4g}") for name, value in calibration.costs._asdict().items()},
+            "runs": [
+                {
+                    "width_ms": one.predicted.width_ms,
+                    "measured": one.measured.model_dump(),
+                    "predicted": one.predicted.as_json(),
+                    "error_percent": one.errors_percent(),
+                }
+                for one in calibration.compared
+            ],
+        },
+    }
+    if wanted.report is not None:
+        path = Path(wanted.report) / REPORT_NAME
+        make_report(result).write(path)
+        result["report"] = str(path)
+    return result
+
+
+def _span(trace: DataFrame, where: str) -> Span:
+    row = trace.agg(
+        sf.count("*"),
+        sf.count_if(sf.col("arrival_ms").isNull() | sf.col("deliver_at_ms").isNull()),
+        sf.min("arrival_ms"),
+        sf.max("arrival_ms"),
+    ).collect()[0]
+    if not row[0]:
+        raise TraceError(f"there are no delayed messages in {where}")
+    if row[1]:
+        raise TraceError(f"{row[1]:,} rows of {where} lack a time, or have one that is no number")
+    return Span(row[0], row[2], row[3])
+
+
+def _spills(trace: DataFrame, span: Span, index: IndexOptions) -> Spills:
+    step = step_ms(span.first_ms, span.last_ms, index)
+    delays = classes(step, index)
+    number = sf.floor((sf.col("arrival_ms") - span.first_ms) / step)
+    later = sf.floor(sf.col("deliver_at_ms") / step) - sf.floor(sf.col("arrival_ms") / step)
+    delay = sf.greatest(sf.lit(0), sf.least(later, sf.lit(delays - 1)))
+    counted = trace.groupBy(number.alias("number"), delay.alias("delay")).count().toArrow()
+    arrivals = np.zeros(((span.last_ms - span.first_ms) // step + 1, delays), np.int64)
+    arrivals[counted["number"].to_numpy(), counted["delay"].to_numpy()] = counted["count"].to_numpy()
+    return find_spills(span.first_ms, step, arrivals, index)
+
+
+def _filled(trace: DataFrame, spills: Spills, entries: int, index: IndexOptions) -> dict[int, Filled]:
+    """What the slices of each width do: each group of them is followed by itself."""
+    at_ms, carry_ms = spills.at_ms, index.carry_ms
+    followed = {width_ms: Filled(0, 0, Changes.none(len(at_ms)), Fullest(0, 0)) for width_ms in WIDTHS_MS}
+    if not len(at_ms):
+        return followed
+
+    def by_second(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrival, due = (batch.column(name).to_numpy() for name in ("arrival_ms", "deliver_at_ms"))
+            spill = spills.number_of(arrival, due)
+            reached = due > np.append(at_ms, np.inf)[spill] + carry_ms
+            columns = [pa.array(due[reached] // _SECOND_MS), pa.array(spill[reached])]
+            yield pa.RecordBatch.from_arrays(columns, names=["second", "spill"])
+
+    def follow_group(rows: pa.Table) -> pa.Table:
+        ordered = rows.sort_by([("slice_number", "ascending"), ("spill", "ascending")])
+        columns = (ordered[name].to_numpy() for name in ("slice_number", "spill", "entries"))
+        width_ms = rows["width_ms"][0].as_py()
+        return _as_table(width_ms, follow(History(*columns), width_ms, at_ms, index))
+
+    pairs = trace.mapInArrow(by_second, "second bigint, spill bigint").groupBy("second", "spill")
+    base = pairs.agg(sf.count("*").alias("entries")).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        shares = _shares(base, entries, len(at_ms))
+        widths = base.sparkSession.createDataFrame(
+            [(width_ms, int(share * _SHARES)) for width_ms, share in shares.items()],
+            "width_ms bigint, share int",
+        )
+        number = sf.floor(sf.col("second") * _SECOND_MS / sf.col("width_ms"))
+        told = (
+            base.crossJoin(sf.broadcast(widths))
+            .withColumn("slice_number", number)
+            .filter(sf.pmod(sf.xxhash64("slice_number"), sf.lit(_SHARES)) < sf.col("share"))
+            .groupBy("width_ms", "slice_number", "spill")
+            .agg(sf.sum("entries").alias("entries"))
+            .withColumn("part", sf.pmod(sf.xxhash64("slice_number"), sf.lit(_PARTS)))
+            .groupBy("width_ms", "part")
+            .applyInArrow(follow_group, _DDL)
+            .toArrow()
+        )
+    finally:
+        base.unpersist()
+    for width_ms, share in shares.items():
+        mine = told.filter(pc.equal(told["width_ms"], width_ms))
+        followed[width_ms] = _of_table(mine, len(at_ms), 1 / share)
+    return followed
+
+
+def _shares(base: DataFrame, entries: int, spills: int) -> dict[int, float]:
+    """Which part of the slices of each width is followed: all, unless they are too many."""
+    distinct = [
+        sf.approx_count_distinct(sf.floor(sf.col("second") * _SECOND_MS / width_ms), 0.05)
+        for width_ms in WIDTHS_MS
+    ]
+    slices = base.agg(*distinct).collect()[0]
+    # An entry may be the only one that its spill puts into its slice; no slice is filled by more than all.
+    return {
+        width_ms: min(1.0, _HISTORY_MAX / max(min(entries, number * spills), 1))
+        for width_ms, number in zip(WIDTHS_MS, slices, strict=True)
+    }
+
+
+def _as_table(width_ms: int, filled: Filled) -> pa.Table:
+    """One row a spill that changes something, and one for the rest."""
+    changes = np.stack(filled.changes)
+    at = np.flatnonzero(changes.any(axis=0))
+    columns = [
+        np.append(changes[number, at], value)
+        for number, value in enumerate(
+            (filled.spilled, filled.pairs, filled.fullest.entries, filled.fullest.runs)
+        )
+    ]
+    kind = np.append(np.zeros(len(at), np.int8), np.int8(1))
+    spill = np.append(at, 0).astype(np.int64)
+    names = ["width_ms", "kind", "spill", *Changes._fields]
+    return pa.table([np.full(len(kind), width_ms), kind, spill, *columns], names=names)
+
+
+def _of_table(told: pa.Table, spills: int, times: float) -> Filled:
+    """All groups together; each stands for ``times`` as many."""
+    kind, spill = told["kind"].to_numpy(), told["spill"].to_numpy()
+    values = [told[name].to_numpy() for name in Changes._fields]
+    changes = Changes.none(spills)
+    for total, value in zip(changes, values, strict=True):
+        np.add.at(total, spill[kind == 0], value[kind == 0] * times)
+    spilled, pairs, entries, runs = (value[kind == 1] for value in values)
+    fullest = Fullest(int(entries.max(initial=0)), int(runs.max(initial=0)))
+    return Filled(float(spilled.sum()) * times, float(pairs.sum()) * times, changes, fullest)
+
+
+def _sample(trace: DataFrame, span: Span, index: IndexOptions) -> Trace:
+    """Some time in the middle of the trace, whole: so that the real index sees it as it would."""
+    length_ms = min(span.last_ms - span.first_ms + 1, _SAMPLE_AGES * index.persist_age_ms)
+    share = SAMPLE_MAX / max(span.entries, 1)
+    length_ms = max(min(length_ms, int((span.last_ms - span.first_ms + 1) * share)), 1)
+    begin_ms = span.first_ms + (span.last_ms - span.first_ms + 1 - length_ms) // 2
+    part = trace.filter((sf.col("arrival_ms") >= begin_ms) & (sf.col("arrival_ms") < begin_ms + length_ms))
+    found = part.limit(SAMPLE_MAX).toArrow()
+    if not found.num_rows:
+        found = trace.limit(SAMPLE_MAX).toArrow()
+    found = found.sort_by("arrival_ms")
+    return Trace(found["arrival_ms"].to_numpy(), found["deliver_at_ms"].to_numpy())

@@ -1,0 +1,102 @@
+"""When an index would spill, from how many entries arrive when and are due how soon.
+
+Pure. Time is cut into steps; an entry's delay is known to a step, up to the age at which the index spills
+anyway. Entries that are due before that never reach a slice: they are popped out of staging.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.index import ENTRY_BYTES, IndexOptions
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+STEPS_MAX = 4_000
+_STEPS_IN_AGE = 30
+_PLACES = 1 << 10
+_PLACE_SHIFT = np.uint64(54)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Spills(NamedTuple):
+    """at_ms: when each spill is, ascending. staged_max: most entries in staging at any time."""
+
+    at_ms: Float64
+    staged_max: int
+
+    def number_of(self, arrival_ms: Int64, deliver_at_ms: Int64) -> Int64:
+        """Which spill takes these entries; as many as there are spills if none does.
+
+        Of entries that arrive in one millisecond some come before others, whichever: a bulk that comes at
+        one instant is in as many spills as it takes.
+        """
+        place = (deliver_at_ms.astype(np.uint64) * _SPREAD >> _PLACE_SHIFT).astype(np.float64) / _PLACES
+        return np.searchsorted(self.at_ms, arrival_ms + place, side="right").astype(np.int64)
+
+
+def step_ms(first_ms: int, last_ms: int, options: IndexOptions) -> int:
+    """How long a step is for a trace over this time: a fraction of the age, less for short traces."""
+    return max(1, min(options.persist_age_ms // _STEPS_IN_AGE, (last_ms - first_ms) // STEPS_MAX + 1))
+
+
+def classes(step: int, options: IndexOptions) -> int:
+    """How many delays are told apart; the last one stands for all longer ones."""
+    return options.persist_age_ms // step + 2
+
+
+def find_spills(first_ms: int, step: int, arrivals: Int64, options: IndexOptions) -> Spills:
+    """The spills of a trace.
+
+    arrivals: of the shape (steps, delays), how many entries arrive in each step that are due so many steps
+    later. O(steps x delays).
+    """
+    budget = max(options.staging_budget_bytes // ENTRY_BYTES, 1)
+    steps, delays = arrivals.shape
+    at_ms: list[float] = []
+    # Entries in staging by the step in which they are due; the last place holds all that are due later.
+    due = np.zeros(delays, np.float64)
+    oldest: int | None = None
+    staged_max = 0.0
+    for number in range(steps):
+        due[:-2] = due[1:-1]
+        due[-2] = 0
+        new = arrivals[number]
+        count = float(new.sum())
+        if count and oldest is None:
+            oldest = number
+        rest, done = new.astype(np.float64), 0.0
+        while True:
+            room = budget - due.sum()
+            if rest.sum() <= room:
+                due += rest
+                staged_max = max(staged_max, float(due.sum()))
+                break
+            share = max(room, 0.0) / float(rest.sum())
+            done += share * (1 - done)
+            staged_max = max(staged_max, float(budget))
+            at_ms.append(first_ms + (number + done) * step)
+            due[:] = 0
+            rest *= 1 - share
+            oldest = number
+        if oldest is not None and (number + 1 - oldest) * step >= options.persist_age_ms:
+            at_ms.append(first_ms + (number + 1) * step)
+            due[:] = 0
+            oldest = None
+    return Spills(np.array(at_ms, np.float64), int(staged_max))
+
+
+def arrivals_of(
+    arrival_ms: Int64, deliver_at_ms: Int64, first_ms: int, step: int, options: IndexOptions
+) -> Int64:
+    """The matrix for `find_spills` from entries themselves."""
+    delays = classes(step, options)
+    number = (arrival_ms - first_ms) // step
+    delay = np.clip(deliver_at_ms // step - arrival_ms // step, 0, delays - 1)
+    steps = int(number.max(initial=-1)) + 1
+    flat = np.bincount(number * delays + delay, minlength=steps * delays)
+    return flat.reshape(steps, delays).astype(np.int64)

@@ -1,0 +1,34 @@
+"""What is asked of deliveries: early, lost, repeated, out of order, how late, and when nothing came.
+
+The demo, the drills and the audit on Spark judge by these functions, so that a word means one thing. They are
+pure functions over arrays: no clock, no broker, no files. Times are integers of any one unit since the epoch;
+`NEVER` stands for what did not happen, or is not known.
+"""
+
+from tidegate.plugin.checks.deliveries import (
+    NEVER,
+    RepeatCause,
+    early,
+    first_receipts,
+    lost,
+    repeat_causes,
+    repeats,
+)
+from tidegate.plugin.checks.gaps import Gaps, gaps
+from tidegate.plugin.checks.lateness import Lateness, percentiles
+from tidegate.plugin.checks.order import out_of_order
+
+__all__ = [
+    "NEVER",
+    "Gaps",
+    "Lateness",
+    "RepeatCause",
+    "early",
+    "first_receipts",
+    "gaps",
+    "lost",
+    "out_of_order",
+    "percentiles",
+    "repeat_causes",
+    "repeats",
+]

@@ -1,0 +1,75 @@
+"""Which messages were received when, and which of them early, never, or more than once.
+
+A message is a number, 0 to how many there are; a receipt is one delivery to one consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.integer[Any]]
+Int64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.intp]
+
+NEVER = -1
+
+
+class RepeatCause(IntEnum):
+    """Why a message was received again, as far as the broker's redelivery count tells.
+
+    REDELIVERED: the broker counted it as a redelivery; a consumer refused it, kept it too long or went away.
+    FORGOTTEN: the broker took it for the first time; the acknowledgement was lost, or the cursor set back.
+    UNKNOWN: no redelivery count was recorded.
+    """
+
+    REDELIVERED = 0
+    FORGOTTEN = 1
+    UNKNOWN = 2
+
+
+def first_receipts(messages: int, message: Ints, received: Int64) -> Int64:
+    """When each of ``messages`` messages was first received, ``NEVER`` if it was not. O(n log n)."""
+    first = np.full(messages, NEVER, np.int64)
+    latest_first = np.argsort(received, kind="stable")[::-1]
+    # Writing from the latest to the earliest leaves the earliest.
+    first[message[latest_first]] = received[latest_first]
+    return first
+
+
+def early(due: Int64, received: Int64) -> Bools:
+    """Which were received before they were due. What is not delayed (due ``NEVER``) is never early."""
+    result: Bools = (due != NEVER) & (received != NEVER) & (received < due)
+    return result
+
+
+def lost(expected: Bools, received: Int64) -> Bools:
+    """Which of the expected ones were never received."""
+    result: Bools = expected & (received == NEVER)
+    return result
+
+
+def repeats(identity: Sequence[Ints], received: Int64) -> tuple[Indices, Indices]:
+    """(before, after): the receipts that came again, each after the one before of the same identity.
+
+    ``identity``: columns that together say which message a receipt is of. O(n log n).
+    """
+    order = np.lexsort((received, *reversed(identity)))
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in identity:
+        same &= column[order][1:] == column[order][:-1]
+    again = np.flatnonzero(same)
+    return order[again], order[again + 1]
+
+
+def repeat_causes(redelivery_count: Int64) -> npt.NDArray[np.int8]:
+    """The cause of each repeated receipt, from its redelivery count (``NEVER``: not recorded)."""
+    causes = np.full(len(redelivery_count), RepeatCause.UNKNOWN, np.int8)
+    causes[redelivery_count == 0] = RepeatCause.FORGOTTEN
+    causes[redelivery_count > 0] = RepeatCause.REDELIVERED
+    return causes

@@ -1,0 +1,41 @@
+"""Order within a key: what was ready earlier is received earlier."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.plugin.checks.deliveries import Bools, Int64, Ints
+
+
+def out_of_order(key: Ints, due: Int64, sent: Int64, received: Int64) -> Bools:
+    """Which were received after another of the same key that should have followed them.
+
+    A message is ready when it is due, and not before it was sent; of those ready at the same time the one
+    sent first comes first. One column each, an element a message: its first receipt. What was received at the
+    same instant is in no order. A straggler counts once, however many have overtaken it. O(n log n).
+    """
+    late = np.zeros(len(key), np.bool_)
+    if not len(key):
+        return late
+    rank = _ranks(np.maximum(due, sent), sent)
+    order = np.lexsort((rank, received, key))
+    keys, ranks, times = key[order], rank[order], received[order]
+    # The highest rank of a key so far: each key's ranks are lifted above those of the keys before.
+    new_key = np.concatenate(([True], keys[1:] != keys[:-1]))
+    lifted = ranks + np.cumsum(new_key) * np.int64(len(key))
+    highest = np.maximum.accumulate(lifted)
+    # Compared with what came at an earlier instant, not with what came at the same one.
+    new_time = new_key | np.concatenate(([True], times[1:] != times[:-1]))
+    begin = np.maximum.accumulate(np.where(new_time, np.arange(len(key)), 0))
+    before = np.where(begin > 0, highest[begin - 1], -1)
+    late[order] = ~new_key[begin] & (lifted < before)
+    return late
+
+
+def _ranks(ready: Int64, sent: Int64) -> Int64:
+    """The place of each message in the order in which they should come; equal ones have the same."""
+    order = np.lexsort((sent, ready))
+    changed = (ready[order][1:] != ready[order][:-1]) | (sent[order][1:] != sent[order][:-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.concatenate(([0], np.cumsum(changed)))
+    return rank

@@ -1,0 +1,94 @@
+"""How fast entries are taken in while spilling is behind: smoothly, so that no reader waits long at once.
+
+What is in memory and in no slice yet is the *level*. Below the soft bound everything is read as it comes.
+From there on reading is paced to what is drained: twice as fast at the soft bound, as fast half-way, not at
+all at the hard bound. So the level comes to rest between the bounds, where as much comes in as goes out, and
+a broker sees a slower daemon instead of one that stops. RocksDB delays writes in the same way. What was read
+is paid for with what the rate has brought since the last time (a token bucket whose rate changes).
+
+Pure: the caller tells the level and the time, and waits as long as it is told. Invariants: the pause that is
+asked for is at most ``PAUSE_MAX_S``, after which one asks again; at the hard bound nothing is let through,
+whatever was measured; a pause is never longer because a former one was.
+"""
+
+from __future__ import annotations
+
+import math
+
+PAUSE_MIN_S = 0.002  # less is not worth a timer: it is added to the next one
+PAUSE_MAX_S = 0.020
+SLACK_S = 0.020  # timers come late: so much of the lateness is made up for
+SMOOTHING_S = 1.0
+DRAIN_FIRST_BYTES_PER_S = 24e6  # before anything was measured
+DRAIN_MIN_BYTES_PER_S = 240e3  # so that a long stop is not followed by a crawl
+_NS = 1_000_000_000
+
+
+class Admission:
+    """The level, what is drained, and the pause that follows for who reads. Times are monotonic."""
+
+    def __init__(self, spill_bytes: int, hard_bytes: int) -> None:
+        """With ``spill_bytes`` staged, spilling begins: the soft bound is somewhat above it.
+
+        Raises ``ValueError`` unless that is below the hard bound.
+        """
+        if not 0 <= spill_bytes < hard_bytes:
+            raise ValueError(
+                f"the hard bound {hard_bytes} must be above {spill_bytes}, where spilling begins"
+            )
+        self._soft_bytes = spill_bytes + (hard_bytes - spill_bytes) // 4
+        self._hard_bytes = hard_bytes
+        self._told_bytes = 0
+        self._told_ns: int | None = None
+        self._taken_bytes = 0
+        self._credit_bytes = 0.0
+        self._asked_ns = 0
+        self.drain_bytes_per_s = DRAIN_FIRST_BYTES_PER_S
+
+    @property
+    def level_bytes(self) -> int:
+        """What is in memory: as told, and what was taken in since."""
+        return self._told_bytes + self._taken_bytes
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is let through."""
+        return self.level_bytes >= self._hard_bytes
+
+    def tell(self, level_bytes: int, now_ns: int) -> None:
+        """The level now; what was drained follows from it. To be called often."""
+        if self._told_ns is not None and self._told_bytes >= self._soft_bytes and now_ns > self._told_ns:
+            passed_s = (now_ns - self._told_ns) / _NS
+            drained = max(0, self.level_bytes - level_bytes) / passed_s
+            weight = 1.0 - math.exp(-passed_s / SMOOTHING_S)
+            drain = self.drain_bytes_per_s + weight * (drained - self.drain_bytes_per_s)
+            self.drain_bytes_per_s = max(drain, DRAIN_MIN_BYTES_PER_S)
+        self._told_bytes, self._told_ns = level_bytes, now_ns
+        self._taken_bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """So much was read."""
+        self._taken_bytes += size_bytes
+        self._credit_bytes -= size_bytes
+
+    def pause_s(self, now_ns: int) -> float:
+        """How long to wait before the next read, 0 for not at all. After the wait, ask again."""
+        passed_s = max(0, now_ns - self._asked_ns) / _NS
+        self._asked_ns = now_ns
+        rate = self._bytes_per_s()
+        if rate is None:
+            self._credit_bytes = 0.0
+            return 0.0
+        if not rate:
+            return PAUSE_MAX_S
+        self._credit_bytes = min(self._credit_bytes + rate * passed_s, rate * SLACK_S)
+        wait_s = -self._credit_bytes / rate
+        return 0.0 if wait_s < PAUSE_MIN_S else min(wait_s, PAUSE_MAX_S)
+
+    def _bytes_per_s(self) -> float | None:
+        """How fast may be read at this level; None: as fast as it comes."""
+        level = self.level_bytes
+        if level < self._soft_bytes:
+            return None
+        room = max(0, self._hard_bytes - level) / (self._hard_bytes - self._soft_bytes)
+        return 2.0 * self.drain_bytes_per_s * room

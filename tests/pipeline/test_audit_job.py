@@ -1,0 +1,341 @@
+"""The audit's job on Spark: records in every format, faults of known number, reports, rounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tidegate.pipeline.audit import job
+from tidegate.pipeline.audit.options import AuditOptions, Record, StreamOptions
+from tidegate.pipeline.errors import PipelineError, TraceError
+
+BASE_MS = 1_700_000_000_000
+
+
+@dataclass
+class Notes:
+    """What a job may use, without a process around it."""
+
+    spark: SparkSession
+    told: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+
+def sent_rows(count: int = 300, first: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "message_id": f"m{number}",
+            "topic": "persistent://public/default/orders",
+            "key": f"k{number % 7}" if number % 2 else None,
+            "sent_at_ms": BASE_MS + number,
+            "deliver_at_ms": BASE_MS + 60_000 + number * 100 if number % 10 else None,
+        }
+        for number in range(first, first + count)
+    ]
+
+
+def receipts(
+    sent: list[dict[str, Any]], subscription: str = "billing", late_ms: int = 3
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "message_id": row["message_id"],
+            "subscription": subscription,
+            "received_at_ms": (row["deliver_at_ms"] or row["sent_at_ms"]) + late_ms,
+            "redelivery_count": 0,
+        }
+        for row in sent
+    ]
+
+
+def write(rows: list[dict[str, Any]], path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        lines = (json.dumps({key: value for key, value in row.items() if value is not None}) for row in rows)
+        path.write_text("".join(f"{line}\n" for line in lines))
+    elif path.suffix == ".csv":
+        pa_csv.write_csv(pa.Table.from_pylist(rows), path)
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+def audit(
+    spark: SparkSession, sent: str, received: str, **options: Any
+) -> tuple[dict[str, Any], int, list[str]]:
+    context = Notes(spark)
+    wanted = AuditOptions(sent=Record.of(sent, None), received=Record.of(received, None), **options)
+    result, exit_code = job.run(context, wanted.model_dump(mode="json"))
+    return result, exit_code, context.told
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_faults_in_every_format(spark: SparkSession, tmp_path: Path, suffix: str) -> None:
+    sent = sent_rows()
+    received = receipts(sent)
+    lost = {f"m{number}" for number in (5, 50, 299)}
+    received = [row for row in received if row["message_id"] not in lost]
+    for number in (11, 12):
+        received[number]["received_at_ms"] -= 10
+    again = [
+        {**row, "received_at_ms": row["received_at_ms"] + 60, "redelivery_count": 1}
+        for row in received[20:24]
+    ]
+    again += [{**received[30], "received_at_ms": received[30]["received_at_ms"] + 70}]
+    strange = [{**received[0], "message_id": "x1"}]
+    result, exit_code, told = audit(
+        spark,
+        write(sent, tmp_path / f"sent{suffix}"),
+        write(received + again + strange, tmp_path / f"received{suffix}"),
+        report=str(tmp_path / "report"),
+        offending=str(tmp_path / "report" / "offending"),
+    )
+    assert exit_code == 1
+    assert {name: result[name] for name in ("sent", "lost", "early", "repeated", "unknown")} == {
+        "sent": 300,
+        "lost": 3,
+        "early": 2,
+        "repeated": 5,
+        "unknown": 1,
+    }
+    assert result["received"] == 297 + 5 + 1
+    assert result["repeated_by_cause"] == {"redelivered": 4, "forgotten": 1, "unknown": 0}
+    assert result["lateness_ms"]["p50"] == 3
+    assert result["earliest_ms"] == 7
+    assert any("--until" in line for line in told)
+    bad = pq.read_table(tmp_path / "report" / "offending").to_pylist()
+    kinds = sorted((row["wrong"], row["message_id"]) for row in bad)
+    assert [kind for kind, _ in kinds].count("lost") == 3
+    assert {message for kind, message in kinds if kind == "lost"} == lost
+    assert len([1 for kind, _ in kinds if kind == "early"]) == 2
+    assert ("unknown", "x1") in kinds
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Failed" in page and "<svg" in page and "x1" in page
+
+
+def test_all_is_well_for_two_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows()
+    both = receipts(sent) + receipts(sent, "mail", 9)
+    result, exit_code, _ = audit(
+        spark, write(sent, tmp_path / "sent.parquet"), write(both, tmp_path / "received.parquet")
+    )
+    assert exit_code == 0
+    assert result["passed"]
+    assert result["subscriptions"]["billing"]["lateness_ms"]["max"] == 3
+    assert result["subscriptions"]["mail"]["lateness_ms"]["max"] == 9
+    assert (result["sent"], result["received"], result["lost"]) == (300, 600, 0)
+
+
+def test_one_of_two_subscriptions_got_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows()
+    result, exit_code, _ = audit(
+        spark,
+        write(sent, tmp_path / "sent.parquet"),
+        write(receipts(sent), tmp_path / "received.parquet"),
+        subscriptions=("billing", "mail"),
+        until_ms=BASE_MS + 60_000 + 200 * 100,
+    )
+    assert exit_code == 1
+    mail = result["subscriptions"]["mail"]
+    assert (mail["lost"], mail["pending"]) == (201 + 9, 90)
+    assert result["subscriptions"]["billing"]["lost"] == 0
+
+
+def test_order_and_gaps(spark: SparkSession, tmp_path: Path) -> None:
+    sent = [row for row in sent_rows() if row["deliver_at_ms"] is not None]
+    received = receipts(sent)
+    # Everything due in eight seconds comes together after them; of one key two change places.
+    stopped, continued = BASE_MS + 70_000, BASE_MS + 78_000
+    for row in received:
+        if stopped <= row["received_at_ms"] < continued:
+            row["received_at_ms"] = continued
+    keyed = [at for at, row in enumerate(sent) if row["key"] == "k3"]
+    first, second = received[keyed[0]], received[keyed[1]]
+    first["received_at_ms"], second["received_at_ms"] = second["received_at_ms"] + 5, second["received_at_ms"]
+    result, exit_code, _ = audit(
+        spark,
+        write(sent, tmp_path / "sent.parquet"),
+        write(received, tmp_path / "received.parquet"),
+        gap_ms=2_000,
+    )
+    assert exit_code == 0, "order and gaps are told, and are no failure"
+    assert result["out_of_order"] == 1
+    assert result["gaps"]["count"] == 1
+    assert result["gaps"]["longest_ms"] == pytest.approx(8_000, abs=200)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("no column", "sent: .* has no column deliver_at_ms; its columns: message_id"),
+        ("no number", "have a value that does not fit its column, such as 'soon'"),
+        ("no rows", "sent: there are no rows"),
+        ("no file", "sent: there is nothing at"),
+        ("no parquet", "sent: .* cannot be read as parquet"),
+        ("no id", "have no message_id"),
+        ("no json", "value that does not fit"),
+    ],
+)
+def test_records_that_do_not_fit(spark: SparkSession, tmp_path: Path, change: str, words: str) -> None:
+    sent = sent_rows(20)
+    received = write(receipts(sent), tmp_path / "received.parquet")
+    where = tmp_path / "sent.jsonl"
+    match change:
+        case "no column":
+            for row in sent:
+                del row["deliver_at_ms"]
+        case "no number":
+            sent[3]["sent_at_ms"] = "soon"
+        case "no rows":
+            sent = []
+        case "no id":
+            sent[3]["message_id"] = None
+    write(sent, where)
+    if change == "no file":
+        where.unlink()
+    elif change == "no parquet":
+        where = where.rename(tmp_path / "sent.parquet")
+    elif change == "no json":
+        where.write_text(where.read_text() + "{half")
+    with pytest.raises(TraceError, match=words):
+        audit(spark, str(where), received)
+
+
+def test_a_column_of_floats_as_pandas_writes_it(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows(30)
+    for row in sent:
+        row["deliver_at_ms"] = None if row["deliver_at_ms"] is None else float(row["deliver_at_ms"])
+    result, exit_code, _ = audit(
+        spark, write(sent, tmp_path / "s.parquet"), write(receipts(sent_rows(30)), tmp_path / "r.csv")
+    )
+    assert (exit_code, result["lateness_ms"]["max"]) == (0, 3)
+
+
+def test_a_dry_run_judges_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows(30)
+    result, exit_code, _ = audit(
+        spark,
+        write(sent, tmp_path / "s.parquet"),
+        write(receipts(sent), tmp_path / "r.parquet"),
+        dry_run=True,
+        report=str(tmp_path / "report"),
+    )
+    assert (exit_code, result["sent_rows"], result["subscriptions"]) == (0, 30, ["billing"])
+    assert not (tmp_path / "report").exists()
+
+
+class TestBesideProduction:
+    def go_on(
+        self, spark: SparkSession, folder: Path, **limits: Any
+    ) -> tuple[dict[str, Any], int, list[str]]:
+        stream = StreamOptions(
+            checkpoint=str(folder / "checkpoint"), once=True, watermark_ms=1_000, grace_ms=1_000, **limits
+        )
+        return audit(
+            spark,
+            str(folder / "sent"),
+            str(folder / "received"),
+            subscriptions=("billing",),
+            offending=str(folder / "offending"),
+            stream=stream,
+        )
+
+    def put(self, folder: Path, name: str, sent: list[Any], received: list[Any]) -> None:
+        for kind, rows in (("sent", sent), ("received", received)):
+            if rows:
+                write(rows, folder / kind / f"{name}.parquet")
+
+    def test_rounds(self, spark: SparkSession, tmp_path: Path) -> None:
+        sent = [row for row in sent_rows(220) if row["deliver_at_ms"] is not None]
+        received = receipts(sent)
+        self.put(tmp_path, "1", sent, received[:100])
+        result, exit_code, told = self.go_on(spark, tmp_path)
+        assert (result["sent"], result["received"], result["lost"], result["pending"]) == (198, 100, 0, 98)
+        assert exit_code == 0
+        assert told[-1].startswith("round 0: 198 sent, 100 received, 0 lost")
+        # Three are missing; the rest comes, one of them early, and one twice.
+        lost = [row["message_id"] for row in received[110:113]]
+        rest = [row for row in received[100:] if row["message_id"] not in lost]
+        rest[50]["received_at_ms"] -= 10
+        rest += [
+            {**received[7], "received_at_ms": received[7]["received_at_ms"] + 500, "redelivery_count": 2}
+        ]
+        self.put(tmp_path, "2", [], rest)
+        result, exit_code, _ = self.go_on(spark, tmp_path)
+        assert exit_code == 1
+        wanted = {"sent": 198, "lost": 3, "early": 1, "repeated": 1, "unknown": 0, "pending": 0}
+        assert {name: result[name] for name in wanted} == wanted
+        # Nothing new: nothing is told again.
+        assert self.go_on(spark, tmp_path)[0] == result
+        # A lost one comes after all.
+        self.put(tmp_path, "3", [], [{**received[110], "received_at_ms": BASE_MS + 90_000}])
+        result, _, _ = self.go_on(spark, tmp_path)
+        assert (result["lost"], result["delivered"]) == (2, 196)
+        bad = pq.read_table(tmp_path / "offending").to_pylist()
+        assert sorted((row["wrong"], row["message_id"]) for row in bad if row["wrong"] != "out_of_order") == [
+            ("early", rest[50]["message_id"]),
+            *sorted(("lost", message_id) for message_id in lost),
+            ("repeated", received[7]["message_id"]),
+        ]
+
+    def test_a_round_that_crashed_is_played_again(
+        self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tidegate.pipeline.audit.stream import Rounds  # noqa: PLC0415
+
+        sent = sent_rows(100)
+        self.put(tmp_path, "1", sent, receipts(sent)[:50])
+        self.go_on(spark, tmp_path)
+        self.put(tmp_path, "2", sent_rows(50, 100), receipts(sent)[50:])
+
+        def crash(*_: Any) -> None:
+            raise OSError("the machine is gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Rounds, "_put_text", crash)
+            with pytest.raises(Exception, match="the machine is gone"):
+                self.go_on(spark, tmp_path)
+        result, _, _ = self.go_on(spark, tmp_path)
+        assert (result["sent"], result["received"], result["repeated"]) == (150, 100, 0)
+
+    def test_gauges(self, spark: SparkSession, tmp_path: Path) -> None:
+        sent = sent_rows(50)
+        self.put(tmp_path, "1", sent, receipts(sent)[:40])
+        _, _, told = self.go_on(spark, tmp_path, metrics=("127.0.0.1", 0))
+        url = told[0].removeprefix("metrics: ")
+        with urlopen(url) as page:  # noqa: S310 our own page on loopback
+            text = page.read().decode()
+        assert "tidegate_audit_sent_messages 50.0" in text
+        assert 'tidegate_audit_delivered_messages{subscription="billing"} 40.0' in text
+        assert 'tidegate_audit_lost_messages{subscription="billing"}' in text
+
+    def test_rows_that_cannot_be_read_are_counted(self, spark: SparkSession, tmp_path: Path) -> None:
+        sent = sent_rows(10)
+        write(sent, tmp_path / "sent" / "1.jsonl")
+        (tmp_path / "sent" / "2.jsonl").write_text('{half\n{"message_id": "a", "sent_at_ms": "soon"}\n')
+        write(receipts(sent), tmp_path / "received" / "1.jsonl")
+        stream = StreamOptions(checkpoint=str(tmp_path / "checkpoint"), once=True)
+        wanted = AuditOptions(
+            sent=Record.of(str(tmp_path / "sent"), "json"),
+            received=Record.of(str(tmp_path / "received"), "json"),
+            subscriptions=("billing",),
+            stream=stream,
+        )
+        result, exit_code = job.run(Notes(spark), wanted.model_dump(mode="json"))
+        assert (result["unreadable"], result["delivered"], exit_code) == (2, 10, 0)
+
+    def test_subscriptions_must_be_named(self, spark: SparkSession, tmp_path: Path) -> None:
+        stream = StreamOptions(checkpoint=str(tmp_path / "c"))
+        with pytest.raises(PipelineError, match="needs --subscription"):
+            audit(spark, "a.parquet", "b.parquet", stream=stream)
