@@ -12,11 +12,12 @@ WRITABLE := test -w . || { echo "tidegate: cannot write to this checkout: work i
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 DEMO_ARGS ?=
+DRILL_ARGS ?= broker-killed daemon-killed both-killed daemon-paused data-directory-lost --report run/drill/report
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-quick torture test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
+.PHONY: help demo drill test test-quick torture test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
 	wheel lock clean
 
 help: ## this list
@@ -24,6 +25,9 @@ help: ## this list
 
 demo: setup ## delayed messages on a real broker, through two kill -9s (DEMO_ARGS="--plain" for no terminal)
 	@$(BIN)/tidegate demo $(DEMO_ARGS)
+
+drill: setup ## faults done to a real broker and its daemon (DRILL_ARGS="broker-killed --rounds 5")
+	@$(BIN)/tidegate drill run $(DRILL_ARGS)
 
 test: setup ## every test: Python's with a real broker, then the shim's (PYTEST_ARGS="-k attach" for some)
 	@status=0; \

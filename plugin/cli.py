@@ -32,7 +32,14 @@ _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 # Commands that need more than the daemon does, and the extra that brings it.
-_EXTRAS = {"demo": "demo", "audit": "spark", "tune": "spark", "rebuild": "spark", "spark-package": "spark"}
+_EXTRAS = {
+    "demo": "demo",
+    "drill": "demo",
+    "audit": "spark",
+    "tune": "spark",
+    "rebuild": "spark",
+    "spark-package": "spark",
+}
 # Where the commands are: each module has a function register(app) that adds its own.
 _MODULES = {
     "serve": "tidegate.plugin.commands.serve",
@@ -40,6 +47,7 @@ _MODULES = {
     "attach": "tidegate.plugin.commands.attach",
     "detach": "tidegate.plugin.commands.attach",
     "demo": "tidegate.plugin.commands.demo",
+    "drill": "tidegate.plugin.commands.drill",
     "setup": "tidegate.plugin.commands.setup",
     "width": "tidegate.plugin.commands.width",
     # By name only: nothing of the pipeline is imported before one of its commands is asked for.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.browser import find_browser
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
 
 
@@ -17,10 +18,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "tidegate_only: about the daemon or strict time; left out with Pulsar's own trackers"
     )
+    config.addinivalue_line("markers", "browser: needs Chromium; left out where there is none")
     # A shell that starts a job in the background makes it ignore SIGINT, and every process that we start
     # would inherit that: then Ctrl-C could not be tested.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a browser where there is none; ``.ci/run`` installs one."""
+    if find_browser() is None:
+        left_out = {item for item in items if item.get_closest_marker("browser")}
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
 
 
 @pytest.fixture(scope="session")

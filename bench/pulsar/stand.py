@@ -28,8 +28,9 @@ from bench.harness.parts import pulsar_home, shim_jar
 from bench.harness.trackers import TrackerPeer
 from bench.harness.waiting import until
 from bench.pulsar import message_log
-from bench.pulsar.admin import Admin, telemetry_options
+from bench.pulsar.admin import Admin
 from tidegate.plugin.local.broker import Broker
+from tidegate.plugin.local.counters import telemetry_options
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.process import free_ports
 from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf

@@ -8,35 +8,28 @@ the demo itself. Exit codes: 0 nothing early or lost, 1 something was, 2 a bad v
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.plugin.commands.running import check_home, check_jar, leave_at_once, signals_stop
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
-from tidegate.plugin.local.distribution import default_cache_dir, home_of
-from tidegate.plugin.local.shim import SHIM_JAR
 from tidegate.plugin.shown import one_line
 
 if TYPE_CHECKING:
     from tidegate.plugin.demo.course import Demo, Options, Outcome
-    from tidegate.plugin.demo.stop import Stop
 
 MESSAGES_MAX = 1_000_000
 # The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
 DISK_BASE_BYTES = 300 * 2**20
 DISK_MESSAGE_BYTES = 1_000
 SECONDS_MIN, SECONDS_MAX = 5.0, 3_600.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TRACKERS = ("tidegate", "pulsar", "bucket")
 
 
@@ -76,8 +69,8 @@ def demo(  # noqa: PLR0917 the flags
         seconds=seconds,
         far=far,
         tracker=tracker,
-        pulsar_home=_check_home(pulsar_home),
-        jar=_check_jar() if tracker == "tidegate" else None,
+        pulsar_home=check_home(pulsar_home),
+        jar=check_jar() if tracker == "tidegate" else None,
         out_dir=out.absolute(),
         keep=keep,
     )
@@ -90,13 +83,13 @@ def demo(  # noqa: PLR0917 the flags
     except UserError as error:
         if course.stuck:
             print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
-            _leave_at_once(error.exit_code)
+            leave_at_once(error.exit_code)
         raise
     if keep:
         outcome.recorder.save(outcome.options.out_dir / "work" / "record.npz")
     exit_code = 0 if outcome.passed else 1
     if course.stuck:
-        _leave_at_once(exit_code)
+        leave_at_once(exit_code)
     raise typer.Exit(exit_code)
 
 
@@ -134,29 +127,6 @@ def _check_json(json_file: str | None) -> None:
     raise ConfigError(f"cannot write the report to {path}: {reason}; choose another --json")
 
 
-class MissingPartError(UserError):
-    """Something that setting up puts in place is not there."""
-
-    exit_code = 2
-
-
-def _check_home(chosen: Path | None) -> Path:
-    jdk = toolchain.find_jdk(os.environ)
-    if isinstance(jdk, toolchain.Problem):
-        raise MissingPartError(jdk.text)
-    home = (chosen or home_of(default_cache_dir(os.environ))).absolute()
-    if not (home / "bin" / "pulsar").is_file():
-        advice = "correct --pulsar-home" if chosen else "run: make setup (or: tidegate setup)"
-        raise MissingPartError(f"there is no Pulsar in {home}: {advice}")
-    return home
-
-
-def _check_jar() -> Path:
-    if not SHIM_JAR.is_file():
-        raise MissingPartError(f"the shim's jar is missing ({SHIM_JAR}): run: make setup")
-    return SHIM_JAR
-
-
 def _check_paths(options: Options) -> None:
     for path, flag in ((options.pulsar_home, "--pulsar-home"), (options.out_dir, "--out")):
         if problem := toolchain.check_path(path, f"choose another {flag}"):
@@ -169,26 +139,11 @@ def _check_disk(out_dir: Path, messages: int) -> None:
         raise UserError(problem.text)
 
 
-@contextlib.contextmanager
-def _signals_stop(stop: Stop) -> Iterator[None]:
-    """A signal only asks for the end: an exception at any instruction could lose a process just started."""
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        stop.request(number)
-
-    before = {number: signal.signal(number, ask) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _course(options: Options) -> Demo:
     from tidegate.plugin.demo.course import Demo  # noqa: PLC0415
-    from tidegate.plugin.demo.stop import Stop  # noqa: PLC0415
+    from tidegate.plugin.stop import Stop  # noqa: PLC0415
 
-    return Demo(options, Stop())
+    return Demo(options, Stop("the demo"))
 
 
 def _run(course: Demo, *, plain: bool, json_to_stdout: bool) -> Outcome:
@@ -198,15 +153,8 @@ def _run(course: Demo, *, plain: bool, json_to_stdout: bool) -> Outcome:
 
     console = Console(stderr=json_to_stdout)
     view = PlainView if plain or not console.is_terminal else LiveView
-    with _signals_stop(course.stop), view(course.progress, console):
+    with signals_stop(course.stop), view(course.progress, console):
         return course.run()
-
-
-def _leave_at_once(exit_code: int) -> NoReturn:
-    """End without Python's ordinary ending, during which a thread inside the Pulsar client would abort."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)
 
 
 def _report(outcome: Outcome, json_file: str | None) -> None:

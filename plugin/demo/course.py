@@ -28,7 +28,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from tidegate.plugin.demo.audit import Audit, Outage, audit
 from tidegate.plugin.demo.clients import ClientError, Clients
 from tidegate.plugin.demo.recorder import Recorder, now_us
-from tidegate.plugin.demo.stop import DemoError, Stop
 from tidegate.plugin.demo.trackers import TRACKERS
 from tidegate.plugin.demo.watch import IndexState, Watch
 from tidegate.plugin.demo.workload import FIRST_KILL_AT, SECOND_KILL_AT, Kind, Workload, plan
@@ -37,6 +36,7 @@ from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import LocalProcess
 from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
+from tidegate.plugin.stop import RunError, Stop
 
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
@@ -141,7 +141,7 @@ class Demo:
         self.stuck = False
 
     def run(self) -> Outcome:
-        """Go through with it. Raises ``DemoError``, ``InterruptedDemoError`` when ``stop`` was requested."""
+        """Go through with it. Raises ``RunError``, ``InterruptedRunError`` when ``stop`` was requested."""
         with self._workspace() as socket_path, Guard() as guard:
             return self._run(socket_path, guard)
 
@@ -375,7 +375,7 @@ class Demo:
     def _check_alive(self) -> None:
         for process in self._processes:
             if not process.running:
-                raise DemoError(f"the {process.name} ended by itself; the logs are in {self._work_dir}")
+                raise RunError(f"the {process.name} ended by itself; the logs are in {self._work_dir}")
 
     def _until(self, done: Callable[[], bool], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -412,12 +412,12 @@ class Demo:
                 # A Unix socket's path has at most about a hundred bytes: the work directory's may be longer.
                 socket_dir = Path(tempfile.mkdtemp(prefix="tidegate-"))
             except BlockingIOError as error:
-                raise DemoError(
+                raise RunError(
                     f"another demo runs in {self._options.out_dir}: wait for its end, or choose another --out"
                 ) from error
             except OSError as error:
                 reason = error.strerror or error
-                raise DemoError(
+                raise RunError(
                     f"cannot write to {self._options.out_dir}: {reason}; choose another --out"
                 ) from error
             stack.callback(shutil.rmtree, socket_dir, ignore_errors=True)

@@ -13,7 +13,6 @@ from bench.harness.driver import Recorder
 from bench.harness.errors import DeadlineError
 from bench.harness.waiting import settled, until
 from bench.pulsar import message_log
-from bench.pulsar.admin import parse_entries_read
 from bench.pulsar.message_log import MessageLogWriter
 
 
@@ -100,20 +99,6 @@ def test_the_harness_lines_become_one_sample_a_round() -> None:
     mean = recorder.metrics[0]
     assert (mean.scenario, mean.unit, mean.target) == ("due evenly over 24 h", "ns", 60.0)
     assert mean.samples == {"tidegate": [41.5, 43.0]}
-
-
-def test_the_brokers_count_of_reads_is_found_by_topic_and_success() -> None:
-    name = "pulsar_broker_managed_ledger_message_incoming_count"
-    text = "\n".join(
-        [
-            f"# TYPE {name} gauge",
-            f'{name}{{pulsar_managed_ledger_name="public/default/persistent/t10",status="success"}} 9.0',
-            f'{name}{{pulsar_managed_ledger_name="public/default/persistent/t1",status="failure"}} 8.0',
-            f'{name}{{pulsar_managed_ledger_name="public/default/persistent/t1",status="success"}} 1.0E6',
-        ]
-    )
-    assert parse_entries_read(text, "t1") == 1_000_000
-    assert parse_entries_read(text, "t2") == 0
 
 
 def test_waiting_returns_the_first_true_answer_and_names_what_did_not_come() -> None:

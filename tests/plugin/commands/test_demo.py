@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from tests.support.demo_process import left_behind
 from tests.support.outcomes import Row, outcome_of
 from tidegate.plugin.commands import demo as command
+from tidegate.plugin.commands import running
 from tidegate.plugin.demo.course import Demo, Outcome
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.broker import Broker, BrokerPorts
@@ -38,7 +39,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     pulsar.parent.mkdir(parents=True)
     for path in (jar, pulsar):
         path.touch()
-    monkeypatch.setattr(command, "SHIM_JAR", jar)
+    monkeypatch.setattr(running, "SHIM_JAR", jar)
     return ["--pulsar-home", str(tmp_path / "parts"), "--out", str(tmp_path / "out"), "--plain"]
 
 
@@ -104,7 +105,7 @@ def test_pulsar_was_not_fetched(app: typer.Typer, tmp_path: Path, monkeypatch: p
 
 
 def test_the_shim_was_not_built(app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "SHIM_JAR", tmp_path / "no.jar")
+    monkeypatch.setattr(running, "SHIM_JAR", tmp_path / "no.jar")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "pulsar").touch()
     error = refusal(app, "--pulsar-home", str(tmp_path))

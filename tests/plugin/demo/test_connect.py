@@ -10,8 +10,8 @@ import pytest
 from tidegate.plugin.demo import course as demo_run
 from tidegate.plugin.demo.clients import ClientError, Clients
 from tidegate.plugin.demo.course import Demo, Options
-from tidegate.plugin.demo.stop import InterruptedDemoError, Stop
 from tidegate.plugin.demo.workload import plan
+from tidegate.plugin.stop import InterruptedRunError, Stop
 
 
 class BusyBroker(Clients):
@@ -31,7 +31,7 @@ class BusyBroker(Clients):
 
 def demo(tmp_path: Path) -> Demo:
     options = Options(10, 10.0, 0, "tidegate", tmp_path, None, tmp_path / "out")
-    return Demo(options, Stop())
+    return Demo(options, Stop("the demo"))
 
 
 def test_it_connects_as_soon_as_the_broker_answers(tmp_path: Path) -> None:
@@ -53,5 +53,5 @@ def test_it_gives_up_with_the_last_error(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_interrupt_ends_the_attempts(tmp_path: Path) -> None:
     run = demo(tmp_path)
     run.stop.request(signal.SIGINT)
-    with pytest.raises(InterruptedDemoError):
+    with pytest.raises(InterruptedRunError):
         run._connect(BusyBroker(tmp_path, failures=1_000))

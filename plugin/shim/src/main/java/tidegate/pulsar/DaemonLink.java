@@ -163,9 +163,9 @@ final class DaemonLink implements AutoCloseable {
         for (Runnable command; (command = commands.poll()) != null; ) {
             command.run();
         }
-        if (trackers.session() == null) {
-            // Nobody reads them, closed trackers would pile up here, and after HELD each tracker says again that it has frames.
-            waiting.clear();
+        for (TrackerCore core; (core = waiting.poll()) != null; ) {
+            // Without a connection its frames wait: after HELD each tracker says again that it has some.
+            trackers.framesWaiting(core);
         }
         trackers.forgetClosed(monotonicMs());
         if (draining && trackers.isEmpty()) {
@@ -201,9 +201,6 @@ final class DaemonLink implements AutoCloseable {
 
     /** Lets the session send what it may; returns how long to wait at most, in ms. */
     private long tick(LinkSession session) throws ProtocolException {
-        for (TrackerCore core; (core = waiting.poll()) != null; ) {
-            session.framesWaiting(core);
-        }
         long nowMs = monotonicMs();
         long nowNs = System.nanoTime();
         if (session.hasUndrained() && nowNs < nextDrainNs) {

@@ -2,7 +2,10 @@ package tidegate.pulsar;
 
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
+import java.util.HexFormat;
+import java.util.Optional;
 import java.util.Properties;
+import java.util.random.RandomGenerator;
 import java.util.regex.Pattern;
 
 /**
@@ -31,7 +34,7 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     static final String DAEMON_WAIT = "tidegateDaemonWaitMillis";
     static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
 
-    /** The lines of Pulsar that the shim was compiled and tested against. */
+    /** 4.0 and 4.2, which the shim was compiled and tested against, and what lies between: no 4.1 could be had to try. */
     private static final Pattern KNOWN_VERSIONS = Pattern.compile("4\\.[012]\\.\\d+.*");
 
     private static final int MAX_SOCKET_BYTES = 107;
@@ -54,7 +57,7 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     }
 
     /**
-     * Refuses a Pulsar that the shim was never tried with.
+     * Refuses a Pulsar of a line that the shim does not know.
      *
      * @throws ShimConfigException unless the version is known or the configuration allows any
      */
@@ -64,6 +67,15 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
             throw new ShimConfigException("Tidegate knows Pulsar 4.0.x, 4.1.x and 4.2.x; this is " + pulsarVersion
                     + ". Use a Tidegate for this version, or set " + ALLOW_UNKNOWN_VERSION + "=true to try it");
         }
+    }
+
+    /**
+     * How a broker is named unless the configuration does it: by where it listens. If the system is to choose the port, which it
+     * does later, or there is none, the name is another one at each start.
+     */
+    static String brokerName(String address, Optional<Integer> port, Optional<Integer> tlsPort, RandomGenerator random) {
+        int known = port.or(() -> tlsPort).orElse(0);
+        return address + ":" + (known > 0 ? Integer.toString(known) : HexFormat.of().toHexDigits(random.nextInt()));
     }
 
     private static Path socket(Properties properties) throws ShimConfigException {

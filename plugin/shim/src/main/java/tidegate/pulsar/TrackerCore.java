@@ -114,7 +114,7 @@ final class TrackerCore {
     private volatile boolean closing;
     private final CompletableFuture<Void> closedFuture = new CompletableFuture<>();
     private final Wait sinceClosing = new Wait();
-    private boolean finished;
+    private volatile boolean finished;
 
     TrackerCore(TrackerHost host, Clock clock, Settings settings, Seal seal, PendingBudget budget) {
         this.host = host;
@@ -417,6 +417,7 @@ final class TrackerCore {
             return CompletableFuture.completedFuture(null);
         }
         CompletableFuture<Void> future;
+        CompletableFuture<Void> former;
         synchronized (this) {
             contained.clear();
             handedOut.clear();
@@ -425,10 +426,8 @@ final class TrackerCore {
             doubtful.clear();
             creditBack += Math.toIntExact(near.clear());
             undecided.clear();
-            if (clearing != null) {
-                clearing.complete(null);
-                clearing = null;
-            }
+            former = clearing;
+            clearing = null;
             outbox.clear();
             accountPending();
             if (stream == Stream.UNOPENED) {
@@ -440,6 +439,9 @@ final class TrackerCore {
                 future = clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
             }
             waiting = true;
+        }
+        if (former != null) {
+            former.complete(null);
         }
         host.framesWaiting();
         return future;
@@ -1043,7 +1045,8 @@ final class TrackerCore {
         return finished && outbox.isEmpty();
     }
 
-    synchronized boolean isFinished() {
+    /** Lock-free. */
+    boolean isFinished() {
         return finished;
     }
 
@@ -1052,9 +1055,11 @@ final class TrackerCore {
     }
 
     /** Gives the budget back when the tracker is forgotten. */
-    synchronized void release() {
-        budget.add(-budgeted);
-        budgeted = 0;
+    void release() {
+        synchronized (this) {
+            budget.add(-budgeted);
+            budgeted = 0;
+        }
         closedFuture.complete(null);
     }
 

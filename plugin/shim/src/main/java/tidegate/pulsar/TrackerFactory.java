@@ -49,8 +49,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         var properties = pulsar.getConfig().getProperties();
         String version = PulsarVersion.getVersion();
         ShimConfig.checkVersion(properties, version);
-        config = ShimConfig.read(properties, pulsar.getAdvertisedAddress()
-                + pulsar.getConfig().getBrokerServicePort().map(port -> ":" + port).orElse(""));
+        config = ShimConfig.read(properties, ShimConfig.brokerName(pulsar.getAdvertisedAddress(),
+                pulsar.getConfig().getBrokerServicePort(), pulsar.getConfig().getBrokerServicePortTls(), random));
         budget = new PendingBudget(config.maxPendingEntries());
         background = Executors.newSingleThreadExecutor(task -> {
             Thread thread = new Thread(task, "tidegate-background");

@@ -24,6 +24,8 @@ final class TrackerTable {
     private static final long KEEP_FINISHED_MS = 60_000;
 
     private final Map<String, TrackerCore> byKey = new HashMap<>();
+    /** Only these are asked at each step whether they are closed, which takes their lock. */
+    private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
     private LinkSession session;
@@ -47,10 +49,23 @@ final class TrackerTable {
         if (session != null) {
             session.attach(core);
         }
+        // Its note may have been read before it was known here.
+        framesWaiting(core);
+    }
+
+    /** The core has frames to send, or has finished. */
+    void framesWaiting(TrackerCore core) {
+        if (core.isFinished() && cores.contains(core)) {
+            finished.add(core);
+        }
+        if (session != null) {
+            session.framesWaiting(core);
+        }
     }
 
     private void succeed(TrackerCore former, TrackerCore core) {
         former.finish();
+        framesWaiting(former);
         if (session != null && former.isOpen()) {
             // Its CLOSE goes out before the OPEN of the new one.
             session.drain(former);
@@ -89,6 +104,7 @@ final class TrackerTable {
     /** Ends every tracker. */
     void finishAll() {
         each(cores, TrackerCore::finish);
+        cores.forEach(this::framesWaiting);
     }
 
     /** One tracker that fails must not keep the others from hearing the news. */
@@ -105,16 +121,14 @@ final class TrackerTable {
     /** Forgets the trackers that are closed and have nothing left to tell. */
     void forgetClosed(long nowMs) {
         List<TrackerCore> gone = new ArrayList<>();
-        for (TrackerCore core : cores) {
-            if (core.isFinished()) {
-                long sinceMs = finishedMs.computeIfAbsent(core, finished -> nowMs);
-                if (core.isClosed()) {
-                    gone.add(core);
-                } else if (nowMs - sinceMs > KEEP_FINISHED_MS) {
-                    LOG.warn("[{}] The daemon was away for too long after the subscription's close: what it did not confirm"
-                            + " is dropped and will be read again", core.name());
-                    gone.add(core);
-                }
+        for (TrackerCore core : finished) {
+            long sinceMs = finishedMs.computeIfAbsent(core, unseen -> nowMs);
+            if (core.isClosed()) {
+                gone.add(core);
+            } else if (nowMs - sinceMs > KEEP_FINISHED_MS) {
+                LOG.warn("[{}] The daemon was away for too long after the subscription's close: what it did not confirm"
+                        + " is dropped and will be read again", core.name());
+                gone.add(core);
             }
         }
         each(gone, this::forget);
@@ -123,6 +137,7 @@ final class TrackerTable {
     private void forget(TrackerCore core) {
         core.release();
         cores.remove(core);
+        finished.remove(core);
         finishedMs.remove(core);
         byKey.remove(core.key(), core);
         if (session != null) {

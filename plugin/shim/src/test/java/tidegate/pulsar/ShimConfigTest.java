@@ -2,11 +2,15 @@ package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
 import java.util.Properties;
+import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -14,6 +18,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class ShimConfigTest {
     private final Properties properties = new Properties();
+    private final Random random = new Random(1);
 
     private ShimConfig read() throws ShimConfigException {
         return ShimConfig.read(properties, "127.0.0.1:6650");
@@ -56,6 +61,25 @@ class ShimConfigTest {
     void aSocketPathThatTheSystemCannotBindIsRefused() {
         properties.setProperty("tidegateSocket", "/" + "x".repeat(200));
         assertTrue(assertThrows(ShimConfigException.class, this::read).getMessage().contains("107"));
+    }
+
+    @Test
+    void aBrokerIsNamedByWhereItListens() {
+        assertEquals("b.example:6650", nameOf(Optional.of(6650), Optional.of(6651)));
+        assertEquals("b.example:6651", nameOf(Optional.empty(), Optional.of(6651)));
+    }
+
+    @Test
+    void brokersWhosePortTheSystemChoosesHaveDifferentNames() {
+        for (Optional<Integer> port : List.of(Optional.of(0), Optional.<Integer>empty())) {
+            String name = nameOf(port, port);
+            assertTrue(name.startsWith("b.example:"), name);
+            assertNotEquals(name, nameOf(port, port), "a second one must not replace the first");
+        }
+    }
+
+    private String nameOf(Optional<Integer> port, Optional<Integer> tlsPort) {
+        return ShimConfig.brokerName("b.example", port, tlsPort, random);
     }
 
     @ParameterizedTest

@@ -1084,6 +1084,24 @@ class TrackerCoreTest {
         assertEquals(0, world.core().delayedMessages());
     }
 
+    /** What follows a future runs where it is completed: Pulsar's own code, which takes locks of its own. */
+    @Test
+    void whatWaitsForATrackerIsToldWithoutItsLock() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        world.broker.disconnectAll();
+        TrackerCore core = world.core();
+        List<String> told = new ArrayList<>();
+        core.clear().thenRun(() -> told.add(Thread.holdsLock(core) ? "locked" : "free"));
+        core.clear().thenRun(() -> told.add(Thread.holdsLock(core) ? "locked" : "free"));
+        core.whenClosed().thenRun(() -> told.add(Thread.holdsLock(core) ? "locked" : "free"));
+        assertEquals(List.of("free"), told, "the second takes the place of the first");
+        world.settle();
+        core.release();
+        assertEquals(List.of("free", "free", "free"), told);
+    }
+
     @Test
     void clearingTheBacklogKeepsWhatWasReadSinceItWasAskedFor() {
         start();

@@ -2,9 +2,11 @@ package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -66,7 +68,7 @@ class TrackerTableTest {
     }
 
     private List<Frame> sent(TrackerCore core) throws ProtocolException {
-        session.framesWaiting(core);
+        table.framesWaiting(core);
         return answerOpens().stream().map(Envelope::frame).toList();
     }
 
@@ -109,6 +111,24 @@ class TrackerTableTest {
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()),
                 sent(former).stream().map(frame -> frame instanceof Frame.Add add ? new Frame.Add(false, add.records())
                         : frame).toList());
+    }
+
+    @Test
+    void theLinkDoesNotWaitForTheLockOfATrackerThatIsNotFinished() throws ProtocolException {
+        TrackerCore busy = newCore("busy");
+        TrackerCore done = newCore("done");
+        table.register(busy);
+        table.register(done);
+        connect();
+        done.finish();
+        assertEquals(List.of(new Frame.Close()), sent(done));
+        daemonSends(2, 1, new Frame.Durable());
+        synchronized (busy) {
+            // On a thread of its own, which does not hold the lock.
+            assertTimeoutPreemptively(Duration.ofSeconds(5), () -> table.forgetClosed(clock.millis()));
+        }
+        assertTrue(done.whenClosed().isDone());
+        assertFalse(table.isEmpty(), "the busy one is still there");
     }
 
     @Test

@@ -1,0 +1,243 @@
+"""``tidegate drill``: faults done to a real broker and its daemon, and what became of every message.
+
+This module is the command line: flags, checks, signals, where the output goes. ``plugin.drill`` is the
+drills. Exit codes: 0 all passed, 1 one failed or could not be done, 2 a bad value or a missing part, 128 + n
+ended by signal n.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.plugin.commands.running import check_home, check_jar, leave_at_once, signals_stop
+from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.local import toolchain
+from tidegate.plugin.shown import one_line
+
+if TYPE_CHECKING:
+    from tidegate.plugin.drill.drill import Drill
+    from tidegate.plugin.drill.session import Options, Result, Session
+
+ROUNDS_MAX = 10_000
+MESSAGES_MIN, MESSAGES_MAX = 10, 5_000_000
+# The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
+_DISK_BASE_BYTES = 300 * 2**20
+_DISK_MESSAGE_BYTES = 1_000
+_OUT = Path("run/drill")
+_FILE_WIDTH = 180
+
+_app = typer.Typer(
+    help="Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@_app.command("list", epilog="Example: tidegate drill list --json")
+def list_drills(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, an array.")] = False,
+) -> None:
+    """The drills, what each does and what it needs."""
+    from tidegate.plugin.drill.catalogue import DRILLS  # noqa: PLC0415
+
+    if as_json:
+        shown = [{"name": one.name, "does": one.does, "needs": list(one.needs)} for one in DRILLS]
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    width = max(len(one.name) for one in DRILLS)
+    for one in DRILLS:
+        typer.echo(f"{one.name:{width}}  {one.does}")
+        if one.needs:
+            typer.echo(f"{'':{width}}  needs {', '.join(one.needs)}")
+
+
+@_app.command("run", epilog="Example: tidegate drill run broker-killed daemon-killed --rounds 3")
+def run(  # noqa: PLR0917 the flags
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Which; see drill list.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    rounds: Annotated[int, typer.Option(help="How often each is run.")] = 1,
+    messages: Annotated[
+        int | None, typer.Option(help="Messages that come due in a round [default: each drill's own].")
+    ] = None,
+    compare: Annotated[
+        str, typer.Option(metavar="TRACKER,...", help="Pulsar's own trackers as well: in-memory, bucket.")
+    ] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a drill on standard output, a line each.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", readable=False, help="Write an HTML report with plots there."),
+    ] = None,
+    out: Annotated[Path, typer.Option(readable=False, help="Where ledgers and working files go.")] = _OUT,
+    pulsar_home: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False, help="An unpacked Pulsar [default: the one that tidegate setup fetched]."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Makes the messages of the first round.")] = 1,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live screen.")] = False,
+) -> None:
+    """Run drills: exit code 0 if all passed, 1 if one failed."""
+    from tidegate.plugin.drill.session import Options  # noqa: PLC0415
+
+    drills = _chosen(names or [], every=every)
+    _check_values(rounds, messages)
+    trackers = _trackers(compare)
+    options = Options(
+        drills=drills,
+        trackers=trackers,
+        rounds=rounds,
+        messages=messages,
+        pulsar_home=check_home(pulsar_home),
+        jar=check_jar(),
+        out_dir=out.absolute(),
+        seed=seed,
+    )
+    _check_places(options, report)
+    session = _session(options)
+    try:
+        results = _run(session, as_json=as_json, plain=plain)
+        _finish(results, options.out_dir, report, to_stderr=as_json)
+    except UserError as error:
+        if session.stuck:
+            print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
+            leave_at_once(error.exit_code)
+        raise
+    exit_code = 0 if all(result.passed for result in results) else 1
+    if session.stuck:
+        leave_at_once(exit_code)
+    raise typer.Exit(exit_code)
+
+
+@_app.command("report", epilog="Example: tidegate drill report --report run/drill/report")
+def report_of(
+    out: Annotated[Path, typer.Option(readable=False, help="Where the run has left its ledgers.")] = _OUT,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a drill on standard output, a line each.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", readable=False, help="Write an HTML report with plots there."),
+    ] = None,
+) -> None:
+    """Judge again, from the ledgers of the last run, even if that was killed."""
+    from tidegate.plugin.drill.catalogue import DRILLS  # noqa: PLC0415
+    from tidegate.plugin.drill.session import ledgers_of, results_of  # noqa: PLC0415
+
+    known = {one.name: one.does for one in DRILLS}
+    ledgers = ledgers_of(out.absolute())
+    if not ledgers:
+        raise UserError(f"there are no ledgers in {out}: run `tidegate drill run`, or correct --out")
+    results = results_of(ledgers, lambda name: known.get(name, ""))
+    if as_json:
+        _print_json(results)
+    _finish(results, out.absolute(), report, to_stderr=as_json)
+    raise typer.Exit(0 if all(result.passed for result in results) else 1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.add_typer(_app, name="drill")
+
+
+def _chosen(names: list[str], *, every: bool) -> list[Drill]:
+    from tidegate.plugin.drill.catalogue import DRILLS, named  # noqa: PLC0415
+
+    if every and names:
+        raise ConfigError("name drills, or say --all, not both")
+    if not every and not names:
+        raise ConfigError("name a drill, or say --all; `tidegate drill list` lists them")
+    return list(DRILLS) if every else [named(name) for name in dict.fromkeys(names)]
+
+
+def _check_values(rounds: int, messages: int | None) -> None:
+    if not 1 <= rounds <= ROUNDS_MAX:
+        raise ConfigError(f"--rounds must be between 1 and {ROUNDS_MAX:,}, it is {rounds}")
+    if messages is not None and not MESSAGES_MIN <= messages <= MESSAGES_MAX:
+        raise ConfigError(f"--messages must be between {MESSAGES_MIN} and {MESSAGES_MAX:,}, it is {messages}")
+
+
+def _trackers(compare: str) -> list[str]:
+    from tidegate.plugin.drill.stands.trackers import FACTORIES, OURS  # noqa: PLC0415
+
+    asked = [name.strip() for name in compare.split(",") if name.strip()]
+    for name in asked:
+        if name not in FACTORIES:
+            raise ConfigError(f"--compare takes {', '.join(FACTORIES)}, not {name}")
+    return list(dict.fromkeys([OURS, *asked]))
+
+
+def _check_places(options: Options, report: Path | None) -> None:
+    for path, flag in ((options.pulsar_home, "--pulsar-home"), (options.out_dir, "--out")):
+        if problem := toolchain.check_path(path, f"choose another {flag}"):
+            raise ConfigError(problem.text)
+    if report is not None and report.exists() and not report.is_dir():
+        raise ConfigError(f"--report {report} is not a directory: choose another one")
+    sent = [options.messages or drill.load.messages for drill in options.drills]
+    needed_bytes = _DISK_BASE_BYTES + 2 * max(sent) * _DISK_MESSAGE_BYTES
+    if problem := toolchain.check_disk(options.out_dir, needed_bytes, "choose an --out on another disk"):
+        raise UserError(problem.text)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _session(options: Options) -> Session:
+    from tidegate.plugin.drill.session import Session  # noqa: PLC0415
+    from tidegate.plugin.stop import Stop  # noqa: PLC0415
+
+    return Session(options, Stop("the drills"), _now_us)
+
+
+def _run(session: Session, *, as_json: bool, plain: bool) -> list[Result]:
+    from rich.console import Console  # noqa: PLC0415
+
+    from tidegate.plugin.drill.view import LiveView, PlainView  # noqa: PLC0415
+
+    console = Console(stderr=as_json)
+    view = PlainView if plain or not console.is_terminal else LiveView
+    results = []
+    with signals_stop(session.stop), view(session.progress, console, _now_us):
+        for result in session.run():
+            results.append(result)
+            if as_json:
+                _print_json([result])
+    return results
+
+
+def _print_json(results: list[Result]) -> None:
+    from tidegate.plugin.drill.report import as_json  # noqa: PLC0415
+
+    for result in results:
+        sys.stdout.write(json.dumps(as_json(result)) + "\n")
+        sys.stdout.flush()
+
+
+def _finish(results: list[Result], out_dir: Path, report: Path | None, *, to_stderr: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    from tidegate.plugin.drill.report import as_table  # noqa: PLC0415
+
+    console = Console(stderr=to_stderr)
+    if not console.is_terminal:
+        # In a file or a pipe there is no width to keep to: a report is not cut.
+        console = Console(stderr=to_stderr, width=_FILE_WIDTH)
+    console.print(as_table(results), highlight=False)
+    if report is not None:
+        from tidegate.plugin.drill.html import write_report  # noqa: PLC0415
+
+        index = write_report(results, report.absolute())
+        console.print(f"report: {index}", markup=False, highlight=False, soft_wrap=True)
+    elif any(not one.passed for one in results):
+        console.print(f"the ledgers: {out_dir}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,69 @@
+"""What the commands share that start brokers: the parts that must be there, signals, and the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.local import toolchain
+from tidegate.plugin.local.distribution import default_cache_dir, home_of
+from tidegate.plugin.local.shim import SHIM_JAR
+
+if TYPE_CHECKING:
+    from tidegate.plugin.stop import Stop
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class MissingPartError(UserError):
+    """Something that setting up puts in place is not there."""
+
+    exit_code = 2
+
+
+def check_home(chosen: Path | None) -> Path:
+    """The unpacked Pulsar to run, ``chosen`` or the one that was set up, and a JDK to run it with."""
+    jdk = toolchain.find_jdk(os.environ)
+    if isinstance(jdk, toolchain.Problem):
+        raise MissingPartError(jdk.text)
+    home = (chosen or home_of(default_cache_dir(os.environ))).absolute()
+    if not (home / "bin" / "pulsar").is_file():
+        advice = "correct --pulsar-home" if chosen else "run: make setup (or: tidegate setup)"
+        raise MissingPartError(f"there is no Pulsar in {home}: {advice}")
+    return home
+
+
+def check_jar() -> Path:
+    """The shim's jar."""
+    if not SHIM_JAR.is_file():
+        raise MissingPartError(f"the shim's jar is missing ({SHIM_JAR}): run: make setup")
+    return SHIM_JAR
+
+
+@contextlib.contextmanager
+def signals_stop(stop: Stop) -> Iterator[None]:
+    """A signal only asks for the end: an exception at any instruction could lose a process just started."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        stop.request(number)
+
+    before = {number: signal.signal(number, ask) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave_at_once(exit_code: int) -> NoReturn:
+    """End without Python's ordinary ending, during which a thread inside the Pulsar client would abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

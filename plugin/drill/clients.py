@@ -1,0 +1,401 @@
+"""Producer and consumers of a round: the real pulsar-client, and what it takes to live through faults.
+
+The client connects again by itself, but its pauses double (to as much as a minute) and cannot be set from
+Python. So the drills do what a supervised application does: when the connection is gone for a second, the
+client is dropped and a new one opened as soon as the broker's port answers. Invariants:
+
+- a message is the sender's until the broker has confirmed it: with a new client everything unconfirmed is
+  sent again (it may then be on the topic twice; the verdict tells these from a tracker's repeats);
+- a client is never replaced because nothing comes: that would hide a tracker that has fallen asleep;
+- every call that may block has its own thread, and all of them end soon after ``close``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pulsar
+
+from tidegate.plugin.checks import NEVER
+from tidegate.plugin.drill.ledger import Ledger
+from tidegate.plugin.drill.plan import Plan, decode, encode
+from tidegate.plugin.errors import UserError
+
+CONSUMERS = 2
+_UNCONFIRMED_MAX = 5_000
+_OPERATION_TIMEOUT_S = 5
+_POLL_S = 0.005
+_WATCH_S = 0.1
+_GIVE_UP_S = 1.0
+_RECEIVE_MS = 250
+_JOIN_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S = 1.0
+
+
+class ClientError(UserError):
+    """The Pulsar client could not connect; the message says where to look."""
+
+
+class Tally:
+    """Live counts of a round, for a view; every method may be called from any thread."""
+
+    def __init__(self, plan: Plan, start_us: int) -> None:
+        self._due_us = (start_us + plan.due_ms * 1000).tolist()
+        self._due_order = np.sort(plan.due_ms[plan.expected]) * 1000 + start_us
+        self._start_us = start_us
+        self._seen = bytearray(len(plan))
+        self._confirmed = bytearray(len(plan))
+        self._lock = threading.Lock()
+        self.sent = self.received = self.early = self.again = self.receipts = 0
+        self.worst_ms: list[float | None] = []
+        self.last_us = start_us
+
+    def confirmed(self, number: int) -> bool:
+        """The broker has stored message ``number``; whether that is news."""
+        with self._lock:
+            if self._confirmed[number]:
+                return False
+            self._confirmed[number] = 1
+            self.sent += 1
+            return True
+
+    def is_confirmed(self, number: int) -> bool:
+        """Whether the broker has stored message ``number``."""
+        return bool(self._confirmed[number])
+
+    def delivered(self, number: int, at_us: int) -> None:
+        """A consumer received message ``number``."""
+        with self._lock:
+            self.receipts += 1
+            self.last_us = at_us
+            if self._seen[number]:
+                self.again += 1
+                return
+            self._seen[number] = 1
+            self.received += 1
+            late_us = at_us - self._due_us[number]
+            self.early += late_us < 0
+            second = max((at_us - self._start_us) // 1_000_000, 0)
+            self.worst_ms.extend([None] * (second + 1 - len(self.worst_ms)))
+            worst_ms = self.worst_ms[second]
+            self.worst_ms[second] = late_us / 1000 if worst_ms is None else max(worst_ms, late_us / 1000)
+
+    def due(self, now_us: int) -> int:
+        """How many messages are due at ``now_us``."""
+        return int(np.searchsorted(self._due_order, now_us, side="right"))
+
+    def missing(self, plan: Plan) -> int:
+        """How many messages that are due in the round no consumer has received."""
+        with self._lock:
+            seen = np.frombuffer(bytes(self._seen), np.uint8)
+        return int(np.count_nonzero(plan.expected & (seen == 0)))
+
+
+class Clients:
+    """A producer and Shared consumers of one topic. ``service_url`` is asked anew at each connection."""
+
+    def __init__(
+        self,
+        service_url: Callable[[], str],
+        topic: str,
+        subscription: str,
+        *,
+        plan: Plan,
+        run: int,
+        log_path: Path,
+        now_us: Callable[[], int],
+        consumers: int = CONSUMERS,
+    ) -> None:
+        self._service_url = service_url
+        self._topic = topic
+        self._subscription = subscription
+        self._plan = plan
+        self._run_id = run
+        self._log_path = log_path
+        self._now_us = now_us
+        self._wanted = consumers
+        self._client: pulsar.Client | None = None
+        self._producer: pulsar.Producer | None = None
+        self._consumers: deque[pulsar.Consumer] = deque()
+        self._threads: list[threading.Thread] = []
+        self._unconfirmed: set[int] = set()
+        self._again: deque[int] = deque()
+        self._generation = 0
+        self._subscribed = 0
+        self._lock = threading.Lock()
+        self._connecting = threading.Lock()
+        self._online = threading.Event()
+        self._closed = threading.Event()
+        self._receiving = threading.Event()
+        self._receiving.set()
+        self._ledger: Ledger | None = None
+        self._tally: Tally | None = None
+        self._start_ms = 0
+        self.failure: UserError | None = None
+
+    def connect(self) -> None:
+        """Open a client. Raises ``ClientError``; an earlier one is to be dropped before."""
+        service_url = self._service_url()
+        self._probe(service_url)
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path))
+        client = pulsar.Client(service_url, operation_timeout_seconds=_OPERATION_TIMEOUT_S, logger=logger)
+        with self._lock:
+            # Known from the start, so that dropping it ends a call that waits for the broker.
+            self._client = client
+        try:
+            if self._closed.is_set():
+                raise ClientError("the drill is ending")
+            consumers = [self._subscribe(client) for _ in range(self._wanted)]
+            producer = client.create_producer(
+                self._topic,
+                send_timeout_millis=0,
+                max_pending_messages=4 * _UNCONFIRMED_MAX,
+                # A delayed message is never batched; without batches a position is one message's.
+                batching_enabled=False,
+            )
+        except pulsar.PulsarException as error:
+            client.shutdown()
+            raise ClientError(
+                f"the Pulsar client cannot connect to {service_url}: {error}; its log: {self._log_path}"
+            ) from error
+        with self._lock:
+            self._generation += 1
+            self._again = deque(sorted(self._unconfirmed | set(self._again)))
+            self._unconfirmed.clear()
+            self._producer = producer
+            self._consumers = deque(consumers)
+        for consumer in consumers:
+            self._start_consumer(consumer)
+        self._online.set()
+
+    def begin(self, ledger: Ledger, tally: Tally, start_us: int) -> None:
+        """Send by the plan, whose times count from ``start_us``, and record what comes."""
+        self._ledger, self._tally = ledger, tally
+        self._start_ms = start_us // 1000
+        self._run(self._send)
+        self._run(self._supervise)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages sent, or to be sent again, that the broker has not confirmed."""
+        with self._lock:
+            return len(self._unconfirmed) + len(self._again)
+
+    @property
+    def online(self) -> bool:
+        """Whether there is a connected client."""
+        return self._online.is_set()
+
+    def drop(self) -> None:
+        """Throw the client away."""
+        self._online.clear()
+        with self._lock:
+            client, self._client, self._producer = self._client, None, None
+            self._consumers.clear()
+            self._generation += 1
+        if client is not None:
+            with contextlib.suppress(pulsar.PulsarException):
+                client.shutdown()
+
+    def close(self) -> None:
+        """Drop the client and end every thread."""
+        self._closed.set()
+        self.drop()
+        self._online.set()
+        self._receiving.set()
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        for thread in self._threads:
+            thread.join(max(deadline_s - time.monotonic(), 0))
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a thread is still inside the client's library; asked after ``close``."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    # What faults have to do with them
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers are subscribed."""
+        with self._lock:
+            return len(self._consumers)
+
+    @property
+    def received(self) -> int:
+        """How many receipts there are."""
+        return 0 if self._tally is None else self._tally.receipts
+
+    def replace(self) -> None:
+        """Drop the client; the supervisor opens another one as soon as a broker answers."""
+        self.drop()
+
+    def replace_consumer(self) -> None:
+        """Close the consumer that has been there for longest, and subscribe another one."""
+        with self._lock:
+            client = self._client
+            oldest = self._consumers.popleft() if self._consumers else None
+        if client is None or oldest is None:
+            raise ClientError("there is no connected consumer to replace")
+        try:
+            oldest.close()
+            consumer = self._subscribe(client)
+        except pulsar.PulsarException as error:
+            raise ClientError(f"a consumer could not be replaced: {error}") from error
+        with self._lock:
+            self._consumers.append(consumer)
+        self._start_consumer(consumer)
+
+    def receiving(self, *, on: bool) -> None:
+        """Whether the consumers take messages from their queues."""
+        (self._receiving.set if on else self._receiving.clear)()
+
+    # Inside
+
+    def _probe(self, service_url: str) -> None:
+        """Raise unless a broker's port answers: the client itself would wait for ever longer."""
+        scheme, _, places = service_url.partition("://")
+        for place in places.split(","):
+            address = urlsplit(f"{scheme}://{place}")
+            port = address.port or (6651 if scheme == "pulsar+ssl" else 6650)
+            with contextlib.suppress(OSError):
+                socket.create_connection((address.hostname or "", port), _PROBE_TIMEOUT_S).close()
+                return
+        raise ClientError(f"no broker answers on {service_url}")
+
+    def _run(self, work: Callable[..., None], *arguments: object) -> None:
+        def guarded() -> None:
+            try:
+                work(*arguments)
+            except UserError as error:
+                self.failure = error
+
+        # Daemon threads: whatever the client's library does, an interrupted drill ends.
+        thread = threading.Thread(target=guarded, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _subscribe(self, client: pulsar.Client) -> pulsar.Consumer:
+        return client.subscribe(
+            self._topic,
+            self._subscription,
+            consumer_type=pulsar.ConsumerType.Shared,
+            initial_position=pulsar.InitialPosition.Earliest,
+            receiver_queue_size=1000,
+        )
+
+    def _start_consumer(self, consumer: pulsar.Consumer) -> None:
+        self._subscribed += 1
+        self._run(self._consume, consumer, self._subscribed)
+
+    def _supervise(self) -> None:
+        gone_s = 0.0
+        while not self._closed.wait(_WATCH_S):
+            if self._online.is_set() and self._is_connected():
+                gone_s = 0.0
+                continue
+            gone_s += _WATCH_S
+            if self._online.is_set() and gone_s < _GIVE_UP_S:
+                continue
+            self.drop()
+            with contextlib.suppress(ClientError), self._connecting:
+                self.connect()
+                gone_s = 0.0
+
+    def _is_connected(self) -> bool:
+        with self._lock:
+            producer, consumers = self._producer, list(self._consumers)
+        if producer is None:
+            return False
+        return producer.is_connected() and all(consumer.is_connected() for consumer in consumers)
+
+    def _consume(self, consumer: pulsar.Consumer, place: int) -> None:
+        while not self._closed.is_set():
+            self._receiving.wait()
+            try:
+                message = consumer.receive(timeout_millis=_RECEIVE_MS)
+            except pulsar.Timeout:
+                continue
+            except pulsar.PulsarException:
+                return
+            received_us = self._now_us()
+            acked_us = received_us
+            try:
+                consumer.acknowledge(message)
+            except pulsar.PulsarException:
+                acked_us = NEVER
+            number = decode(self._run_id, message.data())
+            # On a topic of somebody's own there may be messages of others.
+            if number is None or number >= len(self._plan) or self._ledger is None or self._tally is None:
+                continue
+            where = message.message_id()
+            self._ledger.received(
+                number,
+                place,
+                message.redelivery_count(),
+                (where.ledger_id(), where.entry_id()),
+                received_us=received_us,
+                acked_us=acked_us,
+            )
+            self._tally.delivered(number, received_us)
+
+    def _send(self) -> None:
+        send_ms = self._plan.send_ms
+        following = 0
+        while not self._closed.is_set():
+            self._online.wait()
+            elapsed_ms = self._now_us() / 1000 - self._start_ms
+            until = int(np.searchsorted(send_ms, elapsed_ms, side="right"))
+            with self._lock:
+                room = _UNCONFIRMED_MAX - len(self._unconfirmed)
+                again = [self._again.popleft() for _ in range(min(room, len(self._again)))]
+            fresh = range(following, min(until, following + max(room - len(again), 0)))
+            following = fresh.stop
+            for number in again:
+                # The answer to the first attempt may have come after all.
+                if self._tally is None or not self._tally.is_confirmed(number):
+                    self._send_one(number)
+            for number in fresh:
+                self._send_one(number)
+            self._closed.wait(_POLL_S)
+
+    def _send_one(self, number: int) -> None:
+        with self._lock:
+            producer, generation = self._producer, self._generation
+            # Without a producer it waits for the next one, which sends everything unconfirmed.
+            self._unconfirmed.add(number)
+        if producer is None:
+            return
+        try:
+            producer.send_async(
+                encode(self._run_id, number),
+                functools.partial(self._answered, generation, number),
+                partition_key=str(self._plan.keys[number]),
+                deliver_at=self._start_ms + int(self._plan.due_ms[number]),
+            )
+        except pulsar.PulsarException as error:
+            self._answered(generation, number, error, None)
+
+    def _answered(self, generation: int, number: int, result: object, _message_id: object) -> None:
+        # On the client's own thread, where an exception would end the process.
+        try:
+            if result == pulsar.Result.Ok:
+                with self._lock:
+                    self._unconfirmed.discard(number)
+                if self._tally is not None and self._ledger is not None and self._tally.confirmed(number):
+                    self._ledger.confirmed(number)
+                return
+        except UserError as error:
+            self.failure = error
+        with self._lock:
+            if generation == self._generation and number in self._unconfirmed:
+                self._unconfirmed.discard(number)
+                self._again.append(number)

@@ -1,0 +1,237 @@
+"""The course of one round: connect, send, do the fault, undo it, wait for the last message, judge.
+
+Invariants:
+
+- whatever happens, the fault is undone and the clients are closed when ``run_round`` returns or raises;
+- what is judged is what stands in the ledger on disk, and nothing else;
+- a fault that could not be done, or was not seen done, fails the round with its own words; so does whatever
+  else a person could put right. Only an interrupt ends the run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate.plugin.drill.clients import ClientError, Clients, Tally
+from tidegate.plugin.drill.drill import Drill
+from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
+from tidegate.plugin.drill.ledger import Ledger, Round, read_ledger
+from tidegate.plugin.drill.plan import Plan, plan
+from tidegate.plugin.drill.verdict import Verdict, judge
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.stop import InterruptedRunError, Stop
+
+SUBSCRIPTION = "tidegate-drill"
+_CONNECT_TIMEOUT_S = 60.0
+# With nothing new for so long, what has not come is lost.
+_PATIENCE_S = 60.0
+_REPEATS_S = 0.5
+_FAR_TIMEOUT_S = 60.0
+_POLL_S = 0.1
+# Whole milliseconds, as deliver_at is: otherwise the plan and the messages differ by a fraction.
+_MS_US = 1_000
+
+
+@dataclass
+class Progress:
+    """How far a run is, for whoever shows it. Written by the run alone, one field at a time."""
+
+    drill: str = ""
+    does: str = ""
+    tracker: str = ""
+    round: str = ""
+    phase: str = "starting"
+    start_us: int | None = None
+    end_ms: int = 0
+    tally: Tally | None = None
+    online: bool = False
+    events: list[tuple[float, str]] = field(default_factory=list)
+    strikes: list[tuple[float, str]] = field(default_factory=list)
+    finished: list[tuple[str, str, bool]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One round to run. ``seed`` makes the plan; ``run`` marks its messages."""
+
+    drill: Drill
+    number: int
+    seed: int
+    run: int
+    directory: Path
+
+
+class Course:
+    """One round on a stand; ``stuck``, after it: a thread is still inside the client's library."""
+
+    def __init__(
+        self, job: Job, stand: Stand, stop: Stop, progress: Progress, now_us: Callable[[], int]
+    ) -> None:
+        self._job = job
+        self._stand = stand
+        self._stop = stop
+        self._progress = progress
+        self._now_us = now_us
+        self._subscription = f"{SUBSCRIPTION}-{job.run:08x}"
+        self._clients: Clients | None = None
+        self._start_us = 0
+        self.stuck = False
+
+    def run(self) -> Verdict:
+        """Go through with it. Raises ``InterruptedRunError`` when the end was asked for."""
+        job, stand, progress = self._job, self._stand, self._progress
+        messages = plan(job.drill.load, job.seed)
+        progress.phase, progress.strikes, progress.tally = "connecting", [], None
+        topic = stand.topic(job.drill.name, job.number)
+        clients = self._clients = Clients(
+            lambda: stand.service_url,
+            topic,
+            self._subscription,
+            plan=messages,
+            run=job.run,
+            log_path=job.directory.parent / "client.log",
+            now_us=self._now_us,
+        )
+        try:
+            self._connect(clients)
+            start_us = self._start_us = self._now_us() // _MS_US * _MS_US
+            of = Round(
+                drill=job.drill.name,
+                tracker=stand.tracker,
+                stand=stand.name,
+                number=job.number,
+                seed=job.seed,
+                run=job.run,
+                start_us=start_us,
+                repeats_allowed=tuple(sorted(job.drill.repeats_allowed)),
+            )
+            with Ledger(job.directory, of, messages, self._now_us) as ledger:
+                self._within(ledger, clients, messages, topic)
+                clients.close()
+        finally:
+            clients.close()
+            self.stuck = clients.stuck
+            progress.online = False
+        return judge(read_ledger(job.directory))
+
+    def _within(self, ledger: Ledger, clients: Clients, messages: Plan, topic: str) -> None:
+        progress = self._progress
+        progress.start_us, progress.end_ms = self._start_us, messages.end_ms
+        tally = progress.tally = Tally(messages, self._start_us)
+        clients.begin(ledger, tally, self._start_us)
+        try:
+            progress.phase = "sending and delivering"
+            self._strike_all(ledger, clients, messages, topic)
+            self._finish(clients, tally, messages)
+            self._measure(ledger, topic, messages)
+            ledger.event("end")
+        except InterruptedRunError:
+            raise
+        except UserError as error:
+            ledger.event("failure", text=str(error))
+            ledger.event("end")
+            self._event(f"failed: {error}")
+
+    def _strike_all(self, ledger: Ledger, clients: Clients, messages: Plan, topic: str) -> None:
+        drill = self._job.drill
+        scene = Scene(
+            stand=self._stand,
+            topic=topic,
+            subscription=self._subscription,
+            drivers=clients,
+            pause=self._stop.pause,
+            event=ledger.event,
+            work_dir=self._job.directory,
+        )
+        self._pause_until_ms(messages.lead_ms + drill.at_s * 1000, clients)
+        for time_number in range(drill.times):
+            for fault in drill.faults:
+                self._strike(ledger, scene, fault, clients)
+            if time_number + 1 < drill.times:
+                self._stop.pause(drill.between_s)
+
+    def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
+        progress, drill = self._progress, self._job.drill
+        begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
+        progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
+        progress.phase = fault.what
+        self._event(fault.what)
+        try:
+            evidence = fault.do(scene)
+            ledger.event("done", evidence=evidence)
+            self._event(f"seen: {evidence}")
+            self._stop.pause(drill.hold_s)
+        finally:
+            ledger.event("undo")
+            progress.phase = "everything is started again"
+            fault.undo(scene)
+        self._usable(scene, clients)
+        back_us = ledger.event("back")
+        progress.phase = "sending and delivering"
+        self._event(f"usable again after {(back_us - begin_us) / 1e6:.1f} s")
+
+    def _usable(self, scene: Scene, clients: Clients) -> None:
+        scene.stand.wait_usable(scene.topic)
+        self._stop.until(
+            "the clients' way back",
+            lambda: clients.online,
+            _CONNECT_TIMEOUT_S,
+            f"see the client's log beside {self._job.directory}",
+        )
+
+    def _connect(self, clients: Clients) -> None:
+        deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
+        while True:
+            try:
+                clients.connect()
+            except ClientError:
+                if time.monotonic() > deadline_s:
+                    raise
+            else:
+                self._progress.online = True
+                return
+            self._stop.pause(_POLL_S)
+
+    def _finish(self, clients: Clients, tally: Tally, messages: Plan) -> None:
+        self._pause_until_ms(messages.end_ms, clients)
+        self._progress.phase = "waiting for the last messages"
+        while clients.unconfirmed or tally.sent < len(messages) or tally.missing(messages):
+            self._check(clients)
+            end_us = self._start_us + messages.end_ms * _MS_US
+            # What has not come by then is lost, which is for the verdict to say.
+            if self._now_us() - max(tally.last_us, end_us) > _PATIENCE_S * 1e6:
+                break
+            self._stop.pause(_POLL_S)
+        self._stop.pause(_REPEATS_S)
+
+    def _measure(self, ledger: Ledger, topic: str, messages: Plan) -> None:
+        """What only the broker can tell: what it still holds, and what it has read."""
+        far = len(messages) - int(messages.expected.sum())
+        deadline_s = time.monotonic() + _FAR_TIMEOUT_S
+        held = self._stand.delayed(topic, self._subscription)
+        while held is not None and held < far and time.monotonic() < deadline_s:
+            self._stop.pause(_POLL_S)
+            held = self._stand.delayed(topic, self._subscription)
+        if held is not None:
+            ledger.event("far", held=held)
+        entries = self._stand.entries_read(topic)
+        if entries is not None:
+            ledger.event("reads", entries=entries)
+
+    # Small things
+
+    def _pause_until_ms(self, moment_ms: float, clients: Clients) -> None:
+        while (left_s := moment_ms / 1000 - (self._now_us() - self._start_us) / 1e6) > 0:
+            self._check(clients)
+            self._stop.pause(min(left_s, 0.25))
+
+    def _check(self, clients: Clients) -> None:
+        self._progress.online = clients.online
+        if clients.failure is not None:
+            raise FaultError(f"the drill's own clients failed: {clients.failure}")
+
+    def _event(self, text: str) -> None:
+        self._progress.events.append(((self._now_us() - self._start_us) / 1e6, text))

@@ -1,0 +1,32 @@
+"""What a drill is: data, and the faults that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidegate.plugin.drill.fault import Fault, Need
+from tidegate.plugin.drill.plan import Load
+from tidegate.plugin.drill.verdict import Cause
+
+UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED})
+"""Delivery is at least once: what was not stored as acknowledged when a process died has to come again."""
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One drill. ``at_s``: seconds after the first message is due; ``hold_s``: from a fault to its undoing.
+
+    The faults come one after the other, ``times`` times with ``between_s`` in between.
+    """
+
+    name: str
+    does: str
+    needs: tuple[Need, ...]
+    faults: Sequence[Fault] = ()
+    load: Load = field(default_factory=Load)
+    at_s: float = 1.5
+    hold_s: float = 0.0
+    times: int = 1
+    between_s: float = 1.0
+    repeats_allowed: frozenset[Cause] = UNAVOIDABLE

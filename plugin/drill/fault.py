@@ -1,0 +1,198 @@
+"""What a drill can do to a stand, and what a stand must offer for it.
+
+A fault is done, checked, held, and undone. Invariants: what cannot be done, or is not seen to be done, raises
+``FaultError``, and the drill fails with its words; ``undo`` works whatever ``do`` got to, so that a stand
+can be used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from tidegate.plugin.errors import UserError
+
+
+class FaultError(UserError):
+    """A fault could not be done, or was not seen to be done; the message says which and why."""
+
+
+class Need(StrEnum):
+    """What a drill needs of the place that it is run in."""
+
+    BROKER = "a broker that may be killed"
+    DAEMON = "a daemon that may be killed"
+    DATA = "the daemon's data directory"
+    TWO_BROKERS = "two brokers"
+    BOOKIE = "a bookie of its own"
+    CLOCK = "libfaketime"
+    DISK = "root, to mount a small disk"
+    ADMIN = "the admin URL"
+    PREVIOUS = "git, and a checkout with its history"
+
+
+class State(StrEnum):
+    """How a process is."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    GONE = "gone"
+
+
+class Part(Protocol):
+    """A process of the stand. Every call returns when it has happened, and raises ``UserError`` if it has
+    not.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in sentences."""
+        ...
+
+    def kill(self) -> None:
+        """Kill -9."""
+        ...
+
+    def stop(self) -> None:
+        """End it in an orderly way."""
+        ...
+
+    def start(self) -> None:
+        """Start it again and wait until it can be used."""
+        ...
+
+    def pause(self) -> None:
+        """It stands still, its connections stay open."""
+        ...
+
+    def resume(self) -> None:
+        """It goes on."""
+        ...
+
+    def state(self) -> State:
+        """How it is now."""
+        ...
+
+
+class Drivers(Protocol):
+    """The producer and consumers of the round, as far as a fault has to do with them."""
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers are subscribed."""
+        ...
+
+    def replace(self) -> None:
+        """Give up the client, which may not notice by itself that its broker is gone, and take a new one."""
+        ...
+
+    def replace_consumer(self) -> None:
+        """Close the consumer that has been there for longest, and subscribe another one."""
+        ...
+
+    def receiving(self, *, on: bool) -> None:
+        """Whether the consumers take messages from their queues."""
+        ...
+
+    @property
+    def received(self) -> int:
+        """How many receipts there are."""
+        ...
+
+
+class Stand(Protocol):
+    """A place to drill in: brokers and daemons, or what can be reached of somebody's own."""
+
+    @property
+    def name(self) -> str:
+        """What the reports call it."""
+        ...
+
+    @property
+    def tracker(self) -> str:
+        """Whose tracker the broker runs, by the names of ``--compare``."""
+        ...
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """The needs that it meets."""
+        ...
+
+    @property
+    def lacking(self) -> dict[Need, str]:
+        """Why it does not meet others, where there is more to say."""
+        ...
+
+    @property
+    def service_url(self) -> str:
+        """What a client connects to now."""
+        ...
+
+    def part(self, name: str) -> Part:
+        """``broker``, ``daemon``, ``bookie``; of several the one that has the topic."""
+        ...
+
+    def data_dir(self) -> Path:
+        """The data directory of that daemon."""
+        ...
+
+    def topic(self, drill: str, number: int) -> str:
+        """A topic for one round, made if it must be; full name."""
+        ...
+
+    def wait_usable(self, topic: str) -> None:
+        """Return when messages of the topic can be delivered."""
+        ...
+
+    def delayed(self, topic: str, subscription: str) -> int | None:
+        """How many messages of the subscription wait to be due; None if it cannot be told."""
+        ...
+
+    def entries_read(self, topic: str) -> int | None:
+        """Entries of the topic that its broker has read from storage since its start; None if unknown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where and when a fault happens. ``event`` writes into the ledger; ``pause`` waits and may raise."""
+
+    stand: Stand
+    topic: str
+    subscription: str
+    drivers: Drivers
+    pause: Callable[[float], None]
+    event: Callable[..., int]
+    work_dir: Path
+    patience: Callable[[str], AbstractContextManager[None]] | None = None
+
+
+class Fault(Protocol):
+    """One kind of fault; its fields say what to, so that a drill is data."""
+
+    @property
+    def what(self) -> str:
+        """It in a few words, for ledger, view and report."""
+        ...
+
+    @property
+    def forgets(self) -> bool:
+        """Whether the broker may forget acknowledgements over it."""
+        ...
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether it sets the cursor back on purpose."""
+        ...
+
+    def do(self, scene: Scene) -> str:
+        """Do it and see that it is done; returns how that was seen."""
+        ...
+
+    def undo(self, scene: Scene) -> None:
+        """Take it back, and return when everything runs again."""
+        ...

@@ -1,0 +1,64 @@
+"""What consumers do that is hard on a tracker: come and go, or take nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.plugin.drill.fault import FaultError, Scene
+
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Churn:
+    """Consumers are closed and others subscribed, ``times`` times with ``every_s`` in between."""
+
+    times: int = 20
+    every_s: float = 0.3
+    forgets: bool = False
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"consumers come and go, {self.times} times"
+
+    def do(self, scene: Scene) -> str:
+        """Replace one after the other."""
+        for _ in range(self.times):
+            scene.drivers.replace_consumer()
+            scene.pause(self.every_s)
+        return f"{self.times} consumers were closed and others subscribed"
+
+    def undo(self, scene: Scene) -> None:
+        """The last ones stay."""
+
+
+@dataclass(frozen=True)
+class SlowConsumers:
+    """The consumers take nothing from their queues until at least ``wait_s`` after all of it is due."""
+
+    messages_due: str = "all"
+    wait_s: float = 5.0
+    forgets: bool = False
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return "the consumers take nothing"
+
+    def do(self, scene: Scene) -> str:
+        """Stop taking, and see that nothing more comes although it is due."""
+        scene.drivers.receiving(on=False)
+        scene.pause(1.0)
+        before = scene.drivers.received
+        scene.pause(self.wait_s)
+        after = scene.drivers.received
+        if after != before:
+            raise FaultError(f"{after - before} messages were taken all the same: the fault was not done")
+        return f"nothing was taken for {self.wait_s:.0f} s"
+
+    def undo(self, scene: Scene) -> None:
+        """Take again."""
+        scene.drivers.receiving(on=True)

@@ -1,0 +1,106 @@
+"""Processes killed, stopped in an orderly way, or made to stand still."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.plugin.drill.fault import FaultError, Scene, State
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill -9 of the parts, and their start."""
+
+    parts: tuple[str, ...]
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"kill -9 of {_listed(self.parts)}"
+
+    @property
+    def forgets(self) -> bool:
+        """A broker that dies forgets what it had not stored of the cursors."""
+        return "broker" in self.parts
+
+    def do(self, scene: Scene) -> str:
+        """Kill all of them, one right after the other."""
+        for name in self.parts:
+            scene.stand.part(name).kill()
+        return _seen(scene, self.parts, State.GONE)
+
+    def undo(self, scene: Scene) -> None:
+        """Start all of them: the daemon first, as a machine that boots may."""
+        for name in sorted(self.parts, reverse=True):
+            part = scene.stand.part(name)
+            if part.state() is State.GONE:
+                part.start()
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The parts are stopped as an operator does it, and started."""
+
+    parts: tuple[str, ...]
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"orderly restart of {_listed(self.parts)}"
+
+    @property
+    def forgets(self) -> bool:
+        """Pulsar stores its cursors then, but not more ranges than it is configured to."""
+        return "broker" in self.parts
+
+    def do(self, scene: Scene) -> str:
+        """Stop them."""
+        for name in self.parts:
+            scene.stand.part(name).stop()
+        return _seen(scene, self.parts, State.GONE)
+
+    def undo(self, scene: Scene) -> None:
+        """Start them."""
+        for name in self.parts:
+            part = scene.stand.part(name)
+            if part.state() is State.GONE:
+                part.start()
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The part stands still with its connections open, and goes on."""
+
+    name: str
+    forgets: bool = False
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"the {self.name} stands still (SIGSTOP)"
+
+    def do(self, scene: Scene) -> str:
+        """Stop it in its tracks."""
+        scene.stand.part(self.name).pause()
+        return _seen(scene, (self.name,), State.PAUSED)
+
+    def undo(self, scene: Scene) -> None:
+        """Let it go on."""
+        part = scene.stand.part(self.name)
+        if part.state() is State.PAUSED:
+            part.resume()
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(f"the {name}" for name in names)
+
+
+def _seen(scene: Scene, names: tuple[str, ...], wanted: State) -> str:
+    for name in names:
+        state = scene.stand.part(name).state()
+        if state is not wanted:
+            raise FaultError(f"the {name} should be {wanted} and is {state}: the fault was not done")
+    return f"{_listed(names)}: {wanted}"

@@ -1,0 +1,231 @@
+"""The ledger of one round, on disk: what was planned, confirmed and received, and what was done to whom.
+
+It is written as things happen, straight to the operating system, so that it survives a kill -9 of the drill
+itself; the verdict is made from what is read back. Invariants:
+
+- every record is one ``write`` of a file opened for appending: threads do not mix theirs, and of a record
+  that a crash cut off the reader takes nothing;
+- a round without an ``end`` among its events was not finished;
+- times are microseconds since the epoch of this machine's clock; ``NEVER`` stands for what did not happen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.plugin.checks import NEVER
+from tidegate.plugin.drill.plan import Plan
+from tidegate.plugin.errors import UserError
+
+SCHEMA = 1
+_CONFIRMATION = struct.Struct("<Iq")
+_RECEIPT = struct.Struct("<IHHqqqq")
+_CONFIRMATIONS = np.dtype([("number", "<u4"), ("confirmed_us", "<i8")])
+_RECEIPTS = np.dtype(
+    [
+        ("number", "<u4"),
+        ("consumer", "<u2"),
+        ("redeliveries", "<u2"),
+        ("ledger_id", "<i8"),
+        ("entry_id", "<i8"),
+        ("received_us", "<i8"),
+        ("acked_us", "<i8"),
+    ]
+)
+_U16_MAX = 65_535
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a ledger is of. ``repeats_allowed``: the causes (by name) for which messages may come again."""
+
+    drill: str
+    tracker: str
+    stand: str
+    number: int
+    seed: int
+    run: int
+    start_us: int
+    repeats_allowed: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault: begun, seen done, being undone, and deliveries possible again.
+
+    ``forgets``: the broker may forget acknowledgements. ``rewinds``: the cursor was set back on purpose.
+    """
+
+    what: str
+    begin_us: int
+    done_us: int = NEVER
+    undo_us: int = NEVER
+    back_us: int = NEVER
+    forgets: bool = False
+    rewinds: bool = False
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A ledger as it was read. ``clock``: (from when, how far the broker's clock is ahead), ascending."""
+
+    round: Round
+    plan: Plan
+    confirmed_us: npt.NDArray[np.int64]
+    receipts: npt.NDArray[np.void]
+    strikes: list[Strike] = field(default_factory=list)
+    clock: list[tuple[int, int]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    far_held: int | None = None
+    entries_read: int | None = None
+    finished: bool = False
+
+
+class LedgerError(UserError):
+    """A ledger cannot be written or read; the message says which and why."""
+
+
+class Ledger:
+    """The writing side, for one round; every method may be called from any thread."""
+
+    def __init__(self, directory: Path, of: Round, plan: Plan, now_us: Callable[[], int]) -> None:
+        self.directory = directory
+        self._now_us = now_us
+        try:
+            directory.mkdir(parents=True)
+            columns = np.stack([plan.send_ms, plan.due_ms])
+            np.save(directory / "plan.npy", columns, allow_pickle=False)
+            text = json.dumps(asdict(of) | {"lead_ms": plan.lead_ms}, indent=2) + "\n"
+            (directory / "round.json").write_text(text, encoding="utf-8")
+            self._confirmations, self._receipts, self._events = (
+                os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                for name in ("confirmed.bin", "received.bin", "events.jsonl")
+            )
+        except OSError as error:
+            raise LedgerError(f"cannot write the ledger in {directory}: {error.strerror or error}") from error
+
+    def confirmed(self, number: int) -> None:
+        """The broker has stored message ``number``."""
+        self._write(self._confirmations, _CONFIRMATION.pack(number, self._now_us()))
+
+    def received(
+        self,
+        number: int,
+        consumer: int,
+        redeliveries: int,
+        place: tuple[int, int],
+        *,
+        received_us: int,
+        acked_us: int,
+    ) -> None:
+        """A consumer received message ``number``, stored at ``place``, and acknowledged it."""
+        counted = min(max(redeliveries, 0), _U16_MAX)
+        self._write(
+            self._receipts, _RECEIPT.pack(number, consumer & _U16_MAX, counted, *place, received_us, acked_us)
+        )
+
+    def event(self, kind: str, at_us: int | None = None, **fields: Any) -> int:
+        """Something happened, now unless told otherwise; returns when."""
+        at_us = self._now_us() if at_us is None else at_us
+        line = json.dumps({"kind": kind, "at_us": at_us, **fields}) + "\n"
+        self._write(self._events, line.encode())
+        return at_us
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        for descriptor in (self._confirmations, self._receipts, self._events):
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        try:
+            written = os.write(descriptor, data)
+        except OSError as error:
+            raise LedgerError(f"cannot write the ledger in {self.directory}: {error.strerror}") from error
+        if written != len(data):
+            raise LedgerError(f"cannot write the ledger in {self.directory}: its disk is full")
+
+
+def read_ledger(directory: Path) -> Record:
+    """What stands in the ledger of ``directory``, finished or not. Raises ``LedgerError``."""
+    try:
+        head = json.loads((directory / "round.json").read_text(encoding="utf-8"))
+        lead_ms = head.pop("lead_ms")
+        head["repeats_allowed"] = tuple(head["repeats_allowed"])
+        columns = np.load(directory / "plan.npy", allow_pickle=False)
+        plan = Plan(columns[0], columns[1], lead_ms)
+        confirmations = _read(directory / "confirmed.bin", _CONFIRMATIONS)
+        receipts = _read(directory / "received.bin", _RECEIPTS)
+        events = _read_events(directory / "events.jsonl")
+        of = Round(**head)
+    except OSError as error:
+        raise LedgerError(f"cannot read the ledger in {directory}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise LedgerError(f"{directory} holds no ledger of a drill that can be read: {error}") from error
+    known = confirmations["number"] < len(plan)
+    if not known.all() or not (receipts["number"] < len(plan)).all():
+        raise LedgerError(f"the ledger in {directory} is of more messages than were planned: it is damaged")
+    confirmed_us = np.full(len(plan), NEVER, np.int64)
+    # The first confirmation counts: written from the latest to the earliest.
+    confirmed_us[confirmations["number"][::-1]] = confirmations["confirmed_us"][::-1]
+    return _with_events(Record(of, plan, confirmed_us, receipts), events)
+
+
+def _read(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    data = path.read_bytes()
+    whole = len(data) // dtype.itemsize
+    return np.frombuffer(data[: whole * dtype.itemsize], dtype)
+
+
+def _read_events(path: Path) -> list[dict[str, Any]]:
+    # What follows the last newline was cut off by a crash.
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def _with_events(record: Record, events: list[dict[str, Any]]) -> Record:
+    strikes: list[Strike] = []
+    for event in events:
+        kind, at_us = event["kind"], int(event["at_us"])
+        match kind:
+            case "strike":
+                strikes.append(
+                    Strike(event["what"], at_us, forgets=event["forgets"], rewinds=event["rewinds"])
+                )
+            case "done":
+                strikes[-1] = replace(strikes[-1], done_us=at_us, evidence=event["evidence"])
+            case "undo":
+                strikes[-1] = replace(strikes[-1], undo_us=at_us)
+            case "back":
+                strikes[-1] = replace(strikes[-1], back_us=at_us)
+            case "clock":
+                record.clock.append((at_us, int(event["ahead_us"])))
+            case "failure":
+                record.failures.append(event["text"])
+            case "far":
+                record = replace(record, far_held=event["held"])
+            case "reads":
+                record = replace(record, entries_read=event["entries"])
+            case "end":
+                record = replace(record, finished=True)
+    record.strikes.extend(strikes)
+    return record

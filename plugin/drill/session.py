@@ -1,0 +1,202 @@
+"""A run of drills: each drill on each tracker, so many rounds, on stands that are started when first needed.
+
+Invariants: a drill whose needs the stand does not meet fails and says which; whatever ends the run, every
+process started here has ended and every ledger of a finished round is on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidegate.plugin.drill.course import Course, Job, Progress
+from tidegate.plugin.drill.drill import Drill
+from tidegate.plugin.drill.ledger import Record, read_ledger
+from tidegate.plugin.drill.stands.base import RunningStand
+from tidegate.plugin.drill.stands.standalone import Standalone
+from tidegate.plugin.drill.verdict import Verdict, judge
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.local.guard import Guard
+from tidegate.plugin.stop import InterruptedRunError, RunError, Stop
+
+LEDGERS = "ledgers"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for; directories are absolute. ``messages``: None is each drill's own number."""
+
+    drills: Sequence[Drill]
+    trackers: Sequence[str]
+    rounds: int
+    messages: int | None
+    pulsar_home: Path
+    jar: Path | None
+    out_dir: Path
+    seed: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """A drill on one tracker: the verdict on each round, and why there are fewer than were asked for."""
+
+    drill: str
+    does: str
+    tracker: str
+    verdicts: Sequence[Verdict]
+    failures: Sequence[str] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Every round passed, and there was one."""
+        return bool(self.verdicts) and not self.failures and all(one.passed for one in self.verdicts)
+
+
+class Session:
+    """One run; ``progress`` may be read from other threads while it goes on.
+
+    ``stuck``, after ``run``: a thread is still inside the client's library, which aborts the process if
+    Python ends in the ordinary way.
+    """
+
+    def __init__(self, options: Options, stop: Stop, now_us: Callable[[], int]) -> None:
+        self.progress = Progress()
+        self.stop = stop
+        self.stuck = False
+        self._options = options
+        self._now_us = now_us
+        self._stand: RunningStand | None = None
+
+    def run(self) -> Iterator[Result]:
+        """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
+        with self._workspace() as socket_dir, Guard() as guard:
+            for tracker in self._options.trackers:
+                try:
+                    for drill in self._options.drills:
+                        yield self._drill(drill, tracker, socket_dir, guard)
+                finally:
+                    self._end_stand()
+
+    def _drill(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> Result:
+        options, progress = self._options, self.progress
+        if options.messages is not None:
+            drill = replace(drill, load=replace(drill.load, messages=options.messages))
+        progress.drill, progress.does, progress.tracker = drill.name, drill.does, tracker
+        verdicts: list[Verdict] = []
+        failures: list[str] = []
+        for number in range(1, options.rounds + 1):
+            progress.round = f"{number} of {options.rounds}"
+            try:
+                stand = self._stand_for(tracker, socket_dir, guard)
+                _check_needs(drill, stand)
+                verdicts.append(self._round(drill, number, stand))
+            except InterruptedRunError:
+                raise
+            except UserError as error:
+                failures.append(str(error))
+                # It may be in any state: the next round gets another one.
+                self._end_stand()
+                break
+        result = Result(drill.name, drill.does, tracker, verdicts, failures)
+        progress.finished.append((drill.name, tracker, result.passed))
+        return result
+
+    def _round(self, drill: Drill, number: int, stand: RunningStand) -> Verdict:
+        job = Job(
+            drill=drill,
+            number=number,
+            seed=self._options.seed + number,
+            run=secrets.randbits(32),
+            directory=self._options.out_dir / LEDGERS / f"{drill.name}-{stand.tracker}-{number}",
+        )
+        course = Course(job, stand, self.stop, self.progress, self._now_us)
+        try:
+            verdict = course.run()
+        finally:
+            self.stuck = self.stuck or course.stuck
+        if not verdict.passed:
+            # What a failed round leaves behind is nobody else's business.
+            self._end_stand()
+        return verdict
+
+    def _stand_for(self, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
+        if self._stand is None:
+            self.progress.phase = "starting a broker"
+            work_dir = Path(tempfile.mkdtemp(prefix=f"{tracker}-", dir=self._options.out_dir / "work"))
+            stand = Standalone(
+                tracker,
+                self._options.pulsar_home,
+                self._options.jar,
+                work_dir,
+                socket_dir / f"{work_dir.name}.sock",
+                guard=guard,
+                pause=self.stop.pause,
+            )
+            self._stand = stand
+            stand.start()
+        return self._stand
+
+    def _end_stand(self) -> None:
+        stand, self._stand = self._stand, None
+        if stand is not None:
+            self.progress.phase = "stopping every process"
+            stand.end()
+
+    @contextlib.contextmanager
+    def _workspace(self) -> Iterator[Path]:
+        """An empty directory that is ours alone; yields a short one for sockets."""
+        out_dir = self._options.out_dir
+        with contextlib.ExitStack() as stack:
+            try:
+                out_dir.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context((out_dir / ".lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for name in (LEDGERS, "work"):
+                    shutil.rmtree(out_dir / name, ignore_errors=True)
+                    (out_dir / name).mkdir()
+                # A Unix socket's path has at most about a hundred bytes: the work directory's may be longer.
+                socket_dir = Path(tempfile.mkdtemp(prefix="tidegate-"))
+            except BlockingIOError as error:
+                raise RunError(
+                    f"other drills run in {out_dir}: wait for their end, or choose another --out"
+                ) from error
+            except OSError as error:
+                reason = error.strerror or error
+                raise RunError(f"cannot write to {out_dir}: {reason}; choose another --out") from error
+            stack.callback(shutil.rmtree, socket_dir, ignore_errors=True)
+            yield socket_dir
+
+
+def ledgers_of(out_dir: Path) -> list[Path]:
+    """The ledgers that a run left in ``out_dir``, finished or not, in the order of their names."""
+    directory = out_dir / LEDGERS
+    return sorted(path.parent for path in directory.glob("*/round.json"))
+
+
+def results_of(ledgers: Sequence[Path], does: Callable[[str], str]) -> list[Result]:
+    """What the ledgers on disk say, a result for each drill and tracker. Raises ``UserError``."""
+    records: dict[tuple[str, str], list[Record]] = {}
+    for directory in ledgers:
+        record = read_ledger(directory)
+        records.setdefault((record.round.drill, record.round.tracker), []).append(record)
+    return [
+        Result(
+            name, does(name), tracker, [judge(one) for one in sorted(found, key=lambda it: it.round.number)]
+        )
+        for (name, tracker), found in records.items()
+    ]
+
+
+def _check_needs(drill: Drill, stand: RunningStand) -> None:
+    missing = [need for need in drill.needs if need not in stand.offers]
+    if missing:
+        said = "; ".join(
+            f"{need} ({stand.lacking[need]})" if need in stand.lacking else need for need in missing
+        )
+        raise UserError(f"the fault could not be done on this {stand.name}, which does not have: {said}")

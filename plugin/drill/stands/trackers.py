@@ -1,0 +1,25 @@
+"""Whose tracker a stand's broker runs, by the names that ``--compare`` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, IN_MEMORY_FACTORY, tidegate_conf
+
+OURS = "tidegate"
+FACTORIES = {"in-memory": IN_MEMORY_FACTORY, "bucket": BUCKET_FACTORY}
+TITLES = {OURS: "Tidegate", "in-memory": "Pulsar's in-memory tracker", "bucket": "Pulsar's Bucket tracker"}
+
+# What an operator is advised to set (`tidegate attach --tune-acks`); the same for all trackers.
+_CONF = {
+    "managedLedgerMaxUnackedRangesToPersist": "1000000",
+    "managedLedgerPersistIndividualAckAsLongArray": "true",
+    "brokerDeleteInactiveTopicsEnabled": "false",
+    "brokerShutdownTimeoutMs": "5000",
+}
+
+
+def broker_conf(tracker: str, socket_path: Path) -> dict[str, str]:
+    """The keys of the broker's conf file for the tracker."""
+    own = tidegate_conf(socket_path) if tracker == OURS else {FACTORY_KEY: FACTORIES[tracker]}
+    return _CONF | own

@@ -1,0 +1,295 @@
+"""What became of every message of a round: a pure function of its ledger.
+
+``tidegate.plugin.checks`` answers what is asked of any deliveries; here is what only a drill knows: which
+faults lay between two receipts, and how far the broker's clock was ahead. Words:
+
+- *early*: received before the broker's clock had ever shown its deliver_at. *Lost*: confirmed, due in the
+  round, and never received, or not again after the cursor was set back.
+- *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
+  at two positions, since a fault took the confirmation and the producer sent it again; no tracker can know.
+- *gap*: a time in which something was due and nothing was received.
+- *first due*: from the beginning of a fault to the first receipt of a message that was due after it. What had
+  been on its way to a consumer before the fault does not count that way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.plugin.checks import (
+    NEVER,
+    early,
+    first_receipts,
+    gaps,
+    lost,
+    out_of_order,
+    percentiles,
+    repeats,
+)
+from tidegate.plugin.drill.ledger import Record, Strike
+
+Int64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+# The client gathers acknowledgements for so long before it sends them.
+_CLIENT_HOLDS_US = 100_000
+# Pulsar writes a cursor once a second at most.
+_CURSOR_WRITTEN_US = 1_000_000
+# Shorter waits are how lateness shows, not an outage.
+_GAP_MIN_US = 50_000
+
+
+class Cause(StrEnum):
+    """Why a message came again.
+
+    IN_FLIGHT: at the fault nobody had acknowledged it, or the acknowledgement was still on its way.
+    UNPERSISTED: acknowledged within the second before the fault, and not stored by then. HOLE: acknowledged
+    longer ago than that, and forgotten all the same. REWOUND: the cursor was set back on purpose. TRACKER: no
+    fault lies between that could be why.
+    """
+
+    IN_FLIGHT = "in_flight"
+    UNPERSISTED = "unpersisted_acknowledgement"
+    HOLE = "ack_hole"
+    REWOUND = "rewound"
+    TRACKER = "tracker"
+
+
+@dataclass(frozen=True)
+class LatenessMs:
+    """Percentiles of lateness in milliseconds; None when nothing was received."""
+
+    p50: float
+    p99: float
+    p99_9: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one round. Times in the unit that ends their name; None for what did not happen."""
+
+    passed: bool
+    reasons: list[str]
+    sent: int
+    unconfirmed: int
+    received: int
+    lost: int
+    early: int
+    earliest_ms: float
+    repeated: int
+    repeated_by_cause: dict[str, int]
+    oldest_ack_repeated_ms: float
+    sent_twice: int
+    out_of_order: int
+    lateness_ms: LatenessMs | None
+    gap_s: float
+    gaps: list[tuple[float, float]]
+    first_due_s: float | None
+    first_due_after_usable_s: float | None
+    down_s: float | None
+    entries_read: int | None
+    read_again: int | None
+    not_due: int
+    not_due_held: int | None
+    strikes: list[Strike]
+    start_us: int
+    # For the plots, an element for each delayed message that was received: seconds since the start, and ms.
+    due_s: npt.NDArray[np.float64]
+    late_ms: npt.NDArray[np.float64]
+
+
+def judge(record: Record) -> Verdict:
+    """Hold what was received against what was planned. O(n log n)."""
+    plan, receipts = record.plan, record.receipts
+    number = receipts["number"].astype(np.int64)
+    received_us = np.ascontiguousarray(receipts["received_us"])
+    first_us = first_receipts(len(plan), number, received_us)
+    deliver_at_us = record.round.start_us + plan.due_ms * 1000
+    due_us = reached_us(deliver_at_us, record.clock)
+    confirmed = record.confirmed_us != NEVER
+    too_early = early(due_us[number], received_us)
+    got = first_us != NEVER
+    missing = lost(confirmed & plan.expected, first_us) | _not_again(record, number, received_us)
+    causes, oldest_us = _repeat_causes(record)
+    late_us = first_us[got] - due_us[got]
+    silences = gaps(first_us[got], first_us[got], due_us[got], _GAP_MIN_US)
+    far = int(np.count_nonzero(confirmed & ~plan.expected))
+    counts = {cause.value: int(np.count_nonzero(causes == index)) for index, cause in enumerate(Cause)}
+    early_us = due_us[number][too_early] - received_us[too_early]
+    first_due = _first_due_s(record.strikes, first_us, due_us)
+    verdict = Verdict(
+        passed=False,
+        reasons=[],
+        sent=int(np.count_nonzero(confirmed & plan.expected)),
+        unconfirmed=int(np.count_nonzero(~confirmed)),
+        received=int(np.count_nonzero(got)),
+        lost=int(np.count_nonzero(missing)),
+        early=int(np.count_nonzero(too_early)),
+        earliest_ms=float(early_us.max(initial=0)) / 1000,
+        repeated=len(causes),
+        repeated_by_cause=counts,
+        oldest_ack_repeated_ms=oldest_us / 1000,
+        sent_twice=_sent_twice(receipts),
+        out_of_order=_out_of_order(record, first_us, due_us, got),
+        lateness_ms=_lateness(late_us),
+        gap_s=float(silences.lengths.max(initial=0)) / 1e6,
+        gaps=[
+            ((begin - record.round.start_us) / 1e6, (end - record.round.start_us) / 1e6)
+            for begin, end in zip(silences.begin.tolist(), silences.end.tolist(), strict=True)
+        ],
+        first_due_s=first_due[0],
+        first_due_after_usable_s=first_due[1],
+        down_s=_down_s(record.strikes),
+        entries_read=record.entries_read,
+        read_again=_read_again(record, receipts),
+        not_due=far,
+        not_due_held=record.far_held,
+        strikes=record.strikes,
+        start_us=record.round.start_us,
+        due_s=(due_us[got] - record.round.start_us) / 1e6,
+        late_ms=late_us / 1000,
+    )
+    reasons = [*record.failures, *_reasons(verdict, record)]
+    return Verdict(**(vars(verdict) | {"passed": not reasons, "reasons": reasons}))
+
+
+def reached_us(deliver_at_us: Int64, clock: list[tuple[int, int]]) -> Int64:
+    """When the broker's clock first showed each moment, by this machine's clock.
+
+    ``clock``: (from when, how far ahead, both µs), ascending; before the first it is not ahead. A step back
+    makes it show moments again: the first time counts, since what left then was not early.
+    """
+    reached: Int64 = deliver_at_us.copy()
+    if not clock:
+        return reached
+    begins = [np.iinfo(np.int64).min, *(at_us for at_us, _ in clock)]
+    aheads = [0, *(ahead_us for _, ahead_us in clock)]
+    ends = [*begins[1:], np.iinfo(np.int64).max]
+    found = np.zeros(len(deliver_at_us), np.bool_)
+    for begin_us, end_us, ahead_us in zip(begins, ends, aheads, strict=True):
+        shown_us = np.maximum(deliver_at_us - ahead_us, begin_us)
+        fits = ~found & (shown_us < end_us)
+        reached[fits] = shown_us[fits]
+        found |= fits
+    return reached
+
+
+def _reasons(verdict: Verdict, record: Record) -> list[str]:
+    reasons = []
+    if not record.finished:
+        reasons.append("the drill itself ended before the round did")
+    if not verdict.sent:
+        reasons.append("nothing was sent")
+    if verdict.unconfirmed:
+        reasons.append(f"{verdict.unconfirmed:,} messages were never confirmed by the broker")
+    if verdict.lost:
+        reasons.append(f"{verdict.lost:,} messages were lost")
+    if verdict.early:
+        reasons.append(f"{verdict.early:,} messages came early, by {verdict.earliest_ms:,.0f} ms at most")
+    if verdict.not_due_held is not None and verdict.not_due_held < verdict.not_due:
+        reasons.append(f"of {verdict.not_due:,} messages not due yet only {verdict.not_due_held:,} are held")
+    for cause, count in verdict.repeated_by_cause.items():
+        if count and cause not in record.round.repeats_allowed:
+            reasons.append(f"{count:,} messages came again that should not have ({cause.replace('_', ' ')})")
+    return reasons
+
+
+def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
+    """The cause of each repeat as its index in ``Cause``, and the age of the oldest forgotten
+    acknowledgement.
+    """
+    receipts = record.receipts
+    received_us, acked_us = receipts["received_us"], receipts["acked_us"]
+    before, after = repeats((receipts["ledger_id"], receipts["entry_id"]), received_us)
+    index = {cause: number for number, cause in enumerate(Cause)}
+    causes = np.full(len(before), index[Cause.TRACKER], np.int8)
+    settled = np.zeros(len(before), np.bool_)
+    oldest_us = 0
+    first_us, second_us, acknowledged_us = received_us[before], received_us[after], acked_us[before]
+    for strike in record.strikes:
+        last_us = np.iinfo(np.int64).max if strike.back_us == NEVER else strike.back_us
+        between = (first_us < last_us) & (second_us >= strike.begin_us) & ~settled
+        if strike.rewinds:
+            causes[between] = index[Cause.REWOUND]
+            settled |= between
+            continue
+        age_us = strike.begin_us - acknowledged_us
+        under_way = between & ((acknowledged_us == NEVER) | (age_us <= _CLIENT_HOLDS_US))
+        causes[under_way] = index[Cause.IN_FLIGHT]
+        # Of two faults the first after the acknowledgement is the one that can have forgotten it.
+        forgotten = between & ~under_way & strike.forgets
+        causes[forgotten] = np.where(
+            age_us[forgotten] <= _CURSOR_WRITTEN_US, index[Cause.UNPERSISTED], index[Cause.HOLE]
+        )
+        oldest_us = max(oldest_us, int(age_us[forgotten].max(initial=0)))
+        settled |= forgotten
+    return causes, oldest_us
+
+
+def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
+    """Which were confirmed before the cursor was set back, were due, and did not come after it."""
+    missing = np.zeros(len(record.plan), np.bool_)
+    for strike in record.strikes:
+        if not strike.rewinds or strike.back_us == NEVER:
+            continue
+        came = np.zeros(len(record.plan), np.bool_)
+        came[number[received_us >= strike.begin_us]] = True
+        stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.begin_us)
+        missing |= stored & record.plan.expected & ~came
+    return missing
+
+
+def _sent_twice(receipts: npt.NDArray[np.void]) -> int:
+    places = np.stack(
+        [receipts[name].astype(np.int64) for name in ("number", "ledger_id", "entry_id")], axis=1
+    )
+    return len(np.unique(places, axis=0)) - len(np.unique(receipts["number"]))
+
+
+def _out_of_order(record: Record, first_us: Int64, due_us: Int64, got: Bools) -> int:
+    sent = np.arange(len(record.plan), dtype=np.int64)
+    # Where the plan has them in one millisecond, the one sent first comes first.
+    late = out_of_order(record.plan.keys[got], due_us[got], sent[got], first_us[got])
+    return int(np.count_nonzero(late))
+
+
+def _lateness(late_us: Int64) -> LatenessMs | None:
+    if not len(late_us):
+        return None
+    return LatenessMs(
+        *(round(one, 3) for one in (percentiles(late_us, None, (50, 99, 99.9, 100)) / 1000).tolist())
+    )
+
+
+def _first_due_s(strikes: list[Strike], first_us: Int64, due_us: Int64) -> tuple[float | None, float | None]:
+    """The longest wait over all faults: from its beginning, and from when deliveries were possible again."""
+    waits_us, after_us = [], []
+    for strike in strikes:
+        chosen = (due_us >= strike.begin_us) & (first_us != NEVER)
+        if chosen.any():
+            came_us = int(first_us[chosen].min())
+            waits_us.append(came_us - strike.begin_us)
+            if strike.back_us != NEVER:
+                after_us.append(max(came_us - strike.back_us, 0))
+    longest = [max(one) / 1e6 if one else None for one in (waits_us, after_us)]
+    return longest[0], longest[1]
+
+
+def _down_s(strikes: list[Strike]) -> float | None:
+    down_us = [strike.back_us - strike.begin_us for strike in strikes if strike.back_us != NEVER]
+    return max(down_us) / 1e6 if down_us else None
+
+
+def _read_again(record: Record, receipts: npt.NDArray[np.void]) -> int | None:
+    """Entries read from storage since the broker's last start beyond those that were delivered since."""
+    if record.entries_read is None:
+        return None
+    since_us = max((one.undo_us for one in record.strikes if one.forgets), default=0)
+    delivered = receipts[receipts["received_us"] >= since_us]
+    places = np.stack([delivered["ledger_id"], delivered["entry_id"]], axis=1)
+    return max(0, record.entries_read - len(np.unique(places, axis=0)))

@@ -1,0 +1,42 @@
+"""What a drill sends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tidegate.plugin.drill.plan import FAR_MS, SENDS_PER_S, Load, Shape, decode, encode, plan
+
+
+@pytest.mark.parametrize("shape", list(Shape))
+def test_every_message_is_sent_before_it_is_due_and_in_order(shape: Shape) -> None:
+    made = plan(Load(messages=2_000, shape=shape), 1)
+    assert len(made) == 3_000
+    assert int(made.expected.sum()) == 2_000
+    assert (np.diff(made.send_ms) >= 0).all()
+    assert (made.due_ms > made.send_ms).all()
+    at_once = made.send_ms == 0
+    # What is sent at once has been sent when the first of it is due.
+    assert made.due_ms[at_once].min() >= at_once.sum() * 1000 / SENDS_PER_S
+    assert made.due_ms[~made.expected].min() >= FAR_MS
+
+
+def test_a_burst_is_one_instant() -> None:
+    assert len(np.unique(plan(Load(messages=500, shape=Shape.BURST, far=0.0), 1).due_ms)) == 1
+
+
+def test_holes_alternate() -> None:
+    made = plan(Load(messages=500, shape=Shape.HOLES, span_s=9.0, far=0.0), 1)
+    assert (made.due_ms[1::2] == made.lead_ms).all()
+    assert (made.due_ms[0::2] == made.lead_ms + 9_000).all()
+
+
+def test_the_seed_makes_the_plan() -> None:
+    assert (plan(Load(), 1).due_ms == plan(Load(), 1).due_ms).all()
+    assert (plan(Load(), 1).due_ms != plan(Load(), 2).due_ms).any()
+
+
+def test_a_payload_is_of_one_run() -> None:
+    assert decode(7, encode(7, 123)) == 123
+    assert decode(8, encode(7, 123)) is None
+    assert decode(7, b"somebody else's") is None

@@ -1,0 +1,173 @@
+"""The verdict on a round, from ledgers made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.ledgers import HandMade, at_us, finished
+from tidegate.plugin.drill.plan import FAR_MS
+from tidegate.plugin.drill.verdict import Cause, judge, reached_us
+
+
+def test_a_good_round_passes_and_says_how_long_the_outage_was(tmp_path: Path) -> None:
+    verdict = judge(finished(tmp_path / "ledger"))
+    assert verdict.passed, verdict.reasons
+    assert (verdict.sent, verdict.received) == (200, 200)
+    assert (verdict.lost, verdict.early, verdict.repeated) == (0, 0, 0)
+    assert verdict.gap_s == pytest.approx(2.1)
+    assert verdict.first_due_s == pytest.approx(2.1)
+    assert verdict.first_due_after_usable_s == pytest.approx(0.1)
+    assert verdict.down_s == pytest.approx(2.0)
+    assert verdict.lateness_ms is not None
+    assert verdict.lateness_ms.p50 == pytest.approx(2.0)
+    assert verdict.lateness_ms.max == pytest.approx(2_100.0)
+
+
+def test_early_lost_and_unconfirmed_fail(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, 2.0, 3.0, 4.0])
+    made.confirm([0, 1, 2])
+    made.receive(0, 1.0)
+    made.receive(1, 1.9995)
+    verdict = judge(made.read())
+    assert not verdict.passed
+    assert (verdict.early, verdict.lost, verdict.unconfirmed) == (1, 1, 1)
+    assert verdict.earliest_ms == pytest.approx(0.5)
+    told = " ".join(verdict.reasons)
+    assert "1 messages were lost" in told
+    assert "1 messages came early" in told
+    assert "never confirmed" in told
+
+
+def test_what_is_due_tomorrow_must_stay_where_it_is(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, FAR_MS / 1000])
+    made.confirm([0, 1])
+    made.receive(0, 1.01)
+    made.at(5.0).event("far", held=0)
+    verdict = judge(made.read())
+    assert (verdict.sent, verdict.lost, verdict.not_due, verdict.not_due_held) == (1, 0, 1, 0)
+    assert verdict.reasons == ["of 1 messages not due yet only 0 are held"]
+
+
+@pytest.mark.parametrize(
+    ("received_s", "acked_s", "cause"),
+    [
+        (3.99, -1.0, Cause.IN_FLIGHT),
+        (3.95, 4.2, Cause.IN_FLIGHT),
+        (3.95, 3.95, Cause.IN_FLIGHT),
+        (3.5, 3.5, Cause.UNPERSISTED),
+        (2.5, 2.5, Cause.HOLE),
+    ],
+)
+def test_a_repeat_over_a_kill_has_a_cause(
+    tmp_path: Path, received_s: float, acked_s: float, cause: Cause
+) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0])
+    made.strike(4.0, 6.0)
+    made.receive(0, received_s, acked_s=acked_s)
+    made.receive(0, 6.5)
+    verdict = judge(made.read())
+    assert verdict.repeated == 1
+    assert verdict.repeated_by_cause == {one.value: int(one is cause) for one in Cause}
+    assert verdict.passed == (cause is not Cause.HOLE)
+
+
+def test_a_repeat_without_a_fault_in_between_is_the_trackers(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0])
+    made.strike(4.0, 6.0)
+    made.receive(0, 7.0)
+    made.receive(0, 7.5)
+    verdict = judge(made.read())
+    assert verdict.repeated_by_cause["tracker"] == 1
+    assert verdict.reasons == ["1 messages came again that should not have (tracker)"]
+
+
+def test_a_fault_that_forgets_nothing_excuses_no_acknowledged_repeat(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0])
+    made.strike(4.0, 6.0, forgets=False)
+    made.receive(0, 3.0)
+    made.receive(0, 6.5)
+    assert judge(made.read()).repeated_by_cause["tracker"] == 1
+
+
+def test_a_message_stored_twice_is_the_producers(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0])
+    made.receive(0, 1.0)
+    made.receive(0, 1.1, entry_id=50)
+    verdict = judge(made.read())
+    assert (verdict.repeated, verdict.sent_twice, verdict.passed) == (0, 1, True)
+
+
+def test_after_a_rewind_everything_stored_before_must_come_again(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, 1.0, 1.0])
+    made.confirm([0, 1])
+    made.confirm([2], second=5.0)
+    for number in (0, 1):
+        made.receive(number, 2.0)
+    made.strike(4.0, 6.0, forgets=False, rewinds=True)
+    made.receive(0, 6.5)
+    made.receive(2, 6.5)
+    verdict = judge(made.read())
+    assert verdict.lost == 1, "number 1 was there before the cursor was set back, and did not come again"
+    assert verdict.repeated_by_cause["rewound"] == 1
+
+
+def test_a_round_that_was_cut_off_fails(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0])
+    made.receive(0, 1.0)
+    assert judge(made.read(end=False)).reasons == ["the drill itself ended before the round did"]
+
+
+def test_a_fault_that_could_not_be_done_fails_with_its_words(tmp_path: Path) -> None:
+    def fail(made: HandMade) -> None:
+        made.at(9.0).event("failure", text="the broker should be gone and is running")
+
+    verdict = judge(finished(tmp_path / "ledger", change=fail))
+    assert verdict.reasons == ["the broker should be gone and is running"]
+
+
+def test_entries_read_again_are_those_beyond_what_was_delivered_since_the_restart(tmp_path: Path) -> None:
+    def read(made: HandMade) -> None:
+        made.at(90.0).event("reads", entries=300)
+
+    verdict = judge(finished(tmp_path / "ledger", change=read))
+    delivered_since = sum(1.0 + number / 20 >= 4.0 for number in range(200))
+    assert verdict.read_again == 300 - delivered_since
+
+
+def test_early_is_judged_by_the_brokers_clock(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [10.0, 10.0])
+    made.confirm([0, 1])
+    made.at(4.0).event("clock", ahead_us=5_000_000)
+    made.receive(0, 5.1)  # the broker's clock shows 10.1 s
+    made.receive(1, 4.9)  # it shows 9.9 s
+    verdict = judge(made.read())
+    assert verdict.early == 1
+    assert verdict.earliest_ms == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("clock", "due_s", "reached_s"),
+    [
+        ([], 10.0, 10.0),
+        ([(4.0, 5.0)], 10.0, 5.0),
+        ([(4.0, 5.0)], 8.0, 4.0),  # the step itself passes it
+        ([(4.0, 5.0)], 3.0, 3.0),
+        ([(4.0, 5.0), (6.0, 0.0)], 10.5, 5.5),  # shown before the step back: that counts
+        ([(4.0, 5.0), (6.0, 0.0)], 12.0, 12.0),
+        ([(4.0, -5.0)], 10.0, 15.0),
+        ([(4.0, -5.0), (8.0, 0.0)], 6.0, 8.0),
+    ],
+)
+def test_when_a_stepped_clock_first_shows_a_moment(
+    clock: list[tuple[float, float]], due_s: float, reached_s: float
+) -> None:
+    steps = [(at_us(at_s), round(ahead_s * 1e6)) for at_s, ahead_s in clock]
+    assert reached_us(np.array([at_us(due_s)], np.int64), steps).tolist() == [at_us(reached_s)]
