@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.plugin.daemon.tracker import Change
+from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
 
 Position = tuple[int, int]

@@ -60,6 +60,9 @@ class Config:
     block_entries: int = 4
     seal_entries: int = 4
     merge_runs: int = 2
+    runs_max: int = 32
+    compaction_entries: int = 1 << 22
+    interleaved_entries: int = 1
     drop_entries: int = 8
     prefetch_ms: int = 1_000
     pop_scan_entries: int = 64
@@ -108,6 +111,8 @@ class Config:
             block_entries=self.block_entries,
             seal_entries=self.seal_entries,
             merge_runs=self.merge_runs,
+            runs_max=self.runs_max,
+            compaction_entries=self.compaction_entries,
             drop_entries=self.drop_entries,
             prefetch_ms=self.prefetch_ms,
             pop_scan_entries=self.pop_scan_entries,

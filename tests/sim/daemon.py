@@ -274,7 +274,13 @@ class DaemonHost:
         life = self.life
         staged_bytes = sum(index.staged_entries for index in self.indexes()) * ENTRY_BYTES
         over = staged_bytes > self.options.settings["staging_bytes_max"]
-        if life is None or life.engine is None or life.process.stopped or not over or life.engine._held_back:
+        if (
+            life is None
+            or life.engine is None
+            or life.process.stopped
+            or not over
+            or life.engine._admission.stopped
+        ):
             self._over_since_ns = None
             return
         if self._over_since_ns is None:

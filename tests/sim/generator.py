@@ -90,6 +90,9 @@ class _Generator:
             block_entries=some(1, 4, 4, 16),
             seal_entries=some(1, 4, 16, 32_768),
             merge_runs=some(2, 2, 3, 8),
+            runs_max=some(9, 32),
+            compaction_entries=some(1, 8, 1 << 22),
+            interleaved_entries=some(1, 1, 65_536),
             drop_entries=some(1, 8, 262_144),
             prefetch_ms=some(0, 1_000, 10_000),
             pop_scan_entries=some(1, 8, 64, 262_144),
@@ -240,7 +243,7 @@ class _Generator:
         )
 
     def _power(self) -> Fault:
-        how = self._some("all_lost", "prefix", "scattered")
+        how = self._some("all_lost", "prefix", "prefix", "scattered")
         return "power_cut", {"machine": self.luck.randrange(2), "how": how, "down_ms": self._down_ms()}
 
     def _width(self) -> Fault:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from tidegate.index.entry import Entries
 from tidegate.index.positions import PositionSet
-from tidegate.plugin.daemon.tracker import Change as ChangeMessage
+from tidegate.plugin.daemon.session import Change as ChangeMessage
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Unack
 
 Position = tuple[int, int]

@@ -17,12 +17,12 @@ from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
 from tidegate.index.entry import Entries
 from tidegate.index.journal import Commit
-from tidegate.index.persisting import Persisting
+from tidegate.index.leftovers import Leftovers
 from tidegate.index.position_state import PositionState
 from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
-from tidegate.plugin.daemon.tracker import Tracker
+from tidegate.plugin.daemon.session import Session
 
 
 @contextmanager
@@ -53,13 +53,10 @@ def _rest_not_read() -> Iterator[None]:
 def _applied_but_failed() -> Iterator[None]:
     """fea1ddf: what a persist had written counted later, though it was reported as failed."""
 
-    def abandon(self: Any) -> None:
-        original(self)
-        self._orphans.clear()
-        self._uncertain.clear()
-
-    original = Persisting.abandon
-    with replaced(Persisting, "abandon", abandon):
+    with (
+        replaced(Leftovers, "orphan", lambda self, keys: None),
+        replaced(Leftovers, "doubt", lambda self, slices: None),
+    ):
         yield
 
 
@@ -71,7 +68,7 @@ def _durable_too_early() -> Iterator[None]:
         original(self)
         if self._in_flight is not None:
             for stream in list(self._committing):
-                durability = stream.tracker.durable(self._in_flight.token)
+                durability = stream.session.durable(self._in_flight.token)
                 if durability is not None:
                     self._listener.on_durable(stream, durability)
 
@@ -105,8 +102,8 @@ def _credit_ignored() -> Iterator[None]:
         self.credit = max(0, credit - len(entries))
         return entries
 
-    original = Tracker.pop_due
-    with replaced(Tracker, "pop_due", pop_due):
+    original = Session.pop_due
+    with replaced(Session, "pop_due", pop_due):
         yield
 
 

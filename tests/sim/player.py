@@ -17,7 +17,8 @@ from tests.sim.history import History
 from tests.sim.kernel import NS_PER_MS, BrokenSimulation, Violation
 from tests.sim.obligations import Cause
 from tests.sim.world import World
-from tidegate.plugin.daemon import tracker as daemon_tracker
+from tidegate.index import background
+from tidegate.plugin.daemon import session
 from tidegate.plugin.telemetry import survey
 from tidegate.plugin.wire import codec
 
@@ -46,17 +47,20 @@ class Outcome:
 
 @contextmanager
 def _simulated(config: Config) -> Iterator[None]:
-    """No log lines, which damage and failures make many of; no real time in the daemon's answers; and HELD in
-    parts that are small enough for the few positions of a history to make several."""
+    """No log lines, which damage and failures make many of; no real time in the daemon's answers; HELD
+    in parts, and persists with compactions beside them, although a history has few positions."""
     logger = logging.getLogger("tidegate")
     level, turn_s, split = logger.level, survey.TURN_S, codec.split_positions
+    interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
     logger.setLevel(logging.CRITICAL + 1)
     survey.TURN_S = math.inf
-    setattr(daemon_tracker, "split_positions", partial(split, cut_bytes=config.set_cut_bytes))  # noqa: B010 mypy
+    setattr(session, "split_positions", partial(split, cut_bytes=config.set_cut_bytes))  # noqa: B010 mypy
+    background._INTERLEAVED_ENTRIES_MIN = config.interleaved_entries
     try:
         yield
     finally:
-        setattr(daemon_tracker, "split_positions", split)  # noqa: B010 mypy
+        background._INTERLEAVED_ENTRIES_MIN = interleaved_entries
+        setattr(session, "split_positions", split)  # noqa: B010 mypy
         survey.TURN_S = turn_s
         logger.setLevel(level)
 

@@ -18,7 +18,7 @@ from tests.sim.kernel import Violation
 from tests.sim.store import Disk
 from tests.sim.wire import Wire
 from tidegate.index.positions import PositionSet
-from tidegate.plugin.daemon.tracker import Change
+from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,

@@ -2,8 +2,8 @@
 
 - A batch is applied whole or not at all. kill -9 loses nothing that was written.
 - A power cut loses what was not synced: a suffix of the batches (`prefix`: RocksDB has one log), or any of
-  them (`scattered`: all that the protocol promises). A batch torn in itself is outside the promise, and
-  outside what RocksDB does: its log has a checksum for each record.
+  them (`scattered`, as if writes were reordered, which counts as damage). A batch torn in itself is outside
+  of what RocksDB does: its log has a checksum for each record.
 - While a write of an executor's job is on its way the world goes on, and may kill the process or cut the
   power: so every write is a place to crash at, before and after it.
 - A part of the log may be gone although it had been synced. Then the store says so until that is settled, as
@@ -145,6 +145,8 @@ class Disk:
             kept = unsynced[: luck.randint(0, len(unsynced))]
         else:
             kept = [written for written in unsynced if luck.random() < 0.5]
+            # What is missing before something that is there has to be taken for damage.
+            self.damaged |= kept != unsynced[: len(kept)]
         for written in kept:
             self.apply(written.batch, sync=written.sync)
         self.synced(self._first_unsynced + len(self._unsynced))
