@@ -32,14 +32,9 @@ _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 # Commands that need more than the daemon does, and the extra that brings it.
-_EXTRAS = {
-    "demo": "demo",
-    "drill": "demo",
-    "audit": "spark",
-    "tune": "spark",
-    "rebuild": "spark",
-    "spark-package": "spark",
-}
+_EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
+    ("audit", "tune", "rebuild", "verify", "spark-package"), "spark"
+)
 
 
 class _Command(NamedTuple):
@@ -72,6 +67,10 @@ _COMMANDS = {
         "tidegate.plugin.commands.demo",
         "Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it.",
     ),
+    "drill": _Command(
+        "tidegate.plugin.commands.drill",
+        "Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
+    ),
     "setup": _Command(
         "tidegate.plugin.commands.setup",
         "Fetch Apache Pulsar from Maven Central, once, and print where it is.",
@@ -88,13 +87,17 @@ _COMMANDS = {
         "tidegate.pipeline.commands.tune",
         "Recommend a slice width from a trace, with what each width would cost.",
     ),
+    "rebuild": _Command(
+        "tidegate.pipeline.commands.rebuild",
+        "Make the index of a subscription from its topic's backlog, while broker and daemon run.",
+    ),
+    "verify": _Command(
+        "tidegate.pipeline.commands.verify",
+        "Compare an index with its topic, while broker and daemon run. Exit code 1 if they differ.",
+    ),
     "spark-package": _Command(
         "tidegate.pipeline.commands.spark_package",
         "Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here.",
-    ),
-    "drill": _Command(
-        "tidegate.plugin.commands.drill",
-        "Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
     ),
 }
 
