@@ -22,9 +22,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
-
-import structlog
+from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
 from tidegate.plugin.daemon.session import Change
@@ -41,6 +39,7 @@ from tidegate.plugin.wire.messages import (
     Credit,
     Error,
     Hello,
+    Ingest,
     MarkDelete,
     Message,
     Open,
@@ -52,6 +51,9 @@ from tidegate.plugin.wire.messages import (
     Unack,
     negotiate,
 )
+
+if TYPE_CHECKING:
+    import structlog
 
 READ_BYTES = 128 * 1024
 FLUSH_BYTES = 64 * 1024
@@ -290,7 +292,9 @@ class Connection(asyncio.BufferedProtocol):
             case Pong():
                 pass
             case Query() if self.hello.role == Role.CONTROL:
-                self._engine.query(message.request(), partial(self._reply, frame.seq))
+                self._engine.query(self, message.request(), partial(self._reply, frame.seq))
+            case Ingest() if self.hello.role == Role.CONTROL:
+                self._engine.ingest(self, message, partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
             case Open() | Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
