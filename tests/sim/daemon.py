@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import NS_PER_MS, Kernel, Killed, Process, Violation
@@ -25,11 +25,13 @@ from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
 from tidegate.index.options import IndexOptions
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
-from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
 
 BUG_LINES = ("upkeep failed unexpectedly", "protocol error")
 _RETRY_STOP_NS = NS_PER_MS
@@ -66,10 +68,7 @@ class _Log:
 
 def settings_of(changed: dict[str, Any]) -> Settings:
     """The daemon's settings. Unchecked: the simulation uses smaller budgets than a person may set."""
-    values = {
-        name: info.get_default(call_default_factory=True) for name, info in Settings.model_fields.items()
-    }
-    return Settings.model_construct(**{**values, "data": Path("simulated"), **changed})
+    return Settings(**{"data": Path("simulated"), "socket": Path("simulated.sock"), **changed})
 
 
 class Life:
@@ -103,7 +102,7 @@ class Life:
             return
         settings = settings_of(host.options.settings)
         log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text))))
-        self.metrics = Metrics("simulated")
+        self.metrics = Metrics(lambda: "simulated")
         self.engine = DaemonEngine(
             self.catalog,
             host.clock,
@@ -113,7 +112,7 @@ class Life:
             metrics=self.metrics,
             health=Health(),
             log=log,
-            product="simulated",
+            product=lambda: "simulated",
             daemon_id=host.kernel.random.getrandbits(64),
         )
         self._log = log
