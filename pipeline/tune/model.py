@@ -144,8 +144,8 @@ def recommend(predictions: Sequence[Prediction], options: IndexOptions) -> Recom
     if not any(one.spills for one in predictions):
         return Recommendation(
             options.slice_width_ms,
-            "nothing of this trace is ever spilled, for it is short or little: every width costs the same, and "
-            "this is the default; take a longer trace, or ask what if with --scale",
+            "nothing of this trace is ever spilled, for it is short or little: every width costs the same, "
+            "and this is the default; take a longer trace, or ask what if with --scale",
         )
     best = min(predictions, key=lambda one: (one.cost, -one.width_ms))
     near = [one for one in predictions if one.cost <= 2 * best.cost]
