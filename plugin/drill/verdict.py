@@ -71,10 +71,7 @@ class LatenessMs:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one round. Times in the unit that ends their name; None for what did not happen.
-
-    ``aborted``: it did not get to its end, whatever became of the messages.
-    """
+    """The verdict on one round. Times in the unit that ends their name; None for what did not happen."""
 
     passed: bool
     reasons: list[str]
@@ -100,7 +97,6 @@ class Verdict:
     not_due: int
     not_due_held: int | None
     strikes: list[Strike]
-    aborted: bool
     start_us: int
     # For the plots, an element for each delayed message that was received: seconds since the start, and ms.
     due_s: npt.NDArray[np.float64]
@@ -154,7 +150,6 @@ def judge(record: Record) -> Verdict:
         not_due=far,
         not_due_held=record.far_held,
         strikes=record.strikes,
-        aborted=bool(record.failures) or not record.finished,
         start_us=record.round.start_us,
         due_s=(due_us[got] - record.round.start_us) / 1e6,
         late_ms=late_us / 1000,

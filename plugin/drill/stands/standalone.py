@@ -66,7 +66,6 @@ class Standalone:
     """
 
     name = "standalone"
-    token: str | None = None
 
     def __init__(
         self,
