@@ -63,6 +63,7 @@ class Job:
     seed: int
     run: int
     directory: Path
+    key_shared: bool = False
 
 
 class Course:
@@ -95,6 +96,8 @@ class Course:
             run=job.run,
             log_path=job.directory.parent / "client.log",
             now_us=self._now_us,
+            token=stand.token,
+            key_shared=job.key_shared,
         )
         try:
             self._connect(clients)
