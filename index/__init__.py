@@ -7,7 +7,9 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.clock import Clock, ManualClock, SystemClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
-from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.errors import StorageError, TidegateIndexError, UnreadableLogError
+from tidegate.index.format.chain import Chain
+from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -17,6 +19,7 @@ from tidegate.index.rocks import RocksStore
 from tidegate.index.sort import sort_entries
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, MemoryStore, Store
+from tidegate.index.tap import TappedStore
 from tidegate.index.width import BLOCK_COST_ENTRIES, WIDTHS_MS, slice_entries_max
 
 __all__ = [
@@ -28,11 +31,13 @@ __all__ = [
     "Batch",
     "Catalog",
     "CatalogStats",
+    "Chain",
     "Clock",
     "Commit",
     "DelayIndex",
     "Entries",
     "EntryKey",
+    "Identity",
     "IndexOptions",
     "IndexStats",
     "Int64Array",
@@ -45,7 +50,9 @@ __all__ = [
     "Store",
     "SubscriptionName",
     "SystemClock",
+    "TappedStore",
     "TidegateIndexError",
+    "UnreadableLogError",
     "deserialize_bitmap",
     "serialize_bitmap",
     "slice_entries_max",
