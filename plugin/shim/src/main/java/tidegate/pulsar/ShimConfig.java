@@ -21,9 +21,10 @@ import java.util.regex.Pattern;
  *     ({@code tidegateMaxPendingEntries})
  * @param ackPollMs how often acknowledgements are looked for ({@code tidegateAckPollMillis})
  * @param daemonWaitMs how long a new tracker waits for the daemon before it decides alone ({@code tidegateDaemonWaitMillis})
+ * @param indexLog where index logs are kept: {@code bookkeeper} or {@code none} ({@code tidegateIndexLog})
  */
 record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, long nearMaxEntries, long maxPendingEntries,
-                  int ackPollMs, long daemonWaitMs) {
+                  int ackPollMs, long daemonWaitMs, String indexLog) {
     static final String SOCKET = "tidegateSocket";
     static final String BROKER_NAME = "tidegateBrokerName";
     static final String HORIZON = "tidegateHorizonMillis";
@@ -32,6 +33,7 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     static final String MAX_PENDING = "tidegateMaxPendingEntries";
     static final String ACK_POLL = "tidegateAckPollMillis";
     static final String DAEMON_WAIT = "tidegateDaemonWaitMillis";
+    static final String INDEX_LOG = "tidegateIndexLog";
     static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
 
     /** 4.0 and 4.2, which the shim was compiled and tested against, and what lies between: no 4.1 could be had to try. */
@@ -53,7 +55,16 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
                 number(properties, NEAR_MAX, 200_000, 0, 100_000_000),
                 number(properties, MAX_PENDING, 1_000_000, 1_000, 1_000_000_000),
                 (int) number(properties, ACK_POLL, 50, 1, 10_000),
-                number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000));
+                number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000),
+                indexLog(properties));
+    }
+
+    private static String indexLog(Properties properties) throws ShimConfigException {
+        String value = text(properties, INDEX_LOG, LogLedgers.NONE);
+        if (!value.equals(LogLedgers.NONE) && !value.equals(LogLedgers.BOOKKEEPER)) {
+            throw new ShimConfigException(INDEX_LOG + "=" + value + " is neither bookkeeper nor none");
+        }
+        return value;
     }
 
     /**

@@ -482,7 +482,7 @@ final class TrackerCore {
         Ownership owner = claim.ownership();
         return new Frame.Open(owner.incarnation(), owner.epoch(), openedUnder, settings.horizonMs(), settings.credit(),
                 markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
-                parts.isEmpty() ? new Positions() : parts.get(0));
+                parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer());
     }
 
     void onHeld(Frame.Held held) {
@@ -1054,8 +1054,14 @@ final class TrackerCore {
         return stream == Stream.OPEN;
     }
 
+    /** What the daemon asks about the subscription's index log. */
+    CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
+        return host.log().answer(request);
+    }
+
     /** Gives the budget back when the tracker is forgotten. */
     void release() {
+        host.log().close();
         synchronized (this) {
             budget.add(-budgeted);
             budgeted = 0;

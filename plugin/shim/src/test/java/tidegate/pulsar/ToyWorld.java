@@ -60,7 +60,7 @@ final class ToyWorld {
 
     void connect() {
         if (session == null && daemonUp) {
-            session = new LinkSession("toy", "toy", clock.monotonicMs());
+            session = new LinkSession("toy", "toy", clock.monotonicMs(), () -> { });
             table.connected(session);
         }
     }
