@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import acks, add, failover, lateness
 from bench.bounds import bench as bounds
+from bench.daemon import bench as daemon
 from bench.harness.driver import Bench
 from bench.harness.errors import BenchError
 from bench.index import bench as index
@@ -24,6 +25,7 @@ BENCHES: dict[str, Bench] = {
         acks,
         index,
         scale,
+        daemon,
         peers,
         profile,
         bounds,

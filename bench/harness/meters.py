@@ -20,7 +20,6 @@ from bench.harness.errors import BenchError
 
 MIB = 1 << 20
 NS_PER_MS = 1_000_000
-_STATUS = Path("/proc/self/status")
 _RESET_PEAK = Path("/proc/self/clear_refs")
 
 
@@ -86,11 +85,16 @@ class PeakMemory:
     @property
     def peak_mib(self) -> float:
         """The peak so far."""
-        for line in _STATUS.read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            if name == "VmHWM":
-                return int(value.split()[0]) / 1024
-        raise BenchError("the kernel does not tell the peak of memory, this bench needs Linux")
+        return peak_memory_mib("self")
+
+
+def peak_memory_mib(process: int | str) -> float:
+    """The most memory that a process has had resident, in MiB. Raises BenchError where it is not told."""
+    for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            return int(value.split()[0]) / 1024
+    raise BenchError("the kernel does not tell the peak of memory, this bench needs Linux")
 
 
 def resident_mib() -> float:

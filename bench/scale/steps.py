@@ -8,6 +8,7 @@ figure's name says otherwise.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ DRAIN_MAX_S = 90.0  # what has not come out by then must still be held
 Figures = dict[str, Any]
 
 
-def fill(driver: IndexDriver, index: DelayIndex, source: Source, count: int) -> Figures:
-    """Add ``count`` entries in batches until all are durable.
+def fill(driver: IndexDriver, indexes: Sequence[DelayIndex], source: Source, count: int) -> Figures:
+    """Add ``count`` entries in batches, to the indexes in turn, until all are durable.
 
     The clock goes as the source's entries arrive, or with real time if they have no time of arrival.
     """
@@ -40,7 +41,7 @@ def fill(driver: IndexDriver, index: DelayIndex, source: Source, count: int) -> 
             driver.clock.set_ms(source.arrival_ms(start + len(entries) - 1))
         else:
             driver.clock.set_ms(began_ms + int(stopwatch.wall_s * 1e3))
-        driver.add(index, entries)
+        driver.add(indexes[start // BATCH % len(indexes)], entries)
         driver.turn()
         driver.wait_for_room()
         if (start + BATCH) % MARK == 0 and start + BATCH < count:

@@ -62,7 +62,7 @@ def filled(name: str, folder: Path, count: int) -> Figures:
     clock = ManualClock(START_MS - DAY_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
-        figures = fill(driver, index, source, count)
+        figures = fill(driver, [index], source, count)
         driver.settle()
         figures |= {f"first_{figure}": value for figure, value in sizes(driver, index, folder, count).items()}
         clock.advance(QUIET_MS)
@@ -105,7 +105,7 @@ def burst(name: str, folder: Path, count: int) -> Figures:
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
         index.set_slice_width(HOUR_MS)  # else the daemon would choose one so narrow that there are many
-        figures = {f"add_{figure}": value for figure, value in fill(driver, index, source, count).items()}
+        figures = {f"add_{figure}": value for figure, value in fill(driver, [index], source, count).items()}
         driver.settle()
         figures["slices"] = index.stats().slices_on_disk
         memory, driver.pauses = PeakMemory(), Pauses()
@@ -121,7 +121,7 @@ def fixed(name: str, folder: Path, count: int) -> Figures:
     clock = ManualClock(source.arrival_ms(0))
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
-        figures = fill(driver, index, source, count)
+        figures = fill(driver, [index], source, count)
         clock.advance(QUIET_MS)
         driver.settle()
         figures |= sizes(driver, index, folder, count)

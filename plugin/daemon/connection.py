@@ -23,9 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
-
-import structlog
+from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
 from tidegate.plugin.daemon.broker_home import LogRequests
@@ -43,6 +41,7 @@ from tidegate.plugin.wire.messages import (
     Credit,
     Error,
     Hello,
+    Ingest,
     LogAnswer,
     MarkDelete,
     Message,
@@ -55,6 +54,9 @@ from tidegate.plugin.wire.messages import (
     Unack,
     negotiate,
 )
+
+if TYPE_CHECKING:
+    import structlog
 
 READ_BYTES = 128 * 1024
 FLUSH_BYTES = 64 * 1024
@@ -313,7 +315,9 @@ class Connection(asyncio.BufferedProtocol):
             case Pong():
                 pass
             case Query() if self.hello.role == Role.CONTROL:
-                self._engine.query(message.request(), partial(self._reply, frame.seq))
+                self._engine.query(self, message.request(), partial(self._reply, frame.seq))
+            case Ingest() if self.hello.role == Role.CONTROL:
+                self._engine.ingest(self, message, partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
             case LogAnswer() if self.hello.role == Role.BROKER:

@@ -15,7 +15,7 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidegate.index import (
     Catalog,
@@ -34,11 +34,13 @@ from tidegate.index.log.reader import LogText, read_log
 from tidegate.index.log.restore import restoration
 from tidegate.index.log.writer import LogWriter
 from tidegate.plugin.daemon.broker_home import BOOKKEEPER, BrokerHome, LogRequests
-from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
 
 RESTORE_SECONDS = 8.0  # the shim decides alone after ten
 LAST_WORDS_SECONDS = 1.0

@@ -266,6 +266,20 @@ class Reply:
         return _json_object(self.body)
 
 
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Entries of a subscription from elsewhere than its broker, packed as the index stores a block of them.
+
+    disown: the index is not to answer for their positions any more.
+    """
+
+    type: ClassVar[FrameType] = FrameType.INGEST
+    topic: str
+    subscription: str
+    block: bytes
+    disown: bool = False
+
+
 Message = (
     Hello
     | Welcome
@@ -288,6 +302,7 @@ Message = (
     | LogAnswer
     | Query
     | Reply
+    | Ingest
 )
 
 

@@ -145,7 +145,7 @@ def test_the_driver_makes_durable_what_it_adds_and_gives_it_back(tmp_path: Path)
     clock = ManualClock(START_MS - HOUR_MS)
     with IndexDriver.opened(tmp_path, clock) as driver:
         index = driver.subscription()
-        figures = fill(driver, index, SOURCE, 50_000)
+        figures = fill(driver, [index], SOURCE, 50_000)
         assert driver.catalog.durable_token == driver.catalog.stats().appended_token
         assert driver.commits >= 1
         assert figures["adds_per_s"] > 0

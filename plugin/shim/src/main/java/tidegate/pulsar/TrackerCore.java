@@ -487,6 +487,9 @@ final class TrackerCore {
 
     void onHeld(Frame.Held held) {
         synchronized (this) {
+            if (stream == Stream.OPEN && !finished) {
+                onHeldSince(held.held());
+            }
             if (stream != Stream.OPENING) {
                 return;
             }
@@ -497,6 +500,21 @@ final class TrackerCore {
         if (held.last()) {
             onHeldComplete();
         }
+    }
+
+    /**
+     * The daemon has got entries from elsewhere since it has answered OPEN, as from a rebuild: they need not be read. What it
+     * had not heard when it said so counts, and what was acknowledged is left to the cursor. Lock held.
+     */
+    private void onHeldSince(Positions positions) {
+        PositionSet since = new PositionSet();
+        since.addAll(positions);
+        outbox.applyPendingTo(since, new PositionSet());
+        TrackerHost.Position markDelete = host.markDelete();
+        since.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        reported.forEach(since::remove);
+        doubtful.forEach(since::remove);
+        contained.addAll(since);
     }
 
     private void onHeldComplete() {

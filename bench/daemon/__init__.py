@@ -1,0 +1,1 @@
+"""The bench ``daemon``: a real ``tidegate serve`` through its socket."""

@@ -1,0 +1,211 @@
+"""The broker's side of ``daemon``: ``python -m bench.daemon.worker NAME DIR COUNT SUBSCRIPTIONS``.
+
+``served`` starts a real ``tidegate serve`` with its defaults and drives it as a broker does: all entries are
+sent at full speed, in batches to the subscriptions in turn, and the time of each until DURABLE is noted from
+the first byte offered to the socket on, so that what the daemon leaves unread counts. Then more is sent, the
+daemon is killed with signal 9 amid it, started again, and asked for what is due. ``few`` sends frames of
+``FEW`` entries, and as many again in batches. ``in-process`` gives the same entries to the index itself.
+
+Invariants: the clock is the real one; at most ``UNCOMMITTED_MAX`` entries are on their way at a time; memory
+and processor time are the daemon's alone, as the kernel counts them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.daemon.start import took_s
+from bench.harness.broker_client import BrokerClient, BrokerStream
+from bench.harness.index_driver import UNCOMMITTED_MAX, IndexDriver, subscription_name
+from bench.harness.made_entries import Source
+from bench.harness.meters import disk_bytes, peak_memory_mib
+from bench.harness.waiting import settled, until
+from bench.harness.worker_process import tell_and_wait
+from bench.scale.steps import BATCH, Figures, fill
+from tidegate.index import ManualClock
+from tidegate.plugin.daemon.allocator import collect_rarely
+from tidegate.plugin.local.daemon import Daemon
+
+HOUR_MS = 3_600_000
+SPAN_MS = 7 * 24 * HOUR_MS
+MARK = 10_000_000  # latencies are told by parts of so many entries
+MORE = 1_000_000  # sent while the daemon is killed
+FEW = 5  # entries of a frame
+IDLE_S = 120.0
+ROUNDS = 3
+IMPORTS = "import tidegate.plugin.cli, tidegate.plugin.commands.serve, tidegate.plugin.daemon.serve"
+START_S = 60.0
+
+
+def served(folder: Path, count: int, subscriptions: int) -> Figures:
+    """Filled at full speed, killed, started again."""
+    daemon = Daemon(folder)
+    # A hundredth is due already, and kept until somebody has room for it: what a start hands out first.
+    source = Source(SPAN_MS, first_ms=int(time.time() * 1e3) - 2 * HOUR_MS)
+    daemon.start()
+    try:
+        figures = filled(daemon, source, count, subscriptions)
+        return figures | killed(daemon, source, count, subscriptions)
+    finally:
+        daemon.kill()
+
+
+def in_process(folder: Path, count: int, subscriptions: int) -> Figures:
+    """The same without a daemon: what it could be at most."""
+    with IndexDriver.opened(folder, ManualClock(int(time.time() * 1e3))) as driver:
+        indexes = [driver.subscription(number) for number in range(subscriptions)]
+        driver.commit_all()
+        return fill(driver, indexes, Source(SPAN_MS, first_ms=driver.clock.now_ms() - 2 * HOUR_MS), count)
+
+
+def few(folder: Path, count: int, subscriptions: int) -> Figures:
+    """Frames of few entries, then as many entries in batches: the daemon's processor time of each."""
+    daemon = Daemon(folder)
+    source = Source(SPAN_MS, first_ms=int(time.time() * 1e3) + HOUR_MS)
+    daemon.start()
+    try:
+        figures: Figures = {}
+        with BrokerClient(daemon.socket_path, UNCOMMITTED_MAX) as client:
+            streams = opened(client, subscriptions)
+            for kind, size, first in (("few", FEW, 0), ("batch", BATCH, count)):
+                began_s, began_cpu_s = time.perf_counter(), processor_s(daemon)
+                for at, start in enumerate(range(first, first + count, size)):
+                    client.add(streams[at % subscriptions], source.entries(start, size))
+                client.all_durable()
+                figures[f"{kind}_per_s"] = count / (time.perf_counter() - began_s)
+                figures[f"{kind}_cpu_ns"] = (processor_s(daemon) - began_cpu_s) * 1e9 / count
+        return figures | {"times_batch": figures["few_cpu_ns"] / figures["batch_cpu_ns"]}
+    finally:
+        daemon.kill()
+
+
+def filled(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Figures:
+    """All entries sent and durable; what that took, and what is on disk when nothing is left to do."""
+    marks = []
+    with BrokerClient(daemon.socket_path, UNCOMMITTED_MAX) as client:
+        streams = opened(client, subscriptions)
+        began_s = time.perf_counter()
+        for start in range(0, count, BATCH):
+            if start and start % MARK == 0:
+                marks.append(time.perf_counter())
+            send(client, streams, source, start, min(BATCH, count - start))
+        client.all_durable()
+        lasted_s = time.perf_counter() - began_s
+        held_back_s = metric(daemon, "tidegate_read_pause_seconds_total")
+        figures: Figures = {
+            "adds_per_s": count / lasted_s,
+            "slowest_part_per_s": slowest([began_s, *marks, began_s + lasted_s], count),
+            "durable_p50_ms": client.latency_ms(0.5),
+            "durable_p99_ms": client.latency_ms(0.99),
+            "durable_p999_ms": client.latency_ms(0.999),
+            "durable_max_ms": client.latency_ms(1.0),
+            "held_back_s": held_back_s,
+            "held_back_share": held_back_s / lasted_s,
+            "cpu_ns": processor_s(daemon) * 1e9 / count,
+            "first_disk_bytes_an_entry": disk_bytes(daemon.data_dir) / count,
+        }
+        figures["idle_s"] = idle(daemon)
+    return figures | {
+        "memory_mib": peak_memory_mib(daemon.pid),
+        "disk_bytes_an_entry": disk_bytes(daemon.data_dir) / count,
+    }
+
+
+def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Figures:
+    """Kill -9 while entries are on their way; from the new process on until the first entry that is due."""
+    with BrokerClient(daemon.socket_path, UNCOMMITTED_MAX) as client:
+        streams = opened(client, subscriptions)
+        for start in range(count, count + MORE, BATCH):
+            send(client, streams, source, start, BATCH)
+        daemon.kill()
+    began_s = time.perf_counter()
+    daemon.spawn()
+    with until("the daemon's socket", lambda: connected(daemon), START_S, interval_s=0.002) as client:
+        accepted_s = time.perf_counter() - began_s
+        (stream,) = opened(client, 1, credit=1_000)
+        client.until(lambda: bool(stream.due), "DUE")
+        first_due_s = time.perf_counter() - began_s
+    import_s = min(took_s(sys.executable, "-c", IMPORTS) for _ in range(ROUNDS))
+    return {
+        "accepted_s": accepted_s,
+        "first_due_s": first_due_s,
+        "import_s": import_s,
+        "first_due_beyond_imports_s": first_due_s - import_s,
+    }
+
+
+def opened(client: BrokerClient, subscriptions: int, credit: int = 0) -> list[BrokerStream]:
+    """A stream for each subscription, answered."""
+    streams = [client.open(subscription_name(number), credit=credit) for number in range(subscriptions)]
+    client.until(lambda: all(stream.answered for stream in streams), "HELD")
+    return streams
+
+
+def send(client: BrokerClient, streams: list[BrokerStream], source: Source, start: int, count: int) -> None:
+    """One batch, to the stream whose turn it is."""
+    client.add(streams[start // BATCH % len(streams)], source.entries(start, count))
+
+
+def connected(daemon: Daemon) -> BrokerClient | None:
+    """A connection, None while nobody listens."""
+    try:
+        return BrokerClient(daemon.socket_path, UNCOMMITTED_MAX)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+
+
+def slowest(at_s: Sequence[float], count: int) -> float:
+    """Entries a second of the slowest part; the last one may be shorter."""
+    sizes = [MARK] * (len(at_s) - 2) + [count - MARK * (len(at_s) - 2)]
+    return min(size / (end - begin) for size, begin, end in zip(sizes, at_s, at_s[1:], strict=False))
+
+
+def idle(daemon: Daemon) -> float:
+    """Seconds until the daemon has nothing left to compact and tidy up."""
+    began_s = time.perf_counter()
+    until("compactions", lambda: metric(daemon, "tidegate_slices_crowded") == 0, IDLE_S, interval_s=0.2)
+    settled("the size on disk", lambda: disk_bytes(daemon.data_dir), IDLE_S)
+    return time.perf_counter() - began_s
+
+
+def processor_s(daemon: Daemon) -> float:
+    """Processor time that the daemon has had."""
+    times = psutil.Process(daemon.pid).cpu_times()
+    return times.user + times.system
+
+
+def metric(daemon: Daemon, name: str) -> float:
+    """A metric without labels, as the daemon tells it."""
+    with urllib.request.urlopen(f"{daemon.url}/metrics", timeout=IDLE_S) as answer:  # noqa: S310 loopback
+        text = answer.read().decode()
+    return next(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    )
+
+
+SCENARIOS: dict[str, Callable[[Path, int, int], Figures]] = {
+    "served": served,
+    "few": few,
+    "in-process": in_process,
+}
+
+
+def main(argv: list[str]) -> None:
+    """Run one scenario."""
+    collect_rarely()  # as the daemon does
+    name, folder, count, subscriptions = argv[0], Path(argv[1]), int(argv[2]), int(argv[3])
+    tell_and_wait(SCENARIOS[name](folder, count, subscriptions))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
