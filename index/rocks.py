@@ -147,14 +147,16 @@ class RocksStore:
             rows.seek(start)
         except Exception as error:
             raise self._translate(error) from error
-        return self._rows(rows)
+        return self._rows(rows, bounded)
 
-    def _rows(self, rows: RdictIter) -> Iterator[tuple[bytes, bytes]]:
+    def _rows(self, rows: RdictIter, bounded: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
         try:
             while rows.valid():
                 yield cast(bytes, rows.key()), cast(bytes, rows.value())
                 rows.next()
             rows.status()
+            # The iterator has only a pointer to its bound: without this, it would be freed, and keys be missing.
+            del bounded
         except GeneratorExit:
             raise
         except Exception as error:
