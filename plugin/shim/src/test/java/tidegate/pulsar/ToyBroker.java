@@ -309,6 +309,10 @@ class ToyBroker implements TrackerHost {
 
     // ---- the dispatcher ----
 
+    Position readPosition() {
+        return readPosition;
+    }
+
     void connect() {
         if (isResetting()) {
             return;
