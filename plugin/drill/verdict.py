@@ -192,6 +192,10 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append("nothing was sent")
     if verdict.unconfirmed:
         reasons.append(f"{verdict.unconfirmed:,} messages were never confirmed by the broker")
+    deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
+    late = int(np.count_nonzero(record.confirmed_us > deliver_at_us)) if record.round.burst else 0
+    if late:
+        reasons.append(f"{late:,} messages were stored only after they were due: the burst was not done")
     if verdict.lost:
         reasons.append(f"{verdict.lost:,} messages were lost")
     if verdict.early:
