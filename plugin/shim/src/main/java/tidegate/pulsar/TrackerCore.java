@@ -170,7 +170,7 @@ final class TrackerCore {
 
     /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. Lock held. */
     private void noticeReset() {
-        if (!seal.isIntact()) {
+        if (!seal.isIntact() || seal.isWanted()) {
             onReset();
         }
     }
@@ -667,7 +667,7 @@ final class TrackerCore {
         if (!seal.isIntact() || seenDeleted[0]) {
             onReset();
         }
-        if (openedUnder != seal.generation()) {
+        if (openedUnder != seal.generation() || openedUnder == Seal.NONE) {
             acknowledgedNow.clear();
             undone.clear();
         }
