@@ -65,7 +65,11 @@ async def opened(path: Path, profile: Path) -> AsyncIterator[Page]:
             async with session.ws_connect(url, max_msg_size=0) as socket:
                 page = Page(socket)
                 async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    while await page.evaluate("document.readyState") != "complete":
+                    # Before the file there is an empty page, which is complete as well.
+                    while await page.evaluate("[location.href, document.readyState]") != [
+                        path.as_uri(),
+                        "complete",
+                    ]:
                         await asyncio.sleep(0.05)
                 yield page
     finally:
