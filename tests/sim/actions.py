@@ -326,6 +326,8 @@ def width(world: World, daemon: int, width_ms: int) -> None:
     life = world.daemons[daemon % len(world.daemons)].life
     if life is None or life.engine is None or life.stopping:
         return
+    connections = [wire.connection for wire in life.wires if wire.daemon_open and wire.connection is not None]
     request: dict[str, Any] = {"what": "width", "subscription": "*"}
     request |= {"auto": True} if width_ms == 0 else {"width_ms": width_ms}
-    life.loop.call_soon(life.engine.query, request, lambda reply: None)
+    for connection in connections[:1]:
+        life.loop.call_soon(life.engine.query, connection, request, lambda reply: None)

@@ -47,8 +47,8 @@ final class TrackerCore {
     enum Stream { UNOPENED, OPENING, OPEN, CLOSING }
 
     /** A picture of the state for metrics and tests. */
-    record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, boolean open,
-                 boolean paused, long memoryBytes) {}
+    record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
+                 boolean open, boolean paused, long memoryBytes) {}
 
     private static final class DeleteChunk {
         final List<TrackerHost.Position> positions;
@@ -66,6 +66,7 @@ final class TrackerCore {
     private final PendingBudget budget;
     private final Seal seal;
     private final Claim claim;
+    private final AheadGate ahead = new AheadGate();
 
     private final PositionSet contained = new PositionSet();
     private final PositionSet handedOut = new PositionSet();
@@ -106,8 +107,10 @@ final class TrackerCore {
     private int budgeted;
     private volatile boolean paused;
     /** A read was put off because the daemon's answer was awaited. */
-    private boolean awaiting;
+    private volatile boolean awaiting;
     private boolean waiting;
+    /** How many entries have been taken that were read ahead. */
+    private long takenAhead;
 
     private CompletableFuture<Void> clearing;
     private long clearSeq;
@@ -167,7 +170,7 @@ final class TrackerCore {
 
     /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. Lock held. */
     private void noticeReset() {
-        if (!seal.isIntact()) {
+        if (!seal.isIntact() || seal.isWanted()) {
             onReset();
         }
     }
@@ -213,6 +216,7 @@ final class TrackerCore {
                 return true;
             }
             tracked = addNew(ledgerId, entryId, deliverAtMs, nowFor(deliverAtMs));
+            ahead.onReadInVain();
             signal = stream == Stream.OPEN && !waiting && outbox.hasUnsent();
             waiting |= signal;
         }
@@ -356,13 +360,17 @@ final class TrackerCore {
             noticeReset();
             if (replaced) {
                 onConsumersReplaced();
+                ahead.want();
             }
-            if (awaitsAnswer(clock.millis()) && host.redeliveries() == 0) {
+            long nowMs = clock.millis();
+            boolean wait = awaitsAnswer(nowMs) || ahead.isAwaited(nowMs) && near.headMs() > nowMs;
+            if (wait && host.redeliveries() == 0) {
                 awaiting = true;
+                arm();
                 return true;
             }
             accountPending();
-            boolean pause = budget.isExceeded() && budgeted > 0 && near.headMs() > clock.millis()
+            boolean pause = budget.isExceeded() && budgeted > 0 && near.headMs() > nowMs
                     && host.redeliveries() == 0;
             if (pause != paused) {
                 paused = pause;
@@ -426,6 +434,7 @@ final class TrackerCore {
             doubtful.clear();
             creditBack += Math.toIntExact(near.clear());
             undecided.clear();
+            ahead.renew();
             former = clearing;
             clearing = null;
             outbox.clear();
@@ -457,6 +466,93 @@ final class TrackerCore {
             sinceClosing.begin(clock.millis());
         }
         host.cancelWake();
+    }
+
+    // ---- reading ahead: called by one thread ----------------------------------------------------------------------
+
+    AheadGate ahead() {
+        return ahead;
+    }
+
+    /** Begins a pass; the ticket to add under, or {@link AheadGate#NO_TICKET}. */
+    synchronized long beginAhead() {
+        return ahead.begin();
+    }
+
+    /** Whether a pass with that ticket may go on. */
+    synchronized boolean mayAddAhead(long ticket) {
+        return ahead.isValid(ticket) && stream == Stream.OPEN && !reopen && !closing && !finished;
+    }
+
+    /** Whether there is room for more: in the broker's budget, and below so many entries of this subscription. */
+    synchronized boolean mayReadAhead(long maxWaiting) {
+        return !budget.isExceeded() && outbox.pendingEntries() < maxWaiting;
+    }
+
+    /** Whether reading the position would be in vain: it is contained, or acknowledged. */
+    boolean isKnown(long ledgerId, long entryId) {
+        return contained.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId);
+    }
+
+    /**
+     * Takes entries that were read ahead, as if the dispatcher had read them. What is contained, acknowledged or doubtful is
+     * left as it is.
+     *
+     * @return how many were taken; -1 if the ticket is not valid any more and none was
+     */
+    int addAhead(long ticket, Records records, int from, int to) {
+        int taken = 0;
+        boolean read;
+        boolean signal;
+        synchronized (this) {
+            noticeReset();
+            if (!mayAddAhead(ticket)) {
+                return -1;
+            }
+            long nowMs = clock.millis();
+            lookedMs = nowMs;
+            for (int i = from; i < to; i++) {
+                long ledgerId = records.ledgerId(i);
+                long entryId = records.entryId(i);
+                // In this order: what was handed out is contained until it has been seen deleted.
+                if (!contained.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)
+                        && !reported.contains(ledgerId, entryId) && !doubtful.contains(ledgerId, entryId)) {
+                    contained.add(ledgerId, entryId);
+                    track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
+                    taken++;
+                }
+            }
+            takenAhead += taken;
+            accountPending();
+            read = near.headMs() <= nowMs;
+            signal = wantsToSend();
+        }
+        if (read) {
+            host.readMore();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        return taken;
+    }
+
+    /** A pass has dealt with everything before {@code next}: the dispatcher may go there, too. */
+    void advanceAhead(TrackerHost.Position next) {
+        boolean read;
+        synchronized (this) {
+            ahead.advance(next, clock.millis());
+            read = awaiting;
+            awaiting = false;
+        }
+        if (read) {
+            host.readMore();
+        }
+    }
+
+    /** The pass is over: the dispatcher goes on by itself. */
+    void endAhead() {
+        ahead.end();
+        host.readMore();
     }
 
     // ---- the daemon's side ----------------------------------------------------------------------------------------
@@ -546,6 +642,7 @@ final class TrackerCore {
             lastErrorCode = 0;
             heldOnce = true;
             decide(heldNow);
+            ahead.open();
             if (clearing != null) {
                 clearSeq = outbox.lastSeq();
             }
@@ -570,7 +667,7 @@ final class TrackerCore {
         if (!seal.isIntact() || seenDeleted[0]) {
             onReset();
         }
-        if (openedUnder != seal.generation()) {
+        if (openedUnder != seal.generation() || openedUnder == Seal.NONE) {
             acknowledgedNow.clear();
             undone.clear();
         }
@@ -858,7 +955,7 @@ final class TrackerCore {
             }
             // Another subscription's DURABLE may have made room.
             read |= mayResume();
-            if (awaiting && !awaitsAnswer(nowMs)) {
+            if (awaiting && !awaitsAnswer(nowMs) && !ahead.isAwaited(nowMs)) {
                 awaiting = false;
                 read = true;
             }
@@ -1050,7 +1147,7 @@ final class TrackerCore {
     /** Whether {@link #watch} has something to look at more often than once a second. */
     boolean isBusy() {
         return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || !decided || closing
-                || paused;
+                || paused || awaiting;
     }
 
     /** Completes when a finished tracker has nothing left to send. */
@@ -1089,7 +1186,7 @@ final class TrackerCore {
 
     synchronized Stats stats() {
         return new Stats(contained.size(), near.size(), handedOut.size(), settling.size(), undecided.size(),
-                outbox.pendingEntries(), stream == Stream.OPEN, paused, memoryBytes());
+                outbox.pendingEntries(), takenAhead, stream == Stream.OPEN, paused, memoryBytes());
     }
 
     /** Bytes that the sets, the near tier and the buffers take. */
