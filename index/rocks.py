@@ -155,7 +155,7 @@ class RocksStore:
                 yield cast(bytes, rows.key()), cast(bytes, rows.value())
                 rows.next()
             rows.status()
-            # The iterator has only a pointer to its bound: without this, it would be freed, and keys be missing.
+            # The iterator has but a pointer to its bound: freed before the end, it lets keys be missing.
             del bounded
         except GeneratorExit:
             raise
