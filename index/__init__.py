@@ -3,15 +3,16 @@
 What stands here is what the rest of the project may use of it; the stored bytes are in ``format``.
 """
 
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog import UNCLAIMED, Catalog
 from tidegate.index.clock import Clock, ManualClock, SystemClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
-from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
 from tidegate.index.journal import Commit
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import Position, PositionSet
+from tidegate.index.reading import FIRST_KEY, Page, Reading
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.rocks import RocksStore
 from tidegate.index.sort import sort_entries
@@ -23,13 +24,16 @@ __all__ = [
     "BLOCK_COST_ENTRIES",
     "ENTRY_BYTES",
     "ENTRY_ID_MAX",
+    "FIRST_KEY",
     "LITTLE_INT64",
+    "UNCLAIMED",
     "WIDTHS_MS",
     "Batch",
     "Catalog",
     "CatalogStats",
     "Clock",
     "Commit",
+    "CorruptBlockError",
     "DelayIndex",
     "Entries",
     "EntryKey",
@@ -38,8 +42,10 @@ __all__ = [
     "Int64Array",
     "ManualClock",
     "MemoryStore",
+    "Page",
     "Position",
     "PositionSet",
+    "Reading",
     "RocksStore",
     "StorageError",
     "Store",

@@ -33,6 +33,9 @@ from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store
 
+UNCLAIMED = bytes(16)
+"""The incarnation of an index that was filled before anybody opened its subscription: who opens it has it."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -111,6 +114,8 @@ class Catalog:
         """The index of a subscription: made if it is new, emptied first if its stored incarnation differs."""
         self._require_open()
         index = self._indexes.get(name)
+        if index is not None and index.incarnation == UNCLAIMED != incarnation:
+            self._claim(index, incarnation)
         if index is not None and index.incarnation == incarnation:
             return index
         self.remove(name)
@@ -124,6 +129,14 @@ class Catalog:
         index = DelayIndex(self._context, identity, log, width)
         self._indexes[name] = index
         return index
+
+    def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
+        """What was put in before anybody had opened the subscription is its first owner's."""
+        index.incarnation = incarnation
+        key = keys.subscription_key(keys.IDENTITY, index.log.subscription_id)
+        batch = Batch()
+        batch.put(key, Identity(index.name, incarnation).encode())
+        self._journal.also(batch)
 
     def get(self, name: SubscriptionName) -> DelayIndex | None:
         """The index of a subscription, None if there is none."""

@@ -29,6 +29,7 @@ from tidegate.index.persisting import Persisting
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.quarantine import Quarantine
+from tidegate.index.reading import Reading
 from tidegate.index.recovery import Recovered, Replayed
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.slices import Block
@@ -277,6 +278,25 @@ class DelayIndex:
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: they are no longer held, read them again."""
         return self._quarantine.take_unheld()
+
+    def disown(self, positions: PositionSet) -> PositionSet:
+        """Answer no longer for these positions: they are to be read again; returns those that were held.
+
+        Durable with the next persist: a crash before it brings them back, which costs a look at the cursor.
+        """
+        gone = positions.intersection(self._positions.held)
+        self._positions.lose(gone)
+        self._quarantine.lose(gone)
+        self._finish_slices()
+        self._context.wanting.add(self)
+        self._context.due_changed(self)
+        return gone
+
+    def reading(self) -> Reading:
+        """Everything that is stored or staged now, also what is not held any more. O(blocks)."""
+        return Reading(
+            self._context.store, self.log.subscription_id, self._timeline.parts(), self._timeline.blocks()
+        )
 
     # ---- the changes themselves, also made by replay
 

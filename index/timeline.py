@@ -329,6 +329,20 @@ class Timeline:
             found.add(part)
         return found
 
+    def parts(self) -> list[Entries]:
+        """Everything that no slice has yet, in flight or not, in no order, as immutable arrays."""
+        stagings = filter(None, (self._staging, self._frozen))
+        return [part for staging in stagings for part in staging.parts()]
+
+    def blocks(self) -> list[tuple[SliceId, BlockDescriptor]]:
+        """The blocks of all slices of which anything may be held."""
+        return [
+            (each.id, block.descriptor)
+            for each in self._slices.values()
+            if not each.finished
+            for block in each.blocks.values()
+        ]
+
     def _slice(self, slice_id: SliceId) -> Slice:
         each = self._slices.get(slice_id)
         if each is None:

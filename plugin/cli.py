@@ -32,14 +32,9 @@ _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 # Commands that need more than the daemon does, and the extra that brings it.
-_EXTRAS = {
-    "demo": "demo",
-    "drill": "demo",
-    "audit": "spark",
-    "tune": "spark",
-    "rebuild": "spark",
-    "spark-package": "spark",
-}
+_EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
+    ("audit", "tune", "rebuild", "verify", "spark-package"), "spark"
+)
 # Where the commands are: each module has a function register(app) that adds its own.
 _MODULES = {
     "serve": "tidegate.plugin.commands.serve",
@@ -53,6 +48,8 @@ _MODULES = {
     # By name only: nothing of the pipeline is imported before one of its commands is asked for.
     "audit": "tidegate.pipeline.commands.audit",
     "tune": "tidegate.pipeline.commands.tune",
+    "rebuild": "tidegate.pipeline.commands.rebuild",
+    "verify": "tidegate.pipeline.commands.verify",
     "spark-package": "tidegate.pipeline.commands.spark_package",
 }
 

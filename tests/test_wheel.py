@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("index", "plugin", "pipeline")
 JAR = "tidegate/plugin/jars/tidegate-pulsar-shim.jar"
 OTHERS = {
+    "tidegate/plugin/drill/stands/clock.c",
     "tidegate/index/py.typed",
     "tidegate/plugin/py.typed",
     "tidegate/pipeline/py.typed",

@@ -18,7 +18,7 @@ from tidegate.index.format.manifest import (
     encode_slice,
 )
 from tidegate.index.format.packing import pack_entries, unpack_entries
-from tidegate.index.format.upgrade import format_record
+from tidegate.index.format.upgrade import downgrade, format_record
 
 __all__ = [
     "FORMAT_VERSION",
@@ -33,6 +33,7 @@ __all__ = [
     "decode_keys",
     "decode_slice",
     "describe",
+    "downgrade",
     "encode_block",
     "encode_keys",
     "encode_slice",

@@ -51,6 +51,21 @@ def decode_state_2(value: bytes) -> State:
     return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto), 0)
 
 
+def downgrade(store: Store) -> int:
+    """Rewrite a directory as the previous format had it, to try its upgrade; returns how many subscriptions.
+
+    Raises StorageError and CorruptRecordError; nothing has changed then.
+    """
+    batch = Batch()
+    states = 0
+    for key, value in store.scan(*keys.kind_range(keys.STATE)):
+        batch.put(key, seal(keys.STATE, bytes(unseal(keys.STATE, value))[: _STATE_2.size]))
+        states += 1
+    batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION - 1))
+    store.write(batch, sync=True)
+    return states
+
+
 def upgrade(store: Store, found: int, slice_width_auto: bool) -> None:
     """Upgrade a directory of the older format `found`. Raises StorageError; nothing has changed then."""
     batch = Batch()

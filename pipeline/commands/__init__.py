@@ -7,7 +7,7 @@ import typer
 
 def register_all(app: typer.Typer) -> None:
     """Add every command whose job may run inside spark-submit."""
-    from tidegate.pipeline.commands import audit, tune  # noqa: PLC0415
+    from tidegate.pipeline.commands import audit, rebuild, tune, verify  # noqa: PLC0415
 
-    for module in (audit, tune):
+    for module in (audit, rebuild, tune, verify):
         module.register(app)

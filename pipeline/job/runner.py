@@ -34,6 +34,7 @@ JOBS = {
     "audit": "tidegate.pipeline.audit.job",
     "tune": "tidegate.pipeline.tune.job",
     "rebuild": "tidegate.pipeline.rebuild.job",
+    "verify": "tidegate.pipeline.rebuild.verify",
 }
 _STOP_S = 8.0
 _STARTED_BY = os.getppid()

@@ -63,8 +63,33 @@ class Admin:
         """Ledgers with their ensembles, and cursors. Loads the topic if no broker has it."""
         return self._get(f"/persistent/{topic.admin_path}/internalStats?metadata=true", topic)
 
+    def topics(self, within: TopicName) -> list[TopicName]:
+        """All persistent topics, and partitions, of the namespace of ``within``."""
+        found = self._ask(f"/admin/v2/persistent/{within.namespace_path}", within)
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise WireError(f"{self._base_url} does not say which topics there are")
+        return [TopicName.parse(one) for one in found if one.startswith("persistent://")]
+
+    def service_url(self, topic: TopicName) -> str:
+        """Where clients of the topic connect to."""
+        document = self._asked(f"/lookup/v2/topic/persistent/{topic.admin_path}", topic)
+        tls = urlsplit(self._base_url).scheme == "https"
+        url = document.get("brokerUrlTls" if tls else "brokerUrl")
+        if not isinstance(url, str) or not url:
+            raise TopicError(f"{self._base_url} does not say where {topic} is served: give --service-url")
+        return url
+
     def _get(self, path: str, topic: TopicName) -> dict[str, Any]:
-        url = f"{self._base_url}/admin/v2{path}"
+        return self._asked(f"/admin/v2{path}", topic)
+
+    def _asked(self, path: str, topic: TopicName) -> dict[str, Any]:
+        document = self._ask(path, topic)
+        if not isinstance(document, dict):
+            raise WireError(f"{self._base_url} does not answer as Pulsar's admin API does")
+        return document
+
+    def _ask(self, path: str, topic: TopicName) -> Any:
+        url = f"{self._base_url}{path}"
         try:
             for _ in range(_REDIRECTS_MAX):
                 status, location, body = self._request(url)
@@ -95,17 +120,14 @@ class Admin:
             )
         return target
 
-    def _checked(self, status: int, body: bytes, topic: TopicName) -> dict[str, Any]:
+    def _checked(self, status: int, body: bytes, topic: TopicName) -> Any:
         if status == 200:
             try:
-                document = json.loads(body)
+                return json.loads(body)
             except (ValueError, RecursionError) as error:
                 raise WireError(
                     f"{self._base_url} does not answer with JSON: is it a Pulsar broker?"
                 ) from error
-            if not isinstance(document, dict):
-                raise WireError(f"{self._base_url} does not answer as Pulsar's admin API does")
-            return document
         if status == 401:
             raise TopicError(f"{self._base_url} wants a token that it knows: give a token file")
         if status == 403:

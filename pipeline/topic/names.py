@@ -45,6 +45,11 @@ class TopicName(NamedTuple):
         return "/".join(quote(part, safe="") for part in self)
 
     @property
+    def namespace_path(self) -> str:
+        """The namespace's part of an admin URL."""
+        return "/".join(quote(part, safe="") for part in self[:2])
+
+    @property
     def partition(self) -> int:
         """The number of the partition that this names, -1 for a whole topic."""
         found = _PARTITION.search(self.local)

@@ -8,6 +8,8 @@ ended by signal n.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -23,6 +25,7 @@ from tidegate.plugin.shown import one_line
 if TYPE_CHECKING:
     from tidegate.plugin.drill.drill import Drill
     from tidegate.plugin.drill.session import Options, Result, Session
+    from tidegate.plugin.drill.stands.own import Own
 
 ROUNDS_MAX = 10_000
 MESSAGES_MIN, MESSAGES_MAX = 10, 5_000_000
@@ -31,6 +34,7 @@ _DISK_BASE_BYTES = 300 * 2**20
 _DISK_MESSAGE_BYTES = 1_000
 _OUT = Path("run/drill")
 _FILE_WIDTH = 180
+_TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
 
 _app = typer.Typer(
     help="Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
@@ -84,24 +88,39 @@ def run(  # noqa: PLR0917 the flags
             readable=False, help="An unpacked Pulsar [default: the one that tidegate setup fetched]."
         ),
     ] = None,
+    service_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Drill on your own cluster instead: its service URL.")
+    ] = None,
+    admin_url: Annotated[str | None, typer.Option(metavar="URL", help="Its admin URL.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="A topic of it that is for tests: persistent://…")
+    ] = None,
+    on_kill: Annotated[
+        str | None,
+        typer.Option(metavar="CMD", help="Does the kills there; called as CMD kill|start|… broker|daemon."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Makes the messages of the first round.")] = 1,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live screen.")] = False,
 ) -> None:
     """Run drills: exit code 0 if all passed, 1 if one failed."""
     from tidegate.plugin.drill.session import Options  # noqa: PLC0415
+    from tidegate.plugin.drill.stands.own import OWN  # noqa: PLC0415
 
     drills = _chosen(names or [], every=every)
     _check_values(rounds, messages)
-    trackers = _trackers(compare)
+    own = _own(service_url, admin_url, topic, on_kill, compare)
+    trackers = _trackers(compare) if own is None else [OWN]
     options = Options(
         drills=drills,
         trackers=trackers,
         rounds=rounds,
         messages=messages,
-        pulsar_home=check_home(pulsar_home),
-        jar=check_jar(),
+        # On a cluster of the user's nothing is started.
+        pulsar_home=check_home(pulsar_home) if own is None else Path(),
+        jar=check_jar() if own is None else None,
         out_dir=out.absolute(),
         seed=seed,
+        own=own,
     )
     _check_places(options, report)
     session = _session(options)
@@ -175,6 +194,33 @@ def _trackers(compare: str) -> list[str]:
         if name not in FACTORIES:
             raise ConfigError(f"--compare takes {', '.join(FACTORIES)}, not {name}")
     return list(dict.fromkeys([OURS, *asked]))
+
+
+def _own(
+    service_url: str | None, admin_url: str | None, topic: str | None, on_kill: str | None, compare: str
+) -> Own | None:
+    from tidegate.plugin.drill.stands.own import Own  # noqa: PLC0415
+
+    if service_url is None:
+        for flag, value in (("--admin-url", admin_url), ("--topic", topic), ("--on-kill", on_kill)):
+            if value is not None:
+                raise ConfigError(f"{flag} is about a cluster of your own: give its --service-url as well")
+        return None
+    if topic is None or not _TOPIC.fullmatch(topic):
+        raise ConfigError("--service-url needs --topic persistent://TENANT/NAMESPACE/NAME, one for tests")
+    if not service_url.startswith(("pulsar://", "pulsar+ssl://")):
+        raise ConfigError(f"--service-url begins with pulsar:// or pulsar+ssl://, not {service_url}")
+    if admin_url is not None and not admin_url.startswith(("http://", "https://")):
+        raise ConfigError(f"--admin-url begins with http:// or https://, not {admin_url}")
+    if compare:
+        raise ConfigError("--compare starts brokers of its own: leave it out with --service-url")
+    try:
+        hook = shlex.split(on_kill or "")
+    except ValueError as error:
+        raise ConfigError(f"--on-kill is no command: {error}") from error
+    if on_kill is not None and not hook:
+        raise ConfigError("--on-kill is empty: give a command, or leave it out")
+    return Own(service_url, admin_url.rstrip("/") if admin_url else None, topic, on_kill)
 
 
 def _check_places(options: Options, report: Path | None) -> None:

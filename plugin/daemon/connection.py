@@ -41,6 +41,7 @@ from tidegate.plugin.wire.messages import (
     Credit,
     Error,
     Hello,
+    Ingest,
     MarkDelete,
     Message,
     Open,
@@ -290,7 +291,9 @@ class Connection(asyncio.BufferedProtocol):
             case Pong():
                 pass
             case Query() if self.hello.role == Role.CONTROL:
-                self._engine.query(message.request(), partial(self._reply, frame.seq))
+                self._engine.query(self, message.request(), partial(self._reply, frame.seq))
+            case Ingest() if self.hello.role == Role.CONTROL:
+                self._engine.ingest(self, message, partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
             case Open() | Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (

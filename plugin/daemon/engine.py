@@ -18,12 +18,22 @@ from typing import Any
 
 import structlog
 
-from tidegate.index import ENTRY_BYTES, Catalog, Clock, StorageError, SubscriptionName, TidegateIndexError
+from tidegate.index import (
+    ENTRY_BYTES,
+    Catalog,
+    Clock,
+    DelayIndex,
+    PositionSet,
+    StorageError,
+    SubscriptionName,
+    TidegateIndexError,
+)
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.due_timer import DueTimer
+from tidegate.plugin.daemon.intake import Intake, refusal
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.session import Change, Durability, Session
@@ -44,7 +54,9 @@ from tidegate.plugin.wire.messages import (
     Close,
     Due,
     Durable,
+    Held,
     Hello,
+    Ingest,
     Open,
     Role,
     Unheld,
@@ -103,6 +115,7 @@ class DaemonEngine:
         self._unreadable: dict[Stream, str] = {}
         self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
+        self._intake = Intake(catalog, self, executor=commit_executor, log=log)
         self._due: DueTimer[Stream] = DueTimer(clock, loop, self._serve_due, DUE_ROUND_S)
         self._committer: Committer[Stream] = Committer(
             catalog,
@@ -168,6 +181,7 @@ class DaemonEngine:
     def gone(self, connection: Link) -> None:
         """See ``stream.Engine``."""
         self._blocked.pop(connection, None)
+        self._intake.gone(connection)
         if self.brokers.get(connection.peer_name) is connection:
             del self.brokers[connection.peer_name]
             self._log.info("broker disconnected", broker=connection.peer_name)
@@ -177,7 +191,7 @@ class DaemonEngine:
         for stream in self._blocked.pop(connection, {}):
             self._schedule(stream)
 
-    def query(self, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
+    def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
         try:
             match request.get("what"):
@@ -185,10 +199,22 @@ class DaemonEngine:
                     self._answer(self._status(request), reply)
                 case "width":
                     self._width(request, reply)
+                case "take-in":
+                    reply(json_body(self._intake.take(connection, request)))
+                case "positions":
+                    for part in self._intake.positions(request):
+                        reply(json_body(part))
+                case "entries":
+                    self._answer(_told(self._intake.entries(request)), reply)
                 case what:
-                    raise UserError(f"unknown query {what!r}, known: 'status', 'width'")
+                    known = "'status', 'width', 'take-in', 'positions', 'entries'"
+                    raise UserError(f"unknown query {what!r}, known: {known}")
         except UserError as error:
-            reply(json_body({"error": str(error)}))
+            reply(refusal(error))
+
+    def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
+        """See ``stream.Engine``."""
+        self._answer(_told(self._intake.put(connection, message)), reply)
 
     def _answer(self, answer: Coroutine[Any, Any, bytes], reply: Callable[[bytes], None]) -> None:
         """Reply when the answer is put together, which takes several turns of the loop."""
@@ -228,6 +254,46 @@ class DaemonEngine:
 
         self._committer.after(token, tell)
 
+    # --- intake -----------------------------------------------------------------------------------
+
+    @property
+    def storage_failing(self) -> bool:
+        """See ``intake.IntakeOwner``."""
+        return self._storage_failing
+
+    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
+        """See ``intake.IntakeOwner``."""
+        self._committer.after(token, tell)
+
+    async def until_reading_goes_on(self) -> None:
+        """See ``intake.IntakeOwner``."""
+        while (pause_s := self.read_pause_s()) > 0:
+            await asyncio.sleep(pause_s)
+
+    def made(self, index: DelayIndex) -> None:
+        """See ``intake.IntakeOwner``."""
+        self.catalog.park(index)
+        self._unserved.begin(index.name, self.clock.monotonic_ns())
+
+    def added(self, index: DelayIndex, entries: int) -> None:
+        """See ``intake.IntakeOwner``."""
+        self._metrics.entries_added.inc(entries)
+        self._admission.take(entries * ENTRY_BYTES)
+        stream = self.ownership.get(index.name)
+        if stream is not None:
+            self._schedule(stream)
+
+    def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
+        """See ``intake.IntakeOwner``."""
+        stream = self.ownership.get(name)
+        if stream is None or not stream.session.answer_made or stream.session.closing:
+            return  # the answer to OPEN will have them
+        if not stream.answer_sent:
+            stream.untold.update(positions)
+            return
+        for part in split_positions(positions):
+            stream.send(Held(part, PositionSet(), last=False))
+
     # --- streams ----------------------------------------------------------------------------------
 
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
@@ -261,6 +327,8 @@ class DaemonEngine:
     def answer_sent(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
         stream.answer_sent = True
+        untold, stream.untold = stream.untold, PositionSet()
+        self.tell_held(stream.name, untold.intersection(stream.session.index.held()))
         self._schedule(stream)
 
     def ended(self, stream: Stream) -> None:
@@ -464,6 +532,13 @@ class DaemonEngine:
         self.ownership.forget(name)
         self._unserved.end(name)
         self._committer.wake()
+
+
+async def _told(answer: Coroutine[Any, Any, dict[str, Any]]) -> bytes:
+    try:
+        return json_body(await answer)
+    except UserError as error:
+        return refusal(error)
 
 
 def _check_length(what: str, name: str) -> None:

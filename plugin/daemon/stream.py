@@ -10,24 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tidegate.index import SubscriptionName
+from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import Hello, Message, Open, Welcome
+from tidegate.plugin.wire.messages import Hello, Ingest, Message, Open, Welcome
 
 
 class Stream:
     """A session on a connection.
 
     ``answer_sent``: its last HELD has been written; ``session.answer_made`` says that it has been made.
+    ``untold``: positions that came to be held between the two.
     """
 
-    __slots__ = ("answer_sent", "connection", "session")
+    __slots__ = ("answer_sent", "connection", "session", "untold")
 
     def __init__(self, connection: Link, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.answer_sent = False
+        self.untold = PositionSet()
 
     @property
     def broker(self) -> str:
@@ -147,8 +149,15 @@ class Engine(Protocol):
         """The peer takes data again."""
         ...
 
-    def query(self, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
-        """Answer a control client in JSON: ``reply`` is called once, now or when the answer is there."""
+    def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
+        """Answer a control client in JSON: ``reply`` is called now or when the answer is there.
+
+        Once, or more often where the answer takes several frames.
+        """
+        ...
+
+    def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
+        """Entries of a control client; ``reply`` is called once they are durable."""
         ...
 
     def gone(self, connection: Link) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import difflib
 
-from tidegate.plugin.drill.drill import Drill
+from tidegate.plugin.drill.drill import UNAVOIDABLE, Drill
 from tidegate.plugin.drill.fault import Need
 from tidegate.plugin.drill.faults.clients import Churn, SlowConsumers
-from tidegate.plugin.drill.faults.processes import Kill, Pause, Restart
-from tidegate.plugin.drill.faults.stored import LoseData
+from tidegate.plugin.drill.faults.clocks import StepClock
+from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
+from tidegate.plugin.drill.faults.processes import Kill, Pause, Restart, Stutter
+from tidegate.plugin.drill.faults.stored import DamageBlocks, FillDisk, LoseData, LoseMachine, PreviousFormat
 from tidegate.plugin.drill.plan import Load, Shape
+from tidegate.plugin.drill.verdict import Cause
 from tidegate.plugin.errors import ConfigError
 
-DRILLS = (
+_ON_ONE_BROKER = (
     Drill(
         "broker-killed",
         "kill -9 of the broker while messages are due, and its start",
@@ -75,6 +78,115 @@ DRILLS = (
         load=Load(messages=1_000_000, shape=Shape.BURST, far=0.0),
     ),
 )
+
+_ON_A_BROKER_THAT_IS_PREPARED = (
+    Drill(
+        "block-corrupted",
+        "a byte of each block that the daemon has stored is changed while it is stopped",
+        (Need.DAEMON, Need.DATA),
+        (DamageBlocks(),),
+        load=Load(far=2.0),
+        # What was damaged is read from the topic again, for which consumers are disconnected once.
+        hold_s=3.0,
+    ),
+    Drill(
+        "upgrade",
+        "the daemon starts on a data directory of the previous format",
+        (Need.DAEMON, Need.DATA, Need.PREVIOUS),
+        (PreviousFormat(),),
+        load=Load(far=2.0),
+    ),
+    Drill(
+        "disk-full",
+        "the daemon's disk is full when it is started again; then there is room",
+        (Need.DAEMON, Need.DATA, Need.DISK),
+        (FillDisk(),),
+        hold_s=2.0,
+    ),
+    Drill(
+        "daemon-clock-ahead",
+        "the daemon's clock is an hour ahead for five seconds",
+        (Need.DAEMON, Need.CLOCK),
+        (StepClock("daemon", 3_600.0),),
+        hold_s=5.0,
+    ),
+    Drill(
+        "daemon-clock-behind",
+        "the daemon's clock is an hour behind for five seconds",
+        (Need.DAEMON, Need.CLOCK),
+        (StepClock("daemon", -3_600.0),),
+        hold_s=5.0,
+    ),
+    Drill(
+        "broker-clock-stepped",
+        "the broker's clock is set three seconds ahead, then back, then three seconds behind, and back",
+        (Need.BROKER, Need.CLOCK),
+        (StepClock("broker", 3.0), StepClock("broker", -3.0)),
+        hold_s=3.0,
+    ),
+)
+
+_CLUSTER = Load(span_s=24.0)
+_TWO = (Need.BROKER, Need.TWO_BROKERS)
+_ON_A_CLUSTER = (
+    Drill(
+        "broker-paused",
+        "the topic's broker stands still until another has taken over, and goes on as a zombie",
+        _TWO,
+        (Pause("broker", replace_clients=True, forgets=True),),
+        load=_CLUSTER,
+        hold_s=4.0,
+        recovers=True,
+    ),
+    Drill(
+        "machine-lost",
+        "the topic's broker and its daemon die for good, with the disk; another broker takes over",
+        _TWO,
+        (LoseMachine(),),
+        load=_CLUSTER,
+        hold_s=4.0,
+        recovers=True,
+    ),
+    Drill(
+        "bundle-moved",
+        "the topic's bundle moves to the other broker, ten times",
+        (Need.MOVE,),
+        (Move(),),
+        load=_CLUSTER,
+        times=10,
+    ),
+    Drill(
+        "rolling-restart",
+        "each machine's broker and daemon is restarted in an orderly way, one after the other",
+        _TWO,
+        (Restart(("machine-a",)), Restart(("machine-b",))),
+        load=Load(span_s=40.0),
+    ),
+    Drill(
+        "bookie-slow",
+        "the bookie stands still for most of the time",
+        (Need.BOOKIE,),
+        (Stutter("bookie", times=16, still_s=0.4, every_s=0.5),),
+    ),
+    Drill(
+        "bookie-away",
+        "kill -9 of the only bookie, and its start",
+        (Need.BOOKIE,),
+        (Kill(("bookie",)),),
+        load=_CLUSTER,
+        hold_s=2.0,
+    ),
+    Drill(
+        "seek-while-moving",
+        "the cursor is set back to the beginning while the topic's bundle moves",
+        (Need.MOVE, Need.ADMIN),
+        (SeekWhileMoving(),),
+        load=_CLUSTER,
+        repeats_allowed=UNAVOIDABLE | {Cause.REWOUND},
+    ),
+)
+
+DRILLS = (*_ON_ONE_BROKER, *_ON_A_BROKER_THAT_IS_PREPARED, *_ON_A_CLUSTER)
 
 
 def named(name: str) -> Drill:

@@ -195,6 +195,11 @@ class Clients:
         """Whether there is a connected client."""
         return self._online.is_set()
 
+    @property
+    def settled(self) -> bool:
+        """Whether there is a client, and all of it is connected now."""
+        return self._online.is_set() and self._is_connected()
+
     def drop(self) -> None:
         """Throw the client away."""
         self._online.clear()
@@ -288,7 +293,7 @@ class Clients:
             self._topic,
             self._subscription,
             consumer_type=pulsar.ConsumerType.Shared,
-            initial_position=pulsar.InitialPosition.Earliest,
+            initial_position=pulsar.InitialPosition.Latest,
             receiver_queue_size=1000,
         )
 
@@ -306,7 +311,7 @@ class Clients:
             if self._online.is_set() and gone_s < _GIVE_UP_S:
                 continue
             self.drop()
-            with contextlib.suppress(ClientError), self._connecting:
+            with contextlib.suppress(UserError), self._connecting:
                 self.connect()
                 gone_s = 0.0
 

@@ -10,12 +10,13 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate.plugin.drill.clients import ClientError, Clients, Tally
+from tidegate.plugin.drill.clients import Clients, Tally
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
 from tidegate.plugin.drill.ledger import Ledger, Round, read_ledger
@@ -87,7 +88,7 @@ class Course:
         progress.phase, progress.strikes, progress.tally = "connecting", [], None
         topic = stand.topic(job.drill.name, job.number)
         clients = self._clients = Clients(
-            lambda: stand.service_url,
+            lambda: stand.client_url(topic),
             topic,
             self._subscription,
             plan=messages,
@@ -113,6 +114,7 @@ class Course:
                 clients.close()
         finally:
             clients.close()
+            stand.release(topic, self._subscription)
             self.stuck = clients.stuck
             progress.online = False
         return judge(read_ledger(job.directory))
@@ -159,25 +161,38 @@ class Course:
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
         progress.phase = fault.what
         self._event(fault.what)
+        scene.parts.clear()
         try:
             evidence = fault.do(scene)
             ledger.event("done", evidence=evidence)
             self._event(f"seen: {evidence}")
+            if drill.recovers:
+                self._back(ledger, scene, clients, begin_us)
             self._stop.pause(drill.hold_s)
-        finally:
-            ledger.event("undo")
-            progress.phase = "everything is started again"
-            fault.undo(scene)
+        except UserError:
+            # What went wrong first is what the round fails with.
+            with contextlib.suppress(UserError):
+                fault.undo(scene)
+            raise
+        ledger.event("undo")
+        progress.phase = "everything is started again"
+        fault.undo(scene)
+        if drill.recovers:
+            self._event("undone")
+        else:
+            self._back(ledger, scene, clients, begin_us)
+        progress.phase = "sending and delivering"
+
+    def _back(self, ledger: Ledger, scene: Scene, clients: Clients, begin_us: int) -> None:
         self._usable(scene, clients)
         back_us = ledger.event("back")
-        progress.phase = "sending and delivering"
         self._event(f"usable again after {(back_us - begin_us) / 1e6:.1f} s")
 
     def _usable(self, scene: Scene, clients: Clients) -> None:
         scene.stand.wait_usable(scene.topic)
         self._stop.until(
             "the clients' way back",
-            lambda: clients.online,
+            lambda: clients.settled,
             _CONNECT_TIMEOUT_S,
             f"see the client's log beside {self._job.directory}",
         )
@@ -187,7 +202,7 @@ class Course:
         while True:
             try:
                 clients.connect()
-            except ClientError:
+            except UserError:
                 if time.monotonic() > deadline_s:
                     raise
             else:

@@ -17,7 +17,8 @@ UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED})
 class Drill:
     """One drill. ``at_s``: seconds after the first message is due; ``hold_s``: from a fault to its undoing.
 
-    The faults come one after the other, ``times`` times with ``between_s`` in between.
+    The faults come one after the other, ``times`` times with ``between_s`` in between. ``recovers``:
+    deliveries go on before the fault is undone, since another broker takes over.
     """
 
     name: str
@@ -29,4 +30,5 @@ class Drill:
     hold_s: float = 0.0
     times: int = 1
     between_s: float = 1.0
+    recovers: bool = False
     repeats_allowed: frozenset[Cause] = UNAVOIDABLE

@@ -8,11 +8,10 @@ can be used again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.plugin.errors import UserError
 
@@ -28,11 +27,12 @@ class Need(StrEnum):
     DAEMON = "a daemon that may be killed"
     DATA = "the daemon's data directory"
     TWO_BROKERS = "two brokers"
+    MOVE = "a topic that can be moved"
     BOOKIE = "a bookie of its own"
-    CLOCK = "libfaketime"
+    CLOCK = "a C compiler"
     DISK = "root, to mount a small disk"
     ADMIN = "the admin URL"
-    PREVIOUS = "git, and a checkout with its history"
+    PREVIOUS = "a data directory that may be rewritten"
 
 
 class State(StrEnum):
@@ -127,17 +127,40 @@ class Stand(Protocol):
         """Why it does not meet others, where there is more to say."""
         ...
 
-    @property
-    def service_url(self) -> str:
-        """What a client connects to now."""
+    def client_url(self, topic: str) -> str:
+        """What a client connects to now. Raises ``UserError`` while nobody who answers has the topic."""
         ...
 
     def part(self, name: str) -> Part:
-        """``broker``, ``daemon``, ``bookie``; of several the one that has the topic."""
+        """``broker``, ``daemon``, ``bookie``; of several the one that has the topic, or ``broker-a``."""
+        ...
+
+    def move(self, topic: str) -> str:
+        """Have another broker own the topic; returns what was seen of it."""
+        ...
+
+    def rewind(self, topic: str, subscription: str) -> None:
+        """Set the subscription's cursor back to the beginning of the topic."""
         ...
 
     def data_dir(self) -> Path:
         """The data directory of that daemon."""
+        ...
+
+    def status(self) -> dict[str, Any] | None:
+        """What that daemon says of itself; None if it does not answer."""
+        ...
+
+    def set_clock(self, name: str, ahead_s: float) -> None:
+        """Set the clock of ``broker`` or ``daemon``."""
+        ...
+
+    def clock_ahead_s(self, name: str) -> float | None:
+        """How far the process says that its clock is ahead, to about a second; None if it does not answer."""
+        ...
+
+    def fill_disk(self, *, full: bool) -> int:
+        """Fill the daemon's disk, or make room again; returns the bytes that it took."""
         ...
 
     def topic(self, drill: str, number: int) -> str:
@@ -150,6 +173,10 @@ class Stand(Protocol):
 
     def delayed(self, topic: str, subscription: str) -> int | None:
         """How many messages of the subscription wait to be due; None if it cannot be told."""
+        ...
+
+    def release(self, topic: str, subscription: str) -> None:
+        """The round is over: leave nothing behind that would be in somebody's way."""
         ...
 
     def entries_read(self, topic: str) -> int | None:
@@ -168,7 +195,13 @@ class Scene:
     pause: Callable[[float], None]
     event: Callable[..., int]
     work_dir: Path
-    patience: Callable[[str], AbstractContextManager[None]] | None = None
+    parts: dict[str, Part] = field(default_factory=dict)
+
+    def part(self, name: str) -> Part:
+        """The part of that name; during one fault the same one, whoever has the topic by then."""
+        if name not in self.parts:
+            self.parts[name] = self.stand.part(name)
+        return self.parts[name]
 
 
 class Fault(Protocol):

@@ -19,7 +19,8 @@ from tidegate.plugin.drill.course import Course, Job, Progress
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.ledger import Record, read_ledger
 from tidegate.plugin.drill.stands.base import RunningStand
-from tidegate.plugin.drill.stands.standalone import Standalone
+from tidegate.plugin.drill.stands.making import Kind, kind_for, make_stand
+from tidegate.plugin.drill.stands.own import Own, OwnStand
 from tidegate.plugin.drill.verdict import Verdict, judge
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.guard import Guard
@@ -40,6 +41,7 @@ class Options:
     jar: Path | None
     out_dir: Path
     seed: int
+    own: Own | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Session:
         self._options = options
         self._now_us = now_us
         self._stand: RunningStand | None = None
+        self._kind: Kind | None = None
 
     def run(self) -> Iterator[Result]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
@@ -93,7 +96,7 @@ class Session:
         for number in range(1, options.rounds + 1):
             progress.round = f"{number} of {options.rounds}"
             try:
-                stand = self._stand_for(tracker, socket_dir, guard)
+                stand = self._stand_for(drill, tracker, socket_dir, guard)
                 _check_needs(drill, stand)
                 verdicts.append(self._round(drill, number, stand))
             except InterruptedRunError:
@@ -125,22 +128,39 @@ class Session:
             self._end_stand()
         return verdict
 
-    def _stand_for(self, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
+    def _stand_for(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
+        """The stand that runs if it will do, else another one."""
+        kind = kind_for(drill.needs) if self._options.own is None else None
+        if self._stand is not None and self._kind is not kind:
+            self._end_stand()
         if self._stand is None:
-            self.progress.phase = "starting a broker"
+            self.progress.phase = f"starting a {kind}" if kind else "asking your cluster"
             work_dir = Path(tempfile.mkdtemp(prefix=f"{tracker}-", dir=self._options.out_dir / "work"))
-            stand = Standalone(
+            sockets = Path(tempfile.mkdtemp(dir=socket_dir))
+            self._kind = kind
+            if self._options.own is not None or kind is None:
+                self._stand = self._own_stand(work_dir)
+                return self._stand
+            self._stand = make_stand(
+                kind,
                 tracker,
-                self._options.pulsar_home,
-                self._options.jar,
-                work_dir,
-                socket_dir / f"{work_dir.name}.sock",
+                pulsar_home=self._options.pulsar_home,
+                jar=self._options.jar,
+                work_dir=work_dir,
+                socket_dir=sockets,
                 guard=guard,
                 pause=self.stop.pause,
             )
-            self._stand = stand
-            stand.start()
+            self._stand.start()
         return self._stand
+
+    def _own_stand(self, work_dir: Path) -> RunningStand:
+        own = self._options.own
+        if own is None:
+            raise RunError("no cluster of your own was named")
+        stand = OwnStand(own, work_dir, pause=self.stop.pause)
+        stand.start()
+        return stand
 
     def _end_stand(self) -> None:
         stand, self._stand = self._stand, None

@@ -221,6 +221,8 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         age_us = strike.begin_us - acknowledged_us
         under_way = between & ((acknowledged_us == NEVER) | (age_us <= _CLIENT_HOLDS_US))
         causes[under_way] = index[Cause.IN_FLIGHT]
+        # It may come only after a later fault: a client drops a repeat of what it has just acknowledged.
+        settled |= under_way & (acknowledged_us != NEVER)
         # Of two faults the first after the acknowledgement is the one that can have forgotten it.
         forgotten = between & ~under_way & strike.forgets
         causes[forgotten] = np.where(
@@ -273,7 +275,8 @@ def _first_due_s(strikes: list[Strike], first_us: Int64, due_us: Int64) -> tuple
         chosen = (due_us >= strike.begin_us) & (first_us != NEVER)
         if chosen.any():
             came_us = int(first_us[chosen].min())
-            waits_us.append(came_us - strike.begin_us)
+            # Before the fault only if it came early.
+            waits_us.append(max(came_us - strike.begin_us, 0))
             if strike.back_us != NEVER:
                 after_us.append(max(came_us - strike.back_us, 0))
     longest = [max(one) / 1e6 if one else None for one in (waits_us, after_us)]

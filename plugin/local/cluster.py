@@ -17,7 +17,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from typing import ClassVar, Self
 
 import httpx
 
+from tidegate.plugin.local.counters import telemetry_options
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import (
@@ -216,6 +217,8 @@ class Node:
     name: str
     broker: ClusterBroker
     daemon: Daemon
+    counters_port: int | None = None
+    """Where the broker's counters can be read (``local.counters``), if it was asked to count."""
 
 
 class LocalCluster:
@@ -223,7 +226,8 @@ class LocalCluster:
 
     ``jar`` is the shim; without one the brokers run Pulsar's own tracker and no daemon is started. ``conf``
     overrides keys of the distribution's ``broker.conf`` for every broker. The daemons' sockets are in
-    ``socket_dir``, whose path must be short. Errors are ``LocalProcessError``.
+    ``socket_dir``, whose path must be short; they get ``daemon_settings``. With ``counters`` the brokers
+    count what they read. Errors are ``LocalProcessError``.
     """
 
     def __init__(
@@ -235,6 +239,8 @@ class LocalCluster:
         jar: Path | None,
         brokers: int = 2,
         conf: Mapping[str, str] | None = None,
+        daemon_settings: Mapping[str, str] | None = None,
+        counters: bool = False,
         jvm: Jvm | None = None,
         guard: Guard | None = None,
         pause: Pause = time.sleep,
@@ -244,7 +250,7 @@ class LocalCluster:
         self._jar = jar
         jvm = jvm or Jvm()
         small = Jvm(heap_mib=min(jvm.heap_mib, 256), options=jvm.options)
-        ports = free_ports(2 + 2 * brokers)
+        ports = free_ports(2 + 3 * brokers)
         self._store = f"zk:{LOOPBACK}:{ports[0]}"
         self._small = small
         self._zookeeper = ZooKeeper(
@@ -256,7 +262,7 @@ class LocalCluster:
             guard=guard,
             pause=pause,
         )
-        self._bookie = Bookie(
+        self.bookie = Bookie(
             pulsar_home,
             work_dir / "bookie",
             port=ports[1],
@@ -274,9 +280,13 @@ class LocalCluster:
         self.nodes = []
         for number in range(brokers):
             name = chr(ord("a") + number)
-            port, web_port = ports[2 + 2 * number : 4 + 2 * number]
+            port, web_port, counters_port = ports[2 + 3 * number : 5 + 3 * number]
             daemon = Daemon(
-                work_dir / name, socket_path=socket_dir / f"{name}.sock", guard=guard, pause=pause
+                work_dir / name,
+                socket_path=socket_dir / f"{name}.sock",
+                settings=daemon_settings,
+                guard=guard,
+                pause=pause,
             )
             broker = ClusterBroker(
                 pulsar_home,
@@ -291,11 +301,13 @@ class LocalCluster:
                     **({} if jar is None else tidegate_conf(daemon.socket_path)),
                     **(conf or {}),
                 },
-                jvm=jvm,
+                jvm=replace(jvm, options=[*jvm.options, *telemetry_options(counters_port)])
+                if counters
+                else jvm,
                 guard=guard,
                 pause=pause,
             )
-            self.nodes.append(Node(name, broker, daemon))
+            self.nodes.append(Node(name, broker, daemon, counters_port if counters else None))
 
     @property
     def service_url(self) -> str:
@@ -315,7 +327,7 @@ class LocalCluster:
         for node in self.nodes:
             node.broker.kill()
             node.daemon.kill()
-        self._bookie.kill()
+        self.bookie.kill()
         self._zookeeper.kill()
 
     def __enter__(self) -> Self:
@@ -336,7 +348,7 @@ class LocalCluster:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
         self._zookeeper.start()
         self._initialize()
-        self._bookie.start()
+        self.bookie.start()
         # Together: each of them takes a while, and none needs another.
         for node in self.nodes:
             if self._jar is not None:

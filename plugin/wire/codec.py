@@ -26,7 +26,7 @@ from tidegate.index import (
     serialize_bitmap,
 )
 from tidegate.plugin.errors import ErrorCode, ProtocolError
-from tidegate.plugin.wire.frames import FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
+from tidegate.plugin.wire.frames import FLAG_DISOWN, FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
@@ -38,6 +38,7 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
+    Ingest,
     MarkDelete,
     Message,
     Open,
@@ -71,6 +72,7 @@ _ON_STREAM_0 = {
     FrameType.PONG,
     FrameType.QUERY,
     FrameType.REPLY,
+    FrameType.INGEST,
 }
 _ON_ANY_STREAM = {FrameType.ERROR}
 _WITH_SEQ = {
@@ -85,6 +87,7 @@ _WITH_SEQ = {
     FrameType.PONG,
     FrameType.QUERY,
     FrameType.REPLY,
+    FrameType.INGEST,
 }
 
 
@@ -209,6 +212,9 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
     FrameType.QUERY: lambda r, _: Query(r.rest()),
     FrameType.REPLY: lambda r, _: Reply(r.rest()),
+    FrameType.INGEST: lambda r, flags: Ingest(
+        r.string(), r.string(), r.rest(), disown=bool(flags & FLAG_DISOWN)
+    ),
 }
 
 
@@ -225,7 +231,7 @@ def decode(frame: Frame) -> Message:
     return message
 
 
-def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:
+def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: PLR0912 one for each message
     """The whole frame of ``message``. Raises ``ProtocolError`` (oversized) if it does not fit into one."""
     flags = 0
     match message:
@@ -255,6 +261,9 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:
             payload = _POSITION.pack(*message.position)
         case Query() | Reply():
             payload = message.body
+        case Ingest():
+            payload = _string(message.topic) + _string(message.subscription) + message.block
+            flags = FLAG_DISOWN if message.disown else 0
         case Ping() | Pong() | Durable() | Clear() | Close():
             payload = b""
     return encode_frame(Frame(message.type, stream, seq, flags, payload))

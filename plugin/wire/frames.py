@@ -26,6 +26,7 @@ LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
 FLAG_NEAR = 0x01  # ADD: the broker's near tier has these already
+FLAG_DISOWN = 0x01  # INGEST: the index is not to answer for these any more
 
 _LENGTH = struct.Struct("<I")
 _HEADER = struct.Struct("<IIBBHIQ")  # length crc type flags reserved stream seq
@@ -55,10 +56,11 @@ class FrameType(IntEnum):
     UNHELD = 0x1B
     QUERY = 0x20
     REPLY = 0x21
+    INGEST = 0x22
 
 
 _TYPES = {int(kind): kind for kind in FrameType}
-_FLAGS_KNOWN = {FrameType.HELD: FLAG_LAST, FrameType.ADD: FLAG_NEAR}
+_FLAGS_KNOWN = {FrameType.HELD: FLAG_LAST, FrameType.ADD: FLAG_NEAR, FrameType.INGEST: FLAG_DISOWN}
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,20 @@ class Reply:
         return _json_object(self.body)
 
 
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Entries of a subscription from elsewhere than its broker, packed as the index stores a block of them.
+
+    disown: the index is not to answer for their positions any more.
+    """
+
+    type: ClassVar[FrameType] = FrameType.INGEST
+    topic: str
+    subscription: str
+    block: bytes
+    disown: bool = False
+
+
 Message = (
     Hello
     | Welcome
@@ -227,6 +241,7 @@ Message = (
     | Unheld
     | Query
     | Reply
+    | Ingest
 )
 
 

@@ -137,7 +137,7 @@ class ClientStream:
                 self.held.update(message.held)
                 self.acknowledged.update(message.acknowledged)
                 self.held_frames += 1
-                self.answered = message.last
+                self.answered |= message.last
             case Durable():
                 assert seq > self.durable_seq, "DURABLE never goes back"
                 self.durable_seq = seq

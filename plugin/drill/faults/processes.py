@@ -22,18 +22,18 @@ class Kill:
     @property
     def forgets(self) -> bool:
         """A broker that dies forgets what it had not stored of the cursors."""
-        return "broker" in self.parts
+        return any(name.startswith(("broker", "machine")) for name in self.parts)
 
     def do(self, scene: Scene) -> str:
         """Kill all of them, one right after the other."""
         for name in self.parts:
-            scene.stand.part(name).kill()
+            scene.part(name).kill()
         return _seen(scene, self.parts, State.GONE)
 
     def undo(self, scene: Scene) -> None:
         """Start all of them: the daemon first, as a machine that boots may."""
         for name in sorted(self.parts, reverse=True):
-            part = scene.stand.part(name)
+            part = scene.part(name)
             if part.state() is State.GONE:
                 part.start()
 
@@ -53,27 +53,31 @@ class Restart:
     @property
     def forgets(self) -> bool:
         """Pulsar stores its cursors then, but not more ranges than it is configured to."""
-        return "broker" in self.parts
+        return any(name.startswith(("broker", "machine")) for name in self.parts)
 
     def do(self, scene: Scene) -> str:
         """Stop them."""
         for name in self.parts:
-            scene.stand.part(name).stop()
+            scene.part(name).stop()
         return _seen(scene, self.parts, State.GONE)
 
     def undo(self, scene: Scene) -> None:
         """Start them."""
         for name in self.parts:
-            part = scene.stand.part(name)
+            part = scene.part(name)
             if part.state() is State.GONE:
                 part.start()
 
 
 @dataclass(frozen=True)
 class Pause:
-    """The part stands still with its connections open, and goes on."""
+    """The part stands still with its connections open, and goes on.
+
+    With ``replace_clients`` the clients, which cannot know, give it up at once.
+    """
 
     name: str
+    replace_clients: bool = False
     forgets: bool = False
     rewinds: bool = False
 
@@ -84,12 +88,51 @@ class Pause:
 
     def do(self, scene: Scene) -> str:
         """Stop it in its tracks."""
-        scene.stand.part(self.name).pause()
-        return _seen(scene, (self.name,), State.PAUSED)
+        scene.part(self.name).pause()
+        seen = _seen(scene, (self.name,), State.PAUSED)
+        if self.replace_clients:
+            scene.drivers.replace()
+        return seen
 
     def undo(self, scene: Scene) -> None:
         """Let it go on."""
-        part = scene.stand.part(self.name)
+        part = scene.part(self.name)
+        if part.state() is State.PAUSED:
+            part.resume()
+
+
+@dataclass(frozen=True)
+class Stutter:
+    """The part stands still again and again, for ``still_s`` each ``every_s``: a slow disk, a long
+    collection.
+    """
+
+    name: str
+    times: int
+    still_s: float
+    every_s: float
+    forgets: bool = False
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        share = self.still_s / self.every_s
+        return f"the {self.name} stands still for {share:.0%} of the time"
+
+    def do(self, scene: Scene) -> str:
+        """Stop it and let it go on, again and again."""
+        part = scene.part(self.name)
+        for _ in range(self.times):
+            part.pause()
+            scene.pause(self.still_s)
+            part.resume()
+            scene.pause(self.every_s - self.still_s)
+        return f"the {self.name} stood still {self.times} times for {self.still_s:g} s"
+
+    def undo(self, scene: Scene) -> None:
+        """Let it go on."""
+        part = scene.part(self.name)
         if part.state() is State.PAUSED:
             part.resume()
 
@@ -100,7 +143,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _seen(scene: Scene, names: tuple[str, ...], wanted: State) -> str:
     for name in names:
-        state = scene.stand.part(name).state()
+        state = scene.part(name).state()
         if state is not wanted:
             raise FaultError(f"the {name} should be {wanted} and is {state}: the fault was not done")
     return f"{_listed(names)}: {wanted}"

@@ -5,8 +5,15 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tidegate.plugin.drill.fault import FaultError, Scene, State
+from tidegate.index import Batch, RocksStore
+from tidegate.index.format import FORMAT_VERSION, downgrade, keys
+from tidegate.plugin.drill.fault import FaultError, Need, Scene, State
+from tidegate.plugin.errors import UserError
+
+_NOTICE_TIMEOUT_S = 20.0
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,7 @@ class LoseData:
         directory = scene.stand.data_dir()
         if not any(directory.rglob("*.sst")) and not any(directory.rglob("*.log")):
             raise FaultError(f"there is no index in {directory} that could be lost: the fault was not done")
-        scene.stand.part("daemon").kill()
+        scene.part("daemon").kill()
         files = sum(path.is_file() for path in directory.rglob("*"))
         shutil.rmtree(directory)
         if directory.exists():
@@ -31,11 +38,147 @@ class LoseData:
 
     def undo(self, scene: Scene) -> None:
         """Start it anew."""
-        part = scene.stand.part("daemon")
+        part = scene.part("daemon")
         if part.state() is State.GONE:
             part.start()
 
 
-def tables(directory: Path) -> list[Path]:
-    """The table files of the index, the largest first."""
-    return sorted(directory.rglob("*.sst"), key=lambda path: path.stat().st_size, reverse=True)
+@dataclass(frozen=True)
+class LoseMachine:
+    """The owner's broker and daemon die at once, with the daemon's disk."""
+
+    what: str = "the machine of the topic's broker is lost"
+    forgets: bool = True
+    rewinds: bool = False
+
+    def do(self, scene: Scene) -> str:
+        """Kill both, and delete what the daemon had."""
+        machine = scene.part("machine")
+        directory = scene.stand.data_dir() if Need.DATA in scene.stand.offers else None
+        machine.kill()
+        if directory is not None:
+            shutil.rmtree(directory)
+        if machine.state() is not State.GONE or (directory is not None and directory.exists()):
+            raise FaultError(f"the {machine.name} should be gone with its disk: the fault was not done")
+        return f"the {machine.name} is gone" + (
+            "" if directory is None else ", and the daemon's data with it"
+        )
+
+    def undo(self, scene: Scene) -> None:
+        """An empty machine comes in its place."""
+        machine = scene.part("machine")
+        if machine.state() is State.GONE:
+            machine.start()
+
+
+@dataclass(frozen=True)
+class DamageBlocks:
+    """The daemon is stopped, a byte of each stored block is changed, and it is started."""
+
+    what: str = "a byte of each stored block is changed"
+    forgets: bool = False
+    rewinds: bool = False
+
+    def do(self, scene: Scene) -> str:
+        """Stop it, change what it has in blocks, start it, and see that it notices."""
+        part = scene.part("daemon")
+        directory = scene.stand.data_dir()
+        part.stop()
+        count = _damage(directory)
+        if not count:
+            raise FaultError(f"there is no block in {directory} to be damaged: the fault was not done")
+        part.start()
+        waited_s = 0.0
+        while not (noticed := _noticed(scene.stand.status())):
+            if waited_s > _NOTICE_TIMEOUT_S:
+                raise FaultError("the daemon has not noticed the damage: the fault was not done")
+            scene.pause(_POLL_S)
+            waited_s += _POLL_S
+        return f"{count} blocks were damaged, and the daemon has noticed {noticed} so far"
+
+    def undo(self, scene: Scene) -> None:
+        """What was damaged is read from the topic again."""
+        part = scene.part("daemon")
+        if part.state() is State.GONE:
+            part.start()
+
+
+@dataclass(frozen=True)
+class FillDisk:
+    """The daemon's disk is full when the daemon is started again: it stays away until there is room."""
+
+    what: str = "the daemon's disk is full, and the daemon is started on it"
+    forgets: bool = False
+    rewinds: bool = False
+
+    def do(self, scene: Scene) -> str:
+        """Fill it, kill the daemon, and see that it does not start."""
+        part = scene.part("daemon")
+        written = scene.stand.fill_disk(full=True)
+        part.kill()
+        try:
+            part.start()
+        except UserError:
+            return f"{written:,} bytes filled the disk, and the daemon did not start on it"
+        raise FaultError("the daemon has started although its disk is full: the fault was not done")
+
+    def undo(self, scene: Scene) -> None:
+        """Make room, and start it."""
+        scene.stand.fill_disk(full=False)
+        part = scene.part("daemon")
+        if part.state() is State.GONE:
+            part.start()
+
+
+@dataclass(frozen=True)
+class PreviousFormat:
+    """The daemon is stopped, its directory rewritten as the previous format had it, and started: an
+    upgrade.
+    """
+
+    what: str = "the data directory is of the previous format"
+    forgets: bool = False
+    rewinds: bool = False
+
+    def do(self, scene: Scene) -> str:
+        """Stop it, and rewrite its directory."""
+        part = scene.part("daemon")
+        directory = scene.stand.data_dir()
+        part.stop()
+        store = RocksStore.open(directory)
+        try:
+            states = downgrade(store)
+        finally:
+            store.close()
+        if not states:
+            raise FaultError(f"there is no subscription in {directory} to upgrade: the fault was not done")
+        return f"{states} subscriptions are of format {FORMAT_VERSION - 1}"
+
+    def undo(self, scene: Scene) -> None:
+        """Start it, which upgrades."""
+        part = scene.part("daemon")
+        if part.state() is State.GONE:
+            part.start()
+
+
+def _damage(directory: Path) -> int:
+    """Change the last byte of each block; returns how many there were."""
+    store = RocksStore.open(directory)
+    try:
+        batch, count = Batch(), 0
+        for key, value in list(store.scan(*keys.kind_range(keys.BLOCK))):
+            batch.put(key, value[:-1] + bytes([value[-1] ^ 0xFF]))
+            count += 1
+        store.write(batch, sync=True)
+    finally:
+        store.close()
+    return count
+
+
+def _noticed(status: dict[str, Any] | None) -> int:
+    """How many damaged values the daemon has found since its start."""
+    if status is None:
+        return 0
+    totals = status["totals"]
+    quarantined = sum(int(one["blocks_quarantined"]) for one in status["subscriptions"])
+    return max(quarantined, int(totals.get("corrupt_records", 0)))

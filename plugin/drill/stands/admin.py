@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
+from tidegate.plugin.drill.fault import FaultError
+
 _TIMEOUT_S = 10.0
+_LOOKUP_TIMEOUT_S = 2.0
 
 
 class StandAdmin:
@@ -41,6 +45,43 @@ class StandAdmin:
         """``msgDelayed``: how many messages wait to be due."""
         found = self.subscription(topic, subscription)
         return None if found is None else int(found["msgDelayed"])
+
+    def rewind(self, topic: str, subscription: str) -> None:
+        """Set the cursor back to the beginning of the topic. Raises ``FaultError``."""
+        self.must("POST", f"/{topic_path(topic)}/subscription/{quote(subscription, safe='')}/resetcursor/0")
+
+    def must(self, method: str, path: str, body: object = None) -> None:
+        """A request that has to succeed. Raises ``FaultError`` with the broker's reason."""
+        answer = self.request(method, path, body)
+        if answer is None:
+            raise FaultError(f"the admin interface does not answer: {method} {path}")
+        if answer.is_error:
+            raise FaultError(f"the broker refused {method} {path}: {answer.status_code} {answer.text[:200]}")
+
+    def text(self, path: str) -> str | None:
+        """What stands at a path of the broker's HTTP side; None if it cannot be had."""
+        try:
+            answer = self._client.get(f"{self._base_url()}{path}")
+        except httpx.HTTPError:
+            return None
+        return answer.text if answer.is_success else None
+
+    def date(self) -> float | None:
+        """The broker's time in seconds since the epoch, to the second; None if it does not answer."""
+        answer = self.request("GET", "/brokers/health")
+        if answer is None or "date" not in answer.headers:
+            return None
+        return parsedate_to_datetime(answer.headers["date"]).timestamp()
+
+    def owner(self, topic: str) -> str | None:
+        """The service URL of the broker that has the topic; None while nobody says so."""
+        domain, _, rest = topic.partition("://")
+        try:
+            url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
+            answer = self._client.get(url, timeout=_LOOKUP_TIMEOUT_S)
+            return str(answer.json()["brokerUrl"]) if answer.is_success else None
+        except (httpx.HTTPError, ValueError, KeyError):
+            return None
 
 
 def topic_path(topic: str) -> str:

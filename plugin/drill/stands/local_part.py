@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
@@ -18,14 +18,17 @@ _STOPPED = ("T", "t")
 class LocalPart:
     """A ``LocalProcess`` that was started for the drills."""
 
-    def __init__(self, process: LocalProcess, pause: Callable[[float], None]) -> None:
+    def __init__(
+        self, process: LocalProcess, pause: Callable[[float], None], name: str | None = None
+    ) -> None:
         self._process = process
+        self._name = name or process.name
         self._pause = pause
 
     @property
     def name(self) -> str:
         """What it is called in sentences."""
-        return self._process.name
+        return self._name
 
     def kill(self) -> None:
         """Kill -9."""
@@ -66,3 +69,44 @@ class LocalPart:
             if time.monotonic() > deadline_s:
                 raise FaultError(f"the {self.name} should be {wanted} and is {self.state()}")
             self._pause(_POLL_S)
+
+
+class Together:
+    """Several processes to which the same is done at once, in their order; they are started the other way
+    round.
+    """
+
+    def __init__(self, name: str, parts: Sequence[LocalPart]) -> None:
+        self.name = name
+        self._parts = list(parts)
+
+    def kill(self) -> None:
+        """Kill -9 of each."""
+        for part in self._parts:
+            part.kill()
+
+    def stop(self) -> None:
+        """End each in an orderly way."""
+        for part in self._parts:
+            part.stop()
+
+    def start(self) -> None:
+        """Start those that are gone."""
+        for part in reversed(self._parts):
+            if part.state() is State.GONE:
+                part.start()
+
+    def pause(self) -> None:
+        """SIGSTOP for each."""
+        for part in self._parts:
+            part.pause()
+
+    def resume(self) -> None:
+        """SIGCONT for each."""
+        for part in reversed(self._parts):
+            part.resume()
+
+    def state(self) -> State:
+        """What all of them have in common; running if they differ."""
+        states = {part.state() for part in self._parts}
+        return states.pop() if len(states) == 1 else State.RUNNING

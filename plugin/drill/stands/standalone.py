@@ -6,16 +6,20 @@ killed.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
 from tidegate.plugin.drill.fault import FaultError, Need, Part
 from tidegate.plugin.drill.stands.admin import StandAdmin
+from tidegate.plugin.drill.stands.clock import ClockError, SetClock, build_clock
 from tidegate.plugin.drill.stands.local_part import LocalPart
+from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
 from tidegate.plugin.drill.stands.trackers import broker_conf
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.broker import Broker
@@ -27,12 +31,39 @@ from tidegate.plugin.local.process import free_ports
 _USABLE_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
+_DISK_BYTES = 128 * 2**20
 # So small that a drill of a few thousand messages goes through several slices, on disk and in memory.
-DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "524288", "heartbeat_ms": "1000"}
+DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
+
+
+class _Broker(Broker):
+    """A broker whose clock may be set."""
+
+    clock: SetClock | None = None
+
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        command, environment = super()._prepare()
+        return command, environment | (self.clock.environment if self.clock is not None else {})
+
+
+class _Daemon(Daemon):
+    """A daemon whose clock may be set, and whose disk may be a small one."""
+
+    clock: SetClock | None = None
+    disk: SmallDisk | None = None
+
+    def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        command, environment = super()._prepare()
+        prefix = self.disk.prefix if self.disk is not None else []
+        return [*prefix, *command], environment | (self.clock.environment if self.clock is not None else {})
 
 
 class Standalone:
-    """A Pulsar standalone with ``tracker``, and for Tidegate's the daemon; ``jar`` is the shim."""
+    """A Pulsar standalone with ``tracker``, and for Tidegate's the daemon; ``jar`` is the shim.
+
+    ``clocks``: the clocks of both can be set; ``small_disk``: the daemon's disk can be filled. Either only
+    where it is possible: ``lacking`` says why not.
+    """
 
     name = "standalone"
 
@@ -47,12 +78,16 @@ class Standalone:
         guard: Guard,
         pause: Callable[[float], None],
         heap_mib: int = 768,
+        clocks: bool = False,
+        small_disk: bool = False,
     ) -> None:
         self.tracker = tracker
+        self._work_dir = work_dir
+        self._lacking: dict[Need, str] = {}
         self._pause = pause
         (self._telemetry_port,) = free_ports(1)
         self._daemon = (
-            Daemon(
+            _Daemon(
                 work_dir / "daemon",
                 socket_path=socket_path,
                 settings=DAEMON_SETTINGS,
@@ -62,7 +97,7 @@ class Standalone:
             if tracker == "tidegate"
             else None
         )
-        self._broker = Broker(
+        self._broker = _Broker(
             pulsar_home,
             work_dir / "broker",
             conf=broker_conf(tracker, socket_path),
@@ -75,24 +110,34 @@ class Standalone:
             pause=pause,
         )
         self._admin = StandAdmin(lambda: self._broker.admin_url)
+        self._disk: SmallDisk | None = None
+        self._clocks: dict[str, SetClock] = {}
+        if clocks:
+            self._set_up_clocks()
+        if small_disk:
+            self._set_up_disk()
 
     @property
     def offers(self) -> frozenset[Need]:
         """What can be done here."""
         offered = {Need.BROKER, Need.ADMIN}
         if self._daemon is not None:
-            offered |= {Need.DAEMON, Need.DATA}
+            offered |= {Need.DAEMON, Need.DATA, Need.PREVIOUS}
+        if self._clocks:
+            offered.add(Need.CLOCK)
+        if self._disk is not None:
+            offered.add(Need.DISK)
         return frozenset(offered)
 
     @property
     def lacking(self) -> dict[Need, str]:
         """Why something cannot."""
         if self._daemon is None:
-            return dict.fromkeys((Need.DAEMON, Need.DATA), f"the tracker {self.tracker} has no daemon")
-        return {}
+            why = f"the tracker {self.tracker} has no daemon"
+            return self._lacking | dict.fromkeys((Need.DAEMON, Need.DATA, Need.PREVIOUS), why)
+        return self._lacking
 
-    @property
-    def service_url(self) -> str:
+    def client_url(self, topic: str) -> str:  # noqa: ARG002
         """The broker's."""
         return self._broker.service_url
 
@@ -108,6 +153,10 @@ class Standalone:
         self._broker.kill()
         if self._daemon is not None:
             self._daemon.stop(_STOP_TIMEOUT_S)
+        if self._disk is not None:
+            self._disk.close()
+        for clock in self._clocks.values():
+            clock.close()
         self._admin.close()
 
     def part(self, name: str) -> Part:
@@ -118,6 +167,14 @@ class Standalone:
             return LocalPart(self._daemon, self._pause)
         raise FaultError(f"there is no {name} here, so nothing could be done to it")
 
+    def move(self, topic: str) -> str:
+        """There is nowhere to move it to."""
+        raise FaultError(f"there is one broker only, so {topic} could not be moved")
+
+    def rewind(self, topic: str, subscription: str) -> None:
+        """By the admin interface."""
+        self._admin.rewind(topic, subscription)
+
     def data_dir(self) -> Path:
         """The daemon's."""
         if self._daemon is None:
@@ -125,6 +182,33 @@ class Standalone:
                 f"the tracker {self.tracker} has no data directory, so nothing could be done to it"
             )
         return self._daemon.data_dir
+
+    def status(self) -> dict[str, Any] | None:
+        """As the daemon says over HTTP."""
+        return None if self._daemon is None else status_of(self._daemon)
+
+    def set_clock(self, name: str, ahead_s: float) -> None:
+        """By a file that libfaketime reads."""
+        if name not in self._clocks:
+            raise FaultError(f"the clock of the {name} cannot be set here")
+        self._clocks[name].set(ahead_s)
+
+    def clock_ahead_s(self, name: str) -> float | None:
+        """As the daemon's status and the date of the broker's answers say."""
+        if name == "daemon":
+            status = self.status()
+            return None if status is None else status["daemon"]["now_ms"] / 1000 - time.time()
+        date = self._admin.date()
+        return None if date is None else date - time.time()
+
+    def fill_disk(self, *, full: bool) -> int:
+        """With a file of zeros."""
+        if self._disk is None:
+            raise FaultError("the daemon's disk is no small one, and is not filled")
+        if full:
+            return self._disk.fill()
+        self._disk.free()
+        return 0
 
     def topic(self, drill: str, number: int) -> str:
         """One of its own for each round."""
@@ -139,9 +223,35 @@ class Standalone:
         """As the broker counts them."""
         return self._admin.delayed(topic, subscription)
 
+    def release(self, topic: str, subscription: str) -> None:
+        """One topic a round, which goes with the broker."""
+
     def entries_read(self, topic: str) -> int | None:
         """As the broker counts them."""
         return entries_read(self._telemetry_port, topic.rpartition("/")[2])
+
+    def _set_up_clocks(self) -> None:
+        try:
+            library = build_clock(self._work_dir / "clock")
+        except ClockError as error:
+            self._lacking[Need.CLOCK] = str(error)
+            return
+        self._broker.clock = self._clocks["broker"] = SetClock(library, library.with_name("broker"))
+        if self._daemon is not None:
+            self._daemon.clock = self._clocks["daemon"] = SetClock(library, library.with_name("daemon"))
+
+    def _set_up_disk(self) -> None:
+        if self._daemon is None:
+            return
+        if os.geteuid() != 0:
+            self._lacking[Need.DISK] = "this is not root"
+            return
+        try:
+            self._disk = self._daemon.disk = SmallDisk(self._daemon.data_dir.parent / "disk", _DISK_BYTES)
+        except (SmallDiskError, OSError) as error:
+            self._lacking[Need.DISK] = str(error)
+            return
+        self._daemon.data_dir = self._daemon.data_dir.parent / "disk" / "index"
 
     def __enter__(self) -> Self:
         try:
@@ -155,6 +265,16 @@ class Standalone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+
+def status_of(daemon: Daemon) -> dict[str, Any] | None:
+    """What the daemon says of itself; None if it does not answer."""
+    try:
+        answer = httpx.get(f"{daemon.url}/status", timeout=2.0, trust_env=False)
+        found: dict[str, Any] | None = answer.json() if answer.is_success else None
+    except (httpx.HTTPError, ValueError):
+        return None
+    return found
 
 
 def wait_for_broker(daemon: Daemon, pause: Callable[[float], None]) -> None:

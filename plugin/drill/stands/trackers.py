@@ -8,12 +8,16 @@ from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, IN_MEMOR
 
 OURS = "tidegate"
 FACTORIES = {"in-memory": IN_MEMORY_FACTORY, "bucket": BUCKET_FACTORY}
-TITLES = {OURS: "Tidegate", "in-memory": "Pulsar's in-memory tracker", "bucket": "Pulsar's Bucket tracker"}
+TITLES = {
+    OURS: "Tidegate",
+    "own": "your cluster",
+    "in-memory": "Pulsar's in-memory tracker",
+    "bucket": "Pulsar's Bucket tracker",
+}
 
-# What an operator is advised to set (`tidegate attach --tune-acks`); the same for all trackers.
+# Pulsar's defaults but for these, the same for all trackers. (What `tidegate attach --tune-acks` sets would
+# hide which acknowledgements a tracker gets back by itself.)
 _CONF = {
-    "managedLedgerMaxUnackedRangesToPersist": "1000000",
-    "managedLedgerPersistIndividualAckAsLongArray": "true",
     "brokerDeleteInactiveTopicsEnabled": "false",
     "brokerShutdownTimeoutMs": "5000",
 }

@@ -25,7 +25,7 @@ from tidegate.index.errors import NewerFormatError, StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.manifest import State
-from tidegate.index.format.upgrade import decode_state_1, decode_state_2, format_record
+from tidegate.index.format.upgrade import decode_state_1, decode_state_2, downgrade, format_record
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
@@ -84,6 +84,20 @@ def test_a_directory_of_format_2_is_upgraded() -> None:
     assert not index.stats().slice_width_auto, "what the settings say now does not matter"
     index.check()
     assert len(drained(index)) == 600
+
+
+def test_what_downgrade_leaves_is_a_directory_of_the_format_before() -> None:
+    """The drill `upgrade` rewrites a real directory with it."""
+    store, before = MemoryStore(), an_old_directory(FORMAT_VERSION - 1)
+    catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
+    for name in (NAME, OTHER):
+        catalog.subscription(name, INCARNATION).add(spread(500, 20_000))
+        catalog.persist(name)
+    store.close()
+    store = store.reopen()
+    assert downgrade(store) == 2
+    assert stored(store, keys.STATE) == stored(before, keys.STATE)
+    assert store.get(keys.FORMAT_KEY) == before.get(keys.FORMAT_KEY)
 
 
 @OLD

@@ -16,6 +16,8 @@ from tidegate.plugin.drill.catalogue import DRILLS
 from tidegate.plugin.drill.session import LEDGERS, Session
 from tidegate.plugin.errors import UserError
 
+OWN = ["--service-url", "pulsar://a:1", "--topic", "persistent://a/b/c"]
+
 
 def run(*arguments: str) -> Result:
     app = typer.Typer()
@@ -48,6 +50,14 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["burst", "--rounds", "0"], "--rounds must be between 1"),
         (["burst", "--messages", "1"], "--messages must be between 10"),
         (["burst", "--compare", "memory"], "--compare takes in-memory, bucket, not memory"),
+        (["burst", "--topic", "t"], "--topic is about a cluster of your own: give its --service-url"),
+        (["burst", "--service-url", "pulsar://a:1"], "--service-url needs --topic persistent://"),
+        (["burst", *OWN, "--topic", "mine"], "--service-url needs --topic persistent://"),
+        (["burst", *OWN, "--admin-url", "a:1"], "--admin-url begins with http"),
+        (["burst", *OWN, "--service-url", "http://a"], "--service-url begins with pulsar://"),
+        (["burst", *OWN, "--compare", "bucket"], "--compare starts brokers of its own"),
+        (["burst", *OWN, "--on-kill", "'"], "--on-kill is no command"),
+        (["burst", *OWN, "--on-kill", ""], "--on-kill is empty"),
     ],
 )
 def test_what_makes_no_sense_is_refused(parts: list[str], arguments: list[str], told: str) -> None:

@@ -52,6 +52,16 @@ def test_drills_pass_on_one_broker_and_clean_up(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
+def test_a_machine_is_lost_in_a_cluster_and_another_takes_over(tmp_path: Path) -> None:
+    process = start("run", "machine-lost", "--messages", "600", "--json", "--out", "out", cwd=tmp_path)
+    output, errors = process.communicate(timeout=380)
+    assert process.returncode == 0, errors + output + troubles(tmp_path)
+    found = json.loads(output)
+    assert (found["sent"], found["lost"], found["early"]) == (600, 0, 0)
+    assert found["gap_s"] > 1, "the session has to time out first"
+    assert left_behind(tmp_path) == []
+
+
 def test_ended_by_ctrl_c_it_leaves_no_process(tmp_path: Path) -> None:
     process = start("run", "broker-killed", "--messages", "200", "--plain", "--out", "out", cwd=tmp_path)
     read_until(process, "everything is started again")

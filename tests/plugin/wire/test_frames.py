@@ -29,6 +29,7 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
+    Ingest,
     MarkDelete,
     Message,
     Open,
@@ -112,6 +113,7 @@ on_stream_0_with_seq = st.one_of(
     st.just(Pong()),
     st.builds(Query, st.binary(max_size=40)),
     st.builds(Reply, st.binary(max_size=40)),
+    st.builds(Ingest, strings, strings, st.binary(max_size=40), disown=st.booleans()),
 )
 on_stream = st.one_of(
     st.builds(Error, u16, strings),

@@ -3,7 +3,7 @@ package tidegate.pulsar;
 /**
  * The frames of docs/protocol.md, one record a type; the field order is the payload's.
  *
- * <p>But for QUERY and REPLY, which no broker sends or gets.
+ * <p>But for QUERY, REPLY and INGEST, which no broker sends or gets.
  *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
  */

@@ -148,6 +148,13 @@ final class PositionStates {
         contained.addAll(held);
     }
 
+    /** All that is not known acknowledged. Changes {@code held}. */
+    void enterUnacknowledged(PositionSet held) {
+        reported.forEach(held::remove);
+        doubtful.forEach(held::remove);
+        contained.addAll(held);
+    }
+
     void leave(long ledgerId, long entryId) {
         contained.remove(ledgerId, entryId);
     }

@@ -340,6 +340,9 @@ final class TrackerCore {
 
     void onHeld(Frame.Held held) {
         synchronized (this) {
+            if (stream.isOpen() && !finished) {
+                onHeldSince(held.held());
+            }
             if (!stream.isOpening()) {
                 return;
             }
@@ -348,6 +351,19 @@ final class TrackerCore {
         if (held.last()) {
             onHeldComplete();
         }
+    }
+
+    /**
+     * The daemon has got entries from elsewhere since it has answered OPEN, as from a rebuild: they need not be read. What it
+     * had not heard when it said so counts, and what was acknowledged is left to the cursor. Lock held.
+     */
+    private void onHeldSince(Positions held) {
+        PositionSet since = new PositionSet();
+        since.addAll(held);
+        outbox.applyPendingTo(since, new PositionSet());
+        TrackerHost.Position markDelete = host.markDelete();
+        since.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        positions.enterUnacknowledged(since);
     }
 
     private void onHeldComplete() {

@@ -27,7 +27,7 @@ class FramesTest {
     private static final long T = 1_767_225_600_000L;
     private static final Map<String, Envelope> GOLDEN = golden();
     /** Frames of the control role, which no broker gets. */
-    private static final List<String> CONTROL = List.of("20_query.hex", "21_reply.hex");
+    private static final List<String> CONTROL = List.of("20_query.hex", "21_reply.hex", "22_ingest.hex");
 
     private static Map<String, Envelope> golden() {
         Map<String, Envelope> frames = new LinkedHashMap<>();

@@ -43,7 +43,7 @@ class ModelTest {
     }
 
     /** What may go wrong in a history, or be done to the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK }
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD }
 
     private static final class History {
         final Random random;
@@ -173,7 +173,7 @@ class ModelTest {
 
         private void fault() {
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
-            switch (random.nextInt(13)) {
+            switch (random.nextInt(15)) {
                 case 0 -> {
                     if (may(Fault.CONNECTION)) {
                         machine.disconnect();
@@ -233,7 +233,12 @@ class ModelTest {
                         leave(1 - owner);
                     }
                 }
-                case 11 -> {
+                case 11, 12 -> {
+                    if (may(Fault.REBUILD) && machine.daemonUp) {
+                        rebuild(machine.daemon);
+                    }
+                }
+                case 13 -> {
                     if (may(Fault.CLOCK)) {
                         machine.clock.set(machine.now() - random.nextInt(3_000));
                     }
@@ -247,6 +252,15 @@ class ModelTest {
                     }
                 }
             }
+        }
+
+        /** Some of what is stored is put into the index, whatever has become of it: read, handed out or acknowledged. */
+        private void rebuild(ToyDaemon daemon) {
+            broker().log.forEach((position, deliverAtMs) -> {
+                if (deliverAtMs >= 0 && chance(60)) {
+                    daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, position, deliverAtMs);
+                }
+            });
         }
 
         /** The broker is killed, or the topic unloaded; {@code to} has it next. */
@@ -421,6 +435,12 @@ class ModelTest {
     @MethodSource("seeds")
     void movesThereAndBackWithResetsInBetween(long seed) {
         run(seed, Set.of(Fault.RESET, Fault.MOVE, Fault.BROKER, Fault.CLOCK));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void anIndexIsRebuiltMeanwhile(long seed) {
+        run(seed, Set.of(Fault.REBUILD, Fault.CONSUMERS, Fault.RESET, Fault.BROKER));
     }
 
     @ParameterizedTest

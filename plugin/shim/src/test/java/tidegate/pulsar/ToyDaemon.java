@@ -314,6 +314,24 @@ final class ToyDaemon {
         }
     }
 
+    /** Takes an entry in from elsewhere than the broker, as a rebuild brings it, and says that it is held. */
+    void takeIn(String topic, String subscription, Position position, long deliverAtMs) {
+        Index index = index(topic, subscription);
+        if (position.compareTo(index.markDelete) <= 0 || index.acknowledged.contains(position)
+                || index.held.putIfAbsent(position, deliverAtMs) != null) {
+            return;
+        }
+        changed = true;
+        commit();
+        Positions held = new Positions();
+        held.add(position.ledgerId(), position.entryId());
+        for (Stream stream : streams.values()) {
+            if (stream.index == index && !stream.closing) {
+                send(stream.id, 0, new Frame.Held(false, held, new Positions()));
+            }
+        }
+    }
+
     /** Loses a held position for good, as a corrupt block would; what is not on disk cannot be lost like that. */
     void corrupt(String topic, String subscription, Position position) {
         if (!onDisk(topic, subscription).held.containsKey(position)) {

@@ -167,6 +167,48 @@ class TrackerCoreTest {
     }
 
     @Test
+    void whatTheDaemonTookInSinceIsNotReadAndComesOnTime() {
+        start();
+        publish(0, 60_000);
+        world.settle();
+        long dueMs = world.now() + 60_000;
+        for (int entry = 1; entry <= 500; entry++) {
+            world.daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, new Position(1, entry), dueMs);
+        }
+        world.settle();
+        assertEquals(501, world.core().delayedMessages());
+        int before = world.broker.reads;
+        for (int entry = 1; entry <= 500; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        assertTrue(world.broker.reads - before <= 2 * world.broker.readBatch, world.broker.reads - before + " reads");
+        assertEquals(List.of(), delivered());
+        world.runUntil(dueMs);
+        while (!world.broker.isFullyAcknowledged()) {
+            world.acknowledgeAll();
+            world.settle();
+        }
+        assertEquals(501, delivered().size());
+    }
+
+    @Test
+    void whatWasAcknowledgedBeforeItWasTakenInStaysAcknowledged() {
+        start();
+        publish(0, 60_000);
+        Position gone = publish(1, 0);
+        world.settle();
+        world.acknowledgeAll();
+        // The shim has not told the daemon yet.
+        world.daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, gone, world.now());
+        world.settle();
+        world.runUntil(world.now() + 10_000);
+        assertEquals(List.of(1L), delivered());
+        assertFalse(world.core().contains(1, 1));
+        assertEquals(Set.of(new Position(1, 0)), index().held.keySet());
+    }
+
+    @Test
     void whenAllConsumersAreReplacedWhatTheyHeldIsDueAgain() {
         start();
         for (int entry = 0; entry < 12; entry++) {

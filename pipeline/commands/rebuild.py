@@ -1,0 +1,168 @@
+"""``tidegate rebuild``: an index from its topic, taken in by the running daemon."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tidegate.pipeline.commands import common
+from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
+from tidegate.pipeline.topic.names import TopicName
+from tidegate.pipeline.topic.reader import ReadFrom
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shown import one_line
+
+WORK = Path("run/rebuild")
+Topic = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/name; * for several of a namespace."),
+]
+Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="Its name; * for several.")]
+AdminUrl = Annotated[str, typer.Option(help="http://HOST:8080 or https://HOST:8443.")]
+Socket = Annotated[
+    Path | None,
+    typer.Option(
+        readable=False,
+        envvar="TIDEGATE_SOCKET",
+        help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
+    ),
+]
+ServiceUrl = Annotated[str | None, typer.Option(help="pulsar://HOST:6650 [default: the admin API says it].")]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the token for both.")]
+TlsCaFile = Annotated[Path | None, typer.Option(help="Certificates to trust.")]
+TlsCertFile = Annotated[Path | None, typer.Option(help="The client's own certificate.")]
+TlsKeyFile = Annotated[Path | None, typer.Option(help="Its key.")]
+From = Annotated[ReadFrom, typer.Option(help="Straight from the bookies, or through the broker.")]
+Work = Annotated[
+    str | None,
+    typer.Option(metavar="DIR|URL", help="Where parts and slice files go; a killed job goes on from there."),
+]
+PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(
+        epilog="Example: tidegate rebuild persistent://public/default/orders billing "
+        "--admin-url http://127.0.0.1:8080"
+    )(rebuild)
+
+
+def rebuild(  # noqa: PLR0917 the flags
+    topic: Topic,
+    subscription: Subscription,
+    admin_url: AdminUrl,
+    socket: Socket = None,
+    json_output: common.Json = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")
+    ] = False,
+    service_url: ServiceUrl = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
+    tls_cert_file: TlsCertFile = None,
+    tls_key_file: TlsKeyFile = None,
+    read_from: From = ReadFrom.AUTO,
+    work: Work = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the slice files where they are.")] = False,
+    entries_per_task: PerTask = ENTRIES_PER_TASK,
+    master: common.Master = "local[*]",
+    conf: common.Conf = None,
+    package: common.Package = None,
+    file: common.Files = None,
+) -> None:
+    """Make the index of a subscription from its topic's backlog, while broker and daemon run."""
+    options = options_of(
+        "rebuild",
+        topic,
+        subscription,
+        admin_url=admin_url,
+        socket=socket,
+        service_url=service_url,
+        files=(token_file, tls_ca_file, tls_cert_file, tls_key_file),
+        read_from=read_from,
+        work=work,
+        entries_per_task=entries_per_task,
+    ).model_copy(update={"keep": keep, "dry_run": dry_run})
+    spark = common.spark_settings(master, conf, package, file)
+    result, exit_code = common.run_job("rebuild", options.model_dump(mode="json"), spark)
+    if not dry_run:
+        result["entries_per_s"] = round(result["entries"] / max(result["seconds"], 0.001), 1)
+    if json_output:
+        common.print_json(result)
+    elif dry_run:
+        _show_plan(result)
+    else:
+        _show(result)
+    raise typer.Exit(exit_code)
+
+
+def options_of(
+    command: str,
+    topic: str,
+    subscription: str,
+    *,
+    admin_url: str,
+    socket: Path | None,
+    service_url: str | None,
+    files: tuple[Path | None, Path | None, Path | None, Path | None],
+    read_from: ReadFrom,
+    work: str | None,
+    entries_per_task: int,
+) -> RebuildOptions:
+    """What was typed, checked. Raises ``OptionError``."""
+    name = TopicName.parse(topic)
+    if not subscription:
+        raise OptionError("SUBSCRIPTION is empty: name one, or * for all")
+    if entries_per_task < 1:
+        raise OptionError(f"--entries-per-task must be 1 or more, it is {entries_per_task}")
+    if work is None:
+        digest = hashlib.sha256(f"{admin_url}\n{name}\n{subscription}".encode()).hexdigest()[:16]
+        work = str(WORK.parent / command / digest)
+    token, ca, cert, key = (None if one is None else str(one.absolute()) for one in files)
+    return RebuildOptions(
+        topic=str(name),
+        subscription=subscription,
+        admin_url=admin_url,
+        socket=str((socket or own_default_socket()).absolute()),
+        work=common.absolute(work),
+        service_url=service_url,
+        token_file=token,
+        tls_ca_file=ca,
+        tls_cert_file=cert,
+        tls_key_file=key,
+        read_from=read_from,
+        entries_per_task=entries_per_task,
+    )
+
+
+def say(text: str) -> None:
+    """A line; names of clients' choosing may be in it."""
+    Console().print(one_line(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_plan(result: dict[str, Any]) -> None:
+    for one in result["subscriptions"]:
+        say(f"{one['topic']} {one['subscription']}")
+    say(f"{result['entries']:,} entries would be read, by {result['tasks']:,} tasks")
+
+
+def _show(result: dict[str, Any]) -> None:
+    for one in result["stages"]:
+        entries = f", {one['entries']:,} entries" if "entries" in one else ""
+        say(f"{one['name']:8} {one['seconds']:8.1f} s{entries}")
+    for one in result["subscriptions"]:
+        verdict = (
+            "the index has what the topic has"
+            if one["matched"]
+            else f"{one['missing']:,} missing, {one['extra']:,} too many, "
+            f"{one['acknowledged_but_held']:,} acknowledged but held"
+        )
+        say(f"{one['topic']} {one['subscription']}: {one['entries']:,} entries, {one['added']:,} new")
+        say(f"  {verdict}")
+    say(f"{result['entries']:,} entries in {result['seconds']:.1f} s, {result['entries_per_s']:,.0f}/s")

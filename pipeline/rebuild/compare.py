@@ -1,0 +1,74 @@
+"""The positions of an index against those of its topic.
+
+Pure. What is missing costs reading and is delivered all the same; what is held too much costs a look at the
+cursor. Neither is a message lost or repeated, but neither should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from tidegate.index import PositionSet
+from tidegate.pipeline.topic.ranges import Acknowledged, Position
+
+
+class Difference(NamedTuple):
+    """missing: due to be held and not held. extra: held, and no delayed message of the topic.
+
+    acknowledged_but_held: held, and the cursor has it acknowledged.
+    """
+
+    missing: PositionSet
+    extra: PositionSet
+    acknowledged_but_held: PositionSet
+
+    @property
+    def matched(self) -> bool:
+        """Whether there is none."""
+        return not self.missing and not self.extra and not self.acknowledged_but_held
+
+
+def compare(
+    stored: PositionSet,
+    held: PositionSet,
+    *,
+    known_acknowledged: PositionSet,
+    before: PositionSet,
+    after: PositionSet,
+    end: Position,
+) -> Difference:
+    """Compare the topic's delayed positions up to ``end`` with what the index holds and knows acknowledged.
+
+    before, after: what the cursor had acknowledged before and after the index was asked. What was
+    acknowledged in between may be held or not.
+    """
+    held_there = up_to(held, end)
+    missing = stored.difference(held).difference(known_acknowledged).difference(after)
+    extra = held_there.difference(stored).difference(after)
+    return Difference(missing, extra, held_there.intersection(before))
+
+
+def up_to(positions: PositionSet, end: Position) -> PositionSet:
+    """Those that are not after ``end``."""
+    later = positions.snapshot()
+    later.discard_up_to(*end)
+    return positions.difference(later)
+
+
+def acknowledged_positions(acknowledged: Acknowledged, sets: Iterable[PositionSet]) -> PositionSet:
+    """Which positions of the ledgers of these sets are acknowledged."""
+    lasts: dict[int, int] = {}
+    for one in sets:
+        for ledger_id, bitmap in one.items():
+            lasts[ledger_id] = max(lasts.get(ledger_id, 0), bitmap.max())
+    found = {}
+    for ledger_id, last in lasts.items():
+        bitmap = BitMap()
+        for first, through in acknowledged.within(ledger_id, last):
+            bitmap.add_range(first, through + 1)
+        if bitmap:
+            found[ledger_id] = bitmap
+    return PositionSet.of_bitmaps(found)

@@ -1,0 +1,105 @@
+"""Files of a job in a directory or at an fsspec URL.
+
+Invariant: a file that is there is whole: it is written under another name and renamed, so that a task that
+runs twice, or dies, does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any, BinaryIO, cast
+
+import fsspec
+
+from tidegate.pipeline.errors import OptionError, PipelineError
+
+
+class Files:
+    """What is below ``url``. Travels to workers as its URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self._fs, root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise OptionError(f"--work {url[:80]}: {error}") from error
+        self._root = root.rstrip("/")
+
+    def __reduce__(self) -> tuple[type[Files], tuple[str]]:
+        return Files, (self.url,)
+
+    def path(self, name: str) -> str:
+        """Where a file is."""
+        return f"{self._root}/{name}"
+
+    def spark_path(self, name: str) -> str:
+        """How Spark is told of a file."""
+        return f"file://{self.path(name)}" if "://" not in self.url else f"{self.url.rstrip('/')}/{name}"
+
+    def make(self) -> None:
+        """Make the directory, for its owner only where that can be said. Raises ``OptionError``."""
+        try:
+            self._fs.makedirs(self._root, exist_ok=True)
+            self.write(".probe", b"")
+            self._fs.rm_file(self.path(".probe"))
+        except OSError as error:
+            raise OptionError(
+                f"cannot write to {self.url}: {error.strerror or error}; choose another --work"
+            ) from error
+
+    def write(self, name: str, data: bytes) -> None:
+        """A whole file, in the place of an older one."""
+        temporary = self.path(f".{uuid.uuid4().hex}.part")
+        try:
+            self._fs.makedirs(self.path(name).rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(temporary, data)
+            self._fs.mv(temporary, self.path(name))
+        except OSError as error:
+            raise PipelineError(
+                f"cannot write {name} to {self.url}: {error.strerror or error}; "
+                "what is done so far stays, start again when there is room"
+            ) from error
+
+    def read(self, name: str) -> bytes:
+        """A whole file. Raises ``PipelineError``."""
+        try:
+            return bytes(self._fs.cat_file(self.path(name)))
+        except OSError as error:
+            raise PipelineError(f"cannot read {name} of {self.url}: {error}") from error
+
+    def open(self, name: str) -> BinaryIO:
+        """For reading parts of it."""
+        return cast("BinaryIO", self._fs.open(self.path(name), "rb"))
+
+    def names(self, folder: str) -> set[str]:
+        """What is in a folder, none if it is not there."""
+        if not self._fs.isdir(self.path(folder)):
+            return set()
+        self._fs.invalidate_cache()
+        return {str(one).rpartition("/")[2] for one in self._fs.ls(self.path(folder), detail=False)}
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """A document, None if it is not there. Raises ``PipelineError`` if it is none."""
+        if not self._fs.exists(self.path(name)):
+            return None
+        try:
+            document = json.loads(self.read(name))
+        except ValueError as error:
+            raise PipelineError(f"{name} of {self.url} is damaged: remove it to begin anew") from error
+        return cast("dict[str, Any]", document)
+
+    def write_json(self, name: str, document: dict[str, Any]) -> None:
+        """A document."""
+        self.write(name, json.dumps(document).encode())
+
+    def remove(self, names: Iterable[str]) -> None:
+        """These files and folders, and the directory if nothing else is in it."""
+        self._fs.invalidate_cache()
+        for name in names:
+            if self._fs.exists(self.path(name)):
+                self._fs.rm(self.path(name), recursive=True)
+        with contextlib.suppress(OSError):
+            self._fs.rmdir(self._root)

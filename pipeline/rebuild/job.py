@@ -1,0 +1,173 @@
+"""The job of `tidegate rebuild`.
+
+    topic ─► parts ─► slice files ─► the daemon, block by block, the earliest first ─► the broker hears HELD
+     plan      read      pack              take in                                      check
+
+Invariants: the subscriptions are taken at the daemon before anything is read, so that there is one job at a
+time; what counts is named in the manifest; a job that is started again after it was killed reads again what
+is not named there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegate.pipeline.job.progress import phase
+from tidegate.pipeline.job.runner import Context
+from tidegate.pipeline.rebuild import stages
+from tidegate.pipeline.rebuild.files import Files
+from tidegate.pipeline.rebuild.index import IndexAtDaemon
+from tidegate.pipeline.rebuild.options import RebuildOptions
+from tidegate.pipeline.rebuild.plan import Plan, make_plan
+from tidegate.pipeline.rebuild.stages import Part, SliceFile
+from tidegate.pipeline.topic.reader import Cluster
+from tidegate.plugin.wire.session import DaemonSession
+
+PLAN = "plan.json"
+MANIFEST = "manifest.json"
+OURS = (PLAN, MANIFEST, stages.READ, stages.SLICES)
+"""What a job leaves in its directory."""
+_ROUNDS = 4
+"""Tasks for each core that are read before what is done is written down: so much a killed job does again."""
+
+
+class Stages:
+    """How long each stage takes, and of how many entries."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.done: list[dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def stage(self, name: str, words: str) -> Iterator[dict[str, Any]]:
+        """One stage; what is put into the dictionary is told of it."""
+        told: dict[str, Any] = {"name": name}
+        began_s = time.monotonic()
+        self._context.note(words)
+        with phase(self._context.spark, words):
+            yield told
+        told["seconds"] = round(time.monotonic() - began_s, 3)
+        self.done.append(told)
+
+
+class Prepared:
+    """What there is on the topic, in slice files."""
+
+    def __init__(self, plan: Plan, files: Files, slices: Sequence[SliceFile]) -> None:
+        self.plan = plan
+        self.files = files
+        self.slices = slices
+
+    def of(self, target: int) -> list[SliceFile]:
+        """The slice files of a target, the earliest first."""
+        return sorted((one for one in self.slices if one.target == target), key=lambda one: one.name)
+
+
+def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Do a rebuild; (result, exit code). Raises ``UserError``."""
+    wanted = RebuildOptions.model_validate(options)
+    watch, files = Stages(context), Files(wanted.work)
+    if wanted.dry_run:
+        _, plan = make_plan(wanted, None)
+        return {"dry_run": True, **described(plan)}, 0
+    files.make()
+    with DaemonSession(Path(wanted.socket)) as session:
+        cluster, plan = planned(wanted, files, watch)
+        indexes = taken(session, wanted, plan)
+        prepared = prepare(context, wanted, watch, cluster, plan, files)
+        told = []
+        for number, index in indexes:
+            with watch.stage(
+                "take in", f"taking in {index.name.subscription} of {index.name.topic}"
+            ) as stage:
+                found = index.put(files, prepared.of(number))
+                stage |= {"entries": found.entries, "added": found.added}
+            told.append(
+                {"topic": index.name.topic, "subscription": index.name.subscription, **found._asdict()}
+            )
+        with watch.stage("check", "comparing the index with the topic") as stage:
+            for (_, index), one in zip(indexes, told, strict=True):
+                difference = index.compare(index.stored)
+                one["matched"] = difference.matched
+                one |= {name: len(positions) for name, positions in difference._asdict().items()}
+            stage["entries"] = sum(one["entries"] for one in told)
+    matched = all(one["matched"] for one in told)
+    result = {
+        "entries": sum(one["entries"] for one in told),
+        "added": sum(one["added"] for one in told),
+        "matched": matched,
+        "stages": watch.done,
+        "subscriptions": told,
+    }
+    if matched and not wanted.keep:
+        files.remove(OURS)
+    return result, 0 if matched else 1
+
+
+def planned(wanted: RebuildOptions, files: Files, watch: Stages) -> tuple[Cluster, Plan]:
+    """The plan: that of a killed job gone on with, or a new one."""
+    with watch.stage("plan", "looking at the topic") as stage:
+        kept = files.read_json(PLAN)
+        cluster, plan = make_plan(wanted, None if kept is None else Plan.of_json(kept))
+        files.write_json(PLAN, plan.as_json())
+        stage |= {"tasks": len(plan.tasks), "entries": plan.entries}
+    return cluster, plan
+
+
+def taken(session: DaemonSession, wanted: RebuildOptions, plan: Plan) -> list[tuple[int, IndexAtDaemon]]:
+    """All subscriptions, taken at the daemon. Raises ``UserError`` if another job has one."""
+    indexes = [
+        (number, IndexAtDaemon(session, wanted, target, subscription))
+        for number, target in enumerate(plan.targets)
+        for subscription in target.subscriptions
+    ]
+    for _, index in indexes:
+        index.take()
+    return indexes
+
+
+def prepare(  # noqa: PLR0917 all that is known
+    context: Context, wanted: RebuildOptions, watch: Stages, cluster: Cluster, plan: Plan, files: Files
+) -> Prepared:
+    """Read and pack; what is there already counts."""
+    manifest = files.read_json(MANIFEST) or {}
+    there = files.names(stages.READ)
+    known = {name: Part(0, *one) for name, one in manifest.get("parts", {}).items()}
+    todo, parts = [], []
+    for number, task in enumerate(plan.tasks):
+        if task.name in known and f"{task.name}.parquet" in there:
+            parts.append(known[task.name]._replace(task=number))
+        else:
+            todo.append(number)
+    with watch.stage("read", "reading the backlog") as stage:
+        stage["reused_tasks"] = len(parts)
+        size = _ROUNDS * context.spark.sparkContext.defaultParallelism
+        for at in range(0, len(todo), size):
+            parts += stages.read_backlog(context.spark, cluster, files, plan.tasks, todo[at : at + size])
+            manifest["parts"] = {plan.tasks[one.task].name: list(one[1:]) for one in parts}
+            files.write_json(MANIFEST, manifest)
+        stage |= {"entries": sum(one.read for one in parts), "delayed": sum(one.entries for one in parts)}
+    with watch.stage("pack", "packing slices") as stage:
+        made = stages.pack(context.spark, files, stages.bins(plan.tasks, parts, wanted.entries_per_file))
+        manifest["slices"] = [one._asdict() for one in made]
+        files.write_json(MANIFEST, manifest)
+        stage |= {"entries": sum(one.entries for one in made), "files": len(made)}
+        stage["size_bytes"] = sum(one.size_bytes for one in made)
+    return Prepared(plan, files, made)
+
+
+def described(plan: Plan) -> dict[str, Any]:
+    """What would be done."""
+    return {
+        "entries": plan.entries,
+        "tasks": len(plan.tasks),
+        "subscriptions": [
+            {"topic": target.topic, "subscription": subscription}
+            for target in plan.targets
+            for subscription in target.subscriptions
+        ],
+    }

@@ -1,0 +1,47 @@
+"""What a rebuild or a verification is asked for, as the command hands it to the job."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.reader import Cluster, ReadFrom
+
+ENTRIES_PER_TASK = 250_000
+ENTRIES_PER_FILE = 1_000_000
+
+
+class RebuildOptions(BaseModel):
+    """``topic`` and ``subscription`` may hold ``*``; ``work`` is a directory or an fsspec URL.
+
+    service_url: None asks the admin API. keep: leave what was written in ``work`` when all is well.
+    repair: of a verification, whether the index is put right.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    topic: str
+    subscription: str
+    admin_url: str
+    socket: str
+    work: str
+    service_url: str | None = None
+    token_file: str | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    read_from: ReadFrom = ReadFrom.AUTO
+    entries_per_task: int = ENTRIES_PER_TASK
+    entries_per_file: int = ENTRIES_PER_FILE
+    keep: bool = False
+    dry_run: bool = False
+    repair: bool = False
+
+    @property
+    def access(self) -> Access:
+        """How to get in."""
+        return Access(self.token_file, self.tls_ca_file, self.tls_cert_file, self.tls_key_file)
+
+    def cluster(self, service_url: str) -> Cluster:
+        """Where the topics are."""
+        return Cluster(service_url, self.admin_url, self.access, self.read_from)

@@ -1,0 +1,240 @@
+"""The two stages that run on Spark: backlog into parts, parts into slice files.
+
+    ranges of ledgers ─► read/TASK.parquet (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
+
+Files stand between the stages, not a shuffle: what a killed job has read is there when it is started again,
+and a task that runs twice writes the same file once more. A slice file is a row of blocks, each with its
+length before it (u32, little-endian), in order of time; the blocks are as the index packs them.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tidegate.index import Entries, sort_entries
+from tidegate.index.format import decode_block, encode_block
+from tidegate.pipeline.errors import PipelineError
+from tidegate.pipeline.rebuild.files import Files
+from tidegate.pipeline.rebuild.plan import Task
+from tidegate.pipeline.topic.reader import Cluster, EntryReader
+
+READ = "read"
+SLICES = "slices"
+_BLOCK_ENTRIES = 65_536
+_QUANTILES = 64
+_COLUMNS = ("deliver_at_ms", "ledger_id", "entry_id")
+_LENGTH = struct.Struct("<I")
+_TOLD = "number bigint, entries bigint, read bigint, size_bytes bigint, quantiles array<bigint>"
+
+
+class Part(NamedTuple):
+    """What a task has read. quantiles: evenly spaced delivery times, the first and the last among them."""
+
+    task: int
+    entries: int
+    read: int
+    quantiles: tuple[int, ...]
+
+
+class Bin(NamedTuple):
+    """What goes into one slice file: what is due in a span of time, both ends inclusive, of some parts."""
+
+    target: int
+    number: int
+    low_ms: int
+    high_ms: int
+    parts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Of its file: they are in order of time."""
+        return f"{self.target}-{self.number:06}"
+
+
+class SliceFile(NamedTuple):
+    """A slice file that counts."""
+
+    target: int
+    name: str
+    entries: int
+    size_bytes: int
+
+
+def read_backlog(
+    spark: SparkSession, cluster: Cluster, files: Files, tasks: Sequence[Task], todo: Sequence[int]
+) -> list[Part]:
+    """Read the tasks with these numbers."""
+
+    def read(number: int) -> tuple[int, int, int, list[int]]:
+        task = tasks[number]
+        entries, count = _entries(cluster, task)
+        data = to_parquet(entries)
+        files.write(f"{READ}/{task.name}.parquet", data)
+        return len(entries), count, len(data), _quantiles(entries.deliver_at_ms)
+
+    return [
+        Part(number, entries, count, tuple(times))
+        for number, entries, count, _, times in _run(spark, todo, read)
+    ]
+
+
+def bins(tasks: Sequence[Task], parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
+    """Spans of time with about as many entries each. Pure.
+
+    Many messages due at one instant cannot be cut by time: their parts are shared out among several files.
+    """
+    made: list[Bin] = []
+    for target in sorted({tasks[part.task].target for part in parts}):
+        mine = [part for part in parts if tasks[part.task].target == target and part.entries]
+        names = tuple(tasks[part.task].name for part in mine)
+        total = sum(part.entries for part in mine)
+        if not total:
+            continue
+        times = np.concatenate([np.asarray(part.quantiles, np.int64) for part in mine])
+        weights = np.concatenate(
+            [np.full(len(part.quantiles), part.entries / len(part.quantiles)) for part in mine]
+        )
+        order = np.argsort(times, kind="stable")
+        times, weights = times[order], np.cumsum(weights[order])
+        files = -(-total // entries_per_file)
+        wanted = np.searchsorted(weights, np.arange(1, files) * total / files)
+        cuts, repeats = np.unique(times[np.minimum(wanted, len(times) - 1)], return_counts=True)
+        number, low = 0, int(times[0])
+        # An instant with more than a file's worth is a span of its own.
+        before = [cut - 1 for cut in cuts[repeats > 1].tolist() if cut > low]
+        for high in sorted({*cuts.tolist(), *before, int(times[-1])}):
+            first, last = np.searchsorted(times, low), np.searchsorted(times, high, side="right") - 1
+            about = weights[last] - (weights[first - 1] if first else 0)
+            groups = max(1, round(about / entries_per_file)) if low == high else 1
+            for group in range(min(groups, len(names))):
+                made.append(Bin(target, number, low, high, names[group::groups]))
+                number += 1
+            low = high + 1
+    return made
+
+
+def pack(spark: SparkSession, files: Files, wanted: Sequence[Bin]) -> list[SliceFile]:
+    """Make the slice files."""
+
+    def make(number: int) -> tuple[int, int, int, list[int]]:
+        one = wanted[number]
+        tables = [_span(files, name, one.low_ms, one.high_ms) for name in one.parts]
+        entries = sort_entries(Entries.concat(tables), unique=True)
+        data = to_bytes(entries)
+        files.write(f"{SLICES}/{one.name}.blocks", data)
+        return len(entries), 0, len(data), []
+
+    found = sorted(_run(spark, range(len(wanted)), make))
+    return [
+        SliceFile(wanted[number].target, wanted[number].name, entries, size)
+        for number, entries, _, size, _ in found
+        if entries
+    ]
+
+
+def to_bytes(entries: Entries) -> bytes:
+    """The content of a slice file with these sorted entries."""
+    packed = io.BytesIO()
+    for start in range(0, len(entries), _BLOCK_ENTRIES):
+        block = encode_block(entries.part(start, min(len(entries), start + _BLOCK_ENTRIES)))
+        packed.write(_LENGTH.pack(len(block)))
+        packed.write(block)
+    return packed.getvalue()
+
+
+def blocks(data: bytes, name: str) -> Iterator[tuple[bytes, Entries]]:
+    """The blocks of a slice file, packed and unpacked. Raises ``PipelineError`` if it is damaged."""
+    at = 0
+    while at < len(data):
+        begin = at + _LENGTH.size
+        size = _LENGTH.unpack_from(data, at)[0] if begin <= len(data) else len(data)
+        at = begin + size
+        try:
+            yield data[begin:at], decode_block(data[begin:at])
+        except Exception as error:
+            raise PipelineError(f"the slice file {name} is damaged: {error}; start the job again") from error
+
+
+def entries_of(files: Files, task: Task) -> Entries:
+    """What a task has read."""
+    with files.open(f"{READ}/{task.name}.parquet") as file:
+        return of_table(pq.read_table(file, columns=list(_COLUMNS)))
+
+
+def _run(
+    spark: SparkSession, numbers: Sequence[int], work: Callable[[int], tuple[int, int, int, list[int]]]
+) -> list[tuple[int, int, int, int, list[int]]]:
+    """Do the work for each number, one task of Spark each; what it told, with its number."""
+    if not numbers:
+        return []
+    chosen = list(numbers)
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for at in batch.column(0).to_pylist():
+                told = [chosen[at], *work(chosen[at])]
+                schema = pa.schema(
+                    [(name, pa.int64()) for name in ("number", "entries", "read", "size_bytes")]
+                    + [("quantiles", pa.list_(pa.int64()))]
+                )
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([value], field.type) for value, field in zip(told, schema, strict=True)],
+                    schema=schema,
+                )
+
+    rows = spark.range(0, len(chosen), 1, len(chosen)).mapInArrow(each, _TOLD).toArrow().to_pylist()
+    return [(row["number"], row["entries"], row["read"], row["size_bytes"], row["quantiles"]) for row in rows]
+
+
+def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
+    """The delayed entries of a task, sorted; and how many entries were looked at."""
+    parts, count = [], 0
+    with EntryReader(cluster) as reader:
+        for one in task.ranges:
+            for chunk in reader.read(one):
+                count += len(chunk.entries)
+                found = [
+                    (at, entry.entry_id)
+                    for entry in chunk.entries
+                    if (at := entry.metadata.deliver_at_time) >= 0
+                ]
+                if found:
+                    rows = np.array(found, np.int64).T
+                    ledger = np.full(rows.shape[1], chunk.ledger_id, np.int64)
+                    parts.append(Entries(rows[0].copy(), ledger, rows[1].copy()))
+    return sort_entries(Entries.concat(parts), unique=True), count
+
+
+def to_parquet(entries: Entries) -> bytes:
+    """The content of a part with these entries."""
+    table = pa.table([entries.deliver_at_ms, entries.ledger_id, entries.entry_id], names=list(_COLUMNS))
+    data = io.BytesIO()
+    pq.write_table(table, data, row_group_size=_BLOCK_ENTRIES, compression="zstd")
+    return data.getvalue()
+
+
+def _span(files: Files, name: str, low_ms: int, high_ms: int) -> Entries:
+    """What is due in a span of time of a part: row groups without any of it are not read."""
+    with files.open(f"{READ}/{name}.parquet") as file:
+        within = [("deliver_at_ms", ">=", low_ms), ("deliver_at_ms", "<=", high_ms)]
+        return of_table(pq.read_table(file, columns=list(_COLUMNS), filters=within))
+
+
+def of_table(table: pa.Table) -> Entries:
+    """The entries of a table with the columns of a part."""
+    return Entries(*(table[name].to_numpy().astype(np.int64, copy=True) for name in _COLUMNS))
+
+
+def _quantiles(times: Any) -> list[int]:
+    if not len(times):
+        return []
+    at = np.unique(np.linspace(0, len(times) - 1, min(_QUANTILES, len(times))).astype(np.int64))
+    return [int(value) for value in times[at]]

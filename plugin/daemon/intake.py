@@ -1,0 +1,247 @@
+"""Entries that come from elsewhere than a broker, as from a rebuild; and questions that check an index.
+
+Who puts entries in takes the subscription first (the query `take-in`) and has it while its connection lasts:
+a second one is refused, and who was killed has let go. Invariants:
+
+- what is put in goes the way of every other entry: through the journal, in pieces with a turn of the loop
+  between them, and not while reading is held back;
+- a block is answered when it is durable, and the broker hears only then that its positions are held;
+- positions that are held, known acknowledged or up to mark-delete are left as they are, so that putting a
+  block in twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from tidegate.index import (
+    UNCLAIMED,
+    Catalog,
+    CorruptBlockError,
+    DelayIndex,
+    Entries,
+    EntryKey,
+    Page,
+    PositionSet,
+    StorageError,
+    SubscriptionName,
+    TidegateIndexError,
+)
+from tidegate.index.format import decode_block, encode_block
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.wire.codec import split_positions
+from tidegate.plugin.wire.messages import NAME_BYTES_MAX, Ingest, json_body
+
+PIECE_ENTRIES = 8_192  # put in at once: some milliseconds of the loop
+PAGE_ENTRIES = 65_536  # told at once: a block's worth
+PAGE_TRIES = 3  # a persist may replace blocks that are about to be read
+_NAME_MISSING = "a query about an index needs topic and subscription"
+_KEY = ("after_ms", "after_ledger", "after_entry")
+
+
+class IntakeOwner(Protocol):
+    """What the intake asks of the engine."""
+
+    @property
+    def storage_failing(self) -> bool:
+        """Whether nothing can be made durable."""
+        ...
+
+    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
+        """Call `tell` once everything up to `token` is durable, or with the error if that fails first."""
+        ...
+
+    async def until_reading_goes_on(self) -> None:
+        """Wait while what is staged is over its bound."""
+        ...
+
+    def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
+        """Tell the broker that the index answers for these."""
+        ...
+
+    def made(self, index: DelayIndex) -> None:
+        """An index was made for a subscription that no broker has opened."""
+        ...
+
+    def added(self, index: DelayIndex, entries: int) -> None:
+        """Something was put in: it may be due."""
+        ...
+
+
+class Intake:
+    """The subscriptions that somebody puts entries into; ``holder`` stands for a connection."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        owner: IntakeOwner,
+        *,
+        executor: Executor | None,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._catalog = catalog
+        self._owner = owner
+        self._executor = executor
+        self._log = log
+        self._holders: dict[SubscriptionName, object] = {}
+
+    def gone(self, holder: object) -> None:
+        """A connection is closed: what it had taken is free."""
+        for name in [name for name, one in self._holders.items() if one is holder]:
+            del self._holders[name]
+
+    # ---- questions
+
+    def take(self, holder: object, request: dict[str, object]) -> dict[str, Any]:
+        """The query `take-in`. An index is made where no broker has opened the subscription yet.
+
+        Raises ``UserError`` if another one has it.
+        """
+        name = _name(request)
+        if self._holders.get(name, holder) is not holder:
+            raise UserError(f"another rebuild of {name} is running: wait for it, or end it")
+        index = self._catalog.get(name)
+        known = index is not None
+        if index is None:
+            index = self._catalog.subscription(name, UNCLAIMED)
+            self._owner.made(index)
+        self._holders[name] = holder
+        self._log.info("entries are taken in", topic=name.topic, subscription=name.subscription, known=known)
+        return {
+            "known": known,
+            "held": len(index.held()),
+            "acknowledged": len(index.acknowledged()),
+            "slice_width_ms": index.slice_width_ms,
+        }
+
+    def positions(self, request: dict[str, object]) -> Iterator[dict[str, Any]]:
+        """The query `positions`: what is held and known acknowledged, in as many answers as it takes."""
+        index = self._index(_name(request))
+        held, acknowledged = index.held(), index.acknowledged()
+        for what, positions in (("held", held), ("acknowledged", acknowledged)):
+            for part in split_positions(positions):
+                yield {what: _text(part.serialize()), "last": False}
+        mark = index.mark_delete_position
+        yield {"mark_delete": f"{mark[0]}:{mark[1]}", "last": True}
+
+    async def entries(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `entries`: held ones after a key, sorted, packed as a block; and where to go on."""
+        name = _name(request)
+        key = _key(request)
+        page = await self._page(name, key)
+        entries = page.entries.take(self._index(name).held().contains(page.entries))
+        answer: dict[str, Any] = {"entries": len(entries), "last": page.last is None}
+        if len(entries):
+            answer["block"] = _text(encode_block(entries))
+        if page.last is not None:
+            answer |= dict(zip(_KEY, page.last, strict=True))
+        return answer
+
+    async def _page(self, name: SubscriptionName, key: EntryKey) -> Page:
+        for tries_left in reversed(range(PAGE_TRIES)):
+            reading = self._index(name).reading()
+            try:
+                if self._executor is None:
+                    return reading.after(key, PAGE_ENTRIES, strict=tries_left > 0)
+                read = partial(reading.after, key, PAGE_ENTRIES, strict=tries_left > 0)
+                return await asyncio.get_running_loop().run_in_executor(self._executor, read)
+            except CorruptBlockError:
+                continue
+            except TidegateIndexError as error:
+                raise UserError(f"the index of {name} cannot be read: {error}") from error
+        raise AssertionError("the last try leaves out what cannot be read")
+
+    # ---- entries
+
+    async def put(self, holder: object, message: Ingest) -> dict[str, Any]:
+        """Put a block in, or let go of its positions. Raises ``UserError``."""
+        name = SubscriptionName(message.topic, message.subscription)
+        if self._holders.get(name) is not holder:
+            raise UserError(f"{name} was not taken for this: ask take-in first")
+        try:
+            entries = decode_block(message.block).validated()
+        except TidegateIndexError as error:
+            raise UserError(f"not a block of entries: {error}") from error
+        if message.disown:
+            gone = self._index(name).disown(PositionSet.of_entries(entries))
+            return {"entries": len(entries), "disowned": len(gone)}
+        fresh = PositionSet()
+        for start in range(0, len(entries), PIECE_ENTRIES):
+            await self._owner.until_reading_goes_on()
+            part = entries.part(start, min(len(entries), start + PIECE_ENTRIES))
+            token = self._add(name, part, fresh)
+            await asyncio.sleep(0)
+        await self._durable(token)
+        index = self._catalog.get(name)
+        if index is not None:
+            # What has been acknowledged since it was put in is the broker's business already.
+            self._owner.tell_held(name, fresh.intersection(index.held()))
+        return {"entries": len(entries), "added": len(fresh)}
+
+    def _add(self, name: SubscriptionName, part: Entries, fresh: PositionSet) -> int:
+        if self._owner.storage_failing:
+            raise UserError("the store is failing, nothing can be made durable: try again later")
+        index = self._index(name)
+        known = index.held()
+        try:
+            token = index.add(part)
+        except TidegateIndexError as error:
+            raise UserError(f"the index of {name} refuses entries: {error}") from error
+        positions = PositionSet.of_entries(part).difference(known).intersection(index.held())
+        fresh.update(positions)
+        self._owner.added(index, len(positions))
+        return token
+
+    async def _durable(self, token: int) -> None:
+        done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
+
+        def tell(error: StorageError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        self._owner.when_durable(token, tell)
+        error = await done
+        if error is not None:
+            raise UserError(f"the store fails, nothing was made durable: {error}")
+
+    def _index(self, name: SubscriptionName) -> DelayIndex:
+        index = self._catalog.get(name)
+        if index is None:
+            raise UserError(f"the daemon has no index of {name}")
+        return index
+
+
+def refusal(error: UserError) -> bytes:
+    """The answer that says why nothing was done."""
+    return json_body({"error": str(error)})
+
+
+def _name(request: dict[str, object]) -> SubscriptionName:
+    topic, subscription = request.get("topic"), request.get("subscription")
+    if not isinstance(topic, str) or not isinstance(subscription, str) or not topic or not subscription:
+        raise UserError(_NAME_MISSING)
+    if max(len(topic.encode()), len(subscription.encode())) > NAME_BYTES_MAX:
+        raise UserError(f"a topic or subscription has at most {NAME_BYTES_MAX} bytes")
+    return SubscriptionName(topic, subscription)
+
+
+def _key(request: dict[str, object]) -> EntryKey:
+    deliver_at_ms, ledger_id, entry_id = (_number(request.get(one, -1)) for one in _KEY)
+    return deliver_at_ms, ledger_id, entry_id
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
+        raise UserError(f"{', '.join(_KEY)} must be numbers of 63 bits")
+    return value
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

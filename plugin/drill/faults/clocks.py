@@ -1,0 +1,62 @@
+"""Clocks that are wrong: that of the broker or of the daemon, each on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.plugin.drill.fault import FaultError, Scene
+
+_SEEN_TIMEOUT_S = 10.0
+_POLL_S = 0.1
+_NEAR_S = 1.9
+
+
+@dataclass(frozen=True)
+class StepClock:
+    """The clock of a part is set to ``ahead_s`` seconds ahead of this machine's (negative: behind), and
+    back.
+    """
+
+    name: str
+    ahead_s: float
+    forgets: bool = False
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        direction = "ahead" if self.ahead_s > 0 else "behind"
+        return f"the clock of the {self.name} is set {abs(self.ahead_s):g} s {direction}"
+
+    def do(self, scene: Scene) -> str:
+        """Step it."""
+        self._set(scene, self.ahead_s, forward=self.ahead_s > 0)
+        waited_s = 0.0
+        while not _is_near(seen_s := scene.stand.clock_ahead_s(self.name), self.ahead_s):
+            if waited_s > _SEEN_TIMEOUT_S:
+                raise FaultError(f"the {self.name} does not show the other time: the fault was not done")
+            scene.pause(_POLL_S)
+            waited_s += _POLL_S
+        return f"the {self.name} shows a time {seen_s:+.1f} s from this machine's"
+
+    def undo(self, scene: Scene) -> None:
+        """Step it back."""
+        self._set(scene, 0.0, forward=self.ahead_s < 0)
+
+    def _set(self, scene: Scene, ahead_s: float, *, forward: bool) -> None:
+        # What is early is judged by the broker's clock alone, which the verdict reads from the ledger. It
+        # stands there before a step forward and after one back: a message has the benefit of that instant's
+        # doubt.
+        if forward:
+            self._note(scene, ahead_s)
+        scene.stand.set_clock(self.name, ahead_s)
+        if not forward:
+            self._note(scene, ahead_s)
+
+    def _note(self, scene: Scene, ahead_s: float) -> None:
+        if self.name == "broker":
+            scene.event("clock", ahead_us=round(ahead_s * 1e6))
+
+
+def _is_near(seen_s: float | None, wanted_s: float) -> bool:
+    return seen_s is not None and abs(seen_s - wanted_s) < _NEAR_S

@@ -1,0 +1,224 @@
+"""A cluster of this machine: ZooKeeper, a bookie, two brokers, and a daemon beside each.
+
+Invariants: everything started here has ended when ``end`` returns; with a guard also if this process is
+killed. A process that a fault has killed or paused is never asked anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tidegate.plugin.drill.fault import FaultError, Need, Part, State
+from tidegate.plugin.drill.stands.admin import StandAdmin
+from tidegate.plugin.drill.stands.local_part import LocalPart, Together
+from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, status_of, wait_for_broker
+from tidegate.plugin.drill.stands.trackers import OURS, broker_conf
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.local.cluster import Jvm, LocalCluster, Node
+from tidegate.plugin.local.counters import entries_read
+from tidegate.plugin.local.guard import Guard
+
+NAMESPACE = "public/drills"
+# One bundle, so that all of the namespace moves together.
+_BUNDLE = "0x00000000_0xffffffff"
+_MOVE_TIMEOUT_S = 30.0
+_USABLE_TIMEOUT_S = 60.0
+_POLL_S = 0.02
+
+
+class ClusterStand:
+    """Two brokers with ``tracker``; ``jar`` is the shim."""
+
+    name = "cluster"
+
+    def __init__(
+        self,
+        tracker: str,
+        pulsar_home: Path,
+        jar: Path | None,
+        work_dir: Path,
+        socket_dir: Path,
+        *,
+        guard: Guard,
+        pause: Callable[[float], None],
+        heap_mib: int = 512,
+    ) -> None:
+        self.tracker = tracker
+        self._pause = pause
+        ours = tracker == OURS
+        # The cluster itself names the sockets.
+        conf = {
+            key: value for key, value in broker_conf(tracker, socket_dir).items() if key != "tidegateSocket"
+        }
+        self._cluster = LocalCluster(
+            pulsar_home,
+            work_dir,
+            socket_dir,
+            jar=jar if ours else None,
+            conf=conf,
+            daemon_settings=DAEMON_SETTINGS,
+            counters=True,
+            jvm=Jvm(heap_mib=heap_mib),
+            guard=guard,
+            pause=pause,
+        )
+        self._ours = ours
+        self._admin = StandAdmin(lambda: self._live()[0].broker.admin_url)
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What can be done here."""
+        offered = {Need.BROKER, Need.TWO_BROKERS, Need.MOVE, Need.BOOKIE, Need.ADMIN}
+        return frozenset(offered | ({Need.DAEMON, Need.DATA} if self._ours else set()))
+
+    @property
+    def lacking(self) -> dict[Need, str]:
+        """Why something cannot."""
+        if self._ours:
+            return {}
+        return dict.fromkeys((Need.DAEMON, Need.DATA), f"the tracker {self.tracker} has no daemon")
+
+    def start(self) -> None:
+        """Start everything, and make the namespace that moves."""
+        self._cluster.start()
+        bundles = {"bundles": {"numBundles": 1, "boundaries": None}}
+        self._admin.must("PUT", f"/namespaces/{NAMESPACE}", bundles)
+
+    def end(self) -> None:
+        """End everything."""
+        self._cluster.end()
+        self._admin.close()
+
+    def part(self, name: str) -> Part:
+        """``bookie``; ``broker``, ``daemon`` or ``machine`` (both), the one that has the topics or
+        ``broker-a``.
+        """
+        kind, _, letter = name.partition("-")
+        if kind == "bookie":
+            return LocalPart(self._cluster.bookie, self._pause)
+        if letter:
+            node = next((one for one in self._cluster.nodes if one.name == letter), None)
+        else:
+            node = self._owner(f"persistent://{NAMESPACE}/any")
+        processes = {} if node is None else {"broker": node.broker, "daemon": node.daemon}
+        if not self._ours:
+            processes.pop("daemon", None)
+        if kind == "machine" and processes:
+            return Together(name, [LocalPart(one, self._pause) for one in processes.values()])
+        if kind not in processes:
+            raise FaultError(f"there is no {name} here, so nothing could be done to it")
+        return LocalPart(processes[kind], self._pause, name)
+
+    def data_dir(self) -> Path:
+        """That of the owner's daemon."""
+        if not self._ours:
+            raise FaultError(
+                f"the tracker {self.tracker} has no data directory, so nothing could be done to it"
+            )
+        node = self._owner(f"persistent://{NAMESPACE}/any")
+        if node is None:
+            raise FaultError("nobody has the topic, so its data directory is not known")
+        return node.daemon.data_dir
+
+    def status(self) -> dict[str, Any] | None:
+        """As the owner's daemon says over HTTP."""
+        node = self._owner(f"persistent://{NAMESPACE}/any") if self._ours else None
+        return None if node is None else status_of(node.daemon)
+
+    def set_clock(self, name: str, ahead_s: float) -> None:
+        """Not on a cluster."""
+        raise FaultError(f"the clock of the {name} cannot be set {ahead_s:+g} s here")
+
+    def clock_ahead_s(self, name: str) -> float | None:  # noqa: ARG002
+        """Not asked."""
+        return None
+
+    def fill_disk(self, *, full: bool) -> int:
+        """Not on a cluster."""
+        raise FaultError(f"the daemon's disk is no small one, and is not {'filled' if full else 'freed'}")
+
+    def topic(self, drill: str, number: int) -> str:
+        """One of its own for each round, at the first broker."""
+        topic = f"persistent://{NAMESPACE}/drill-{drill}-{number}"
+        first = self._cluster.nodes[0]
+        if self._owner(topic) is not first:
+            self._move_to(topic, first)
+        return topic
+
+    def move(self, topic: str) -> str:
+        """Have the other broker own it."""
+        owner = self._owner(topic)
+        others = [node for node in self._live() if node is not owner]
+        if owner is None or not others:
+            raise FaultError(f"nobody could be found to move {topic} to")
+        self._move_to(topic, others[0])
+        return f"moved from {owner.name} to {others[0].name}"
+
+    def rewind(self, topic: str, subscription: str) -> None:
+        """By the admin interface."""
+        self._admin.rewind(topic, subscription)
+
+    def client_url(self, topic: str) -> str:
+        """All that answer, once one of them has the topic."""
+        if self._owner(topic) is None:
+            raise UserError(f"no broker that answers has {topic}")
+        return "pulsar://" + ",".join(one.broker.service_url.partition("://")[2] for one in self._live())
+
+    def wait_usable(self, topic: str) -> None:
+        """Return when a broker that answers has the topic, and is connected to its daemon."""
+        deadline_s = time.monotonic() + _USABLE_TIMEOUT_S
+        while (owner := self._owner(topic)) is None:
+            if time.monotonic() > deadline_s:
+                raise UserError(f"no broker had {topic} within {_USABLE_TIMEOUT_S:.0f} s")
+            self._pause(_POLL_S)
+        if self._ours:
+            wait_for_broker(owner.daemon, self._pause)
+
+    def delayed(self, topic: str, subscription: str) -> int | None:
+        """As the owner counts them."""
+        return self._admin.delayed(topic, subscription)
+
+    def release(self, topic: str, subscription: str) -> None:
+        """One topic a round, which goes with the cluster."""
+
+    def entries_read(self, topic: str) -> int | None:
+        """As the owner counts them."""
+        owner = self._owner(topic)
+        if owner is None or owner.counters_port is None:
+            return None
+        return entries_read(owner.counters_port, topic.rpartition("/")[2])
+
+    # Inside
+
+    def _live(self) -> list[Node]:
+        """The nodes whose broker runs."""
+        live = [
+            node
+            for node in self._cluster.nodes
+            if LocalPart(node.broker, self._pause).state() is State.RUNNING
+        ]
+        if not live:
+            raise UserError("no broker of the cluster runs")
+        return live
+
+    def _owner(self, topic: str) -> Node | None:
+        """Who has the topic, if it is a broker that runs."""
+        url = self._admin.owner(topic)
+        return next((node for node in self._live() if node.broker.service_url == url), None)
+
+    def _move_to(self, topic: str, node: Node) -> None:
+        # Asked of the one that is to have it: it knows itself.
+        asked = StandAdmin(lambda: node.broker.admin_url)
+        try:
+            destination = node.broker.broker_id
+            asked.must("PUT", f"/namespaces/{NAMESPACE}/{_BUNDLE}/unload?destinationBroker={destination}")
+            deadline_s = time.monotonic() + _MOVE_TIMEOUT_S
+            while asked.owner(topic) != node.broker.service_url:
+                if time.monotonic() > deadline_s:
+                    raise FaultError(f"{topic} did not move to broker {node.name}")
+                self._pause(_POLL_S)
+        finally:
+            asked.close()

@@ -1,0 +1,59 @@
+"""Which kind of stand a drill needs, and making one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from pathlib import Path
+
+from tidegate.plugin.drill.fault import Need
+from tidegate.plugin.drill.stands.base import RunningStand
+from tidegate.plugin.drill.stands.cluster import ClusterStand
+from tidegate.plugin.drill.stands.standalone import Standalone
+from tidegate.plugin.local.guard import Guard
+
+
+class Kind(StrEnum):
+    """A kind of stand, in words."""
+
+    STANDALONE = "broker"
+    CLUSTER = "cluster of two brokers"
+    CLOCKS = "broker whose clock can be set"
+    SMALL_DISK = "broker beside a daemon with a small disk"
+
+
+def kind_for(needs: Collection[Need]) -> Kind:
+    """The smallest kind that meets the needs."""
+    if {Need.TWO_BROKERS, Need.MOVE, Need.BOOKIE}.intersection(needs):
+        return Kind.CLUSTER
+    if Need.CLOCK in needs:
+        return Kind.CLOCKS
+    return Kind.SMALL_DISK if Need.DISK in needs else Kind.STANDALONE
+
+
+def make_stand(
+    kind: Kind,
+    tracker: str,
+    *,
+    pulsar_home: Path,
+    jar: Path | None,
+    work_dir: Path,
+    socket_dir: Path,
+    guard: Guard,
+    pause: Callable[[float], None],
+) -> RunningStand:
+    """A stand of that kind, not yet started."""
+    if kind is Kind.CLUSTER:
+        return ClusterStand(tracker, pulsar_home, jar, work_dir, socket_dir, guard=guard, pause=pause)
+    socket_path = socket_dir / "tidegate.sock"
+    return Standalone(
+        tracker,
+        pulsar_home,
+        jar,
+        work_dir,
+        socket_path,
+        guard=guard,
+        pause=pause,
+        clocks=kind is Kind.CLOCKS,
+        small_disk=kind is Kind.SMALL_DISK,
+    )

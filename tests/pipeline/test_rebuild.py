@@ -1,0 +1,183 @@
+"""Rebuild and verify on a real broker and a real daemon: what was lost is there again, and comes once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, environment, tidegate
+from tests.pipeline.test_audit_job import Notes
+from tests.support.cluster import RETAINED, Cluster
+from tests.support.inbox import Inbox
+from tests.support.lane import Lane
+from tests.support.waiting import wait_until
+from tidegate.index import Entries, SubscriptionName, sort_entries
+from tidegate.index.format import encode_block
+from tidegate.pipeline.rebuild import job as rebuild
+from tidegate.pipeline.rebuild import verify
+from tidegate.pipeline.rebuild.options import RebuildOptions
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.wire.session import DaemonSession
+
+HOUR_MS = 3_600_000
+
+
+def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> list[str]:
+    words = [
+        command, f"persistent://{lane.topic}", "sub", "--admin-url", lane.admin.base_url,
+        "--socket", cluster.daemon.socket_path, "--json", *SMALL_SPARK, *more,
+    ]  # fmt: skip
+    return [str(word) for word in words]
+
+
+def job(
+    module: Any, spark: SparkSession, cluster: Cluster, lane: Lane, work: Path, **more: Any
+) -> tuple[dict[str, Any], int]:
+    """What a command's job does, without a process of its own."""
+    options = RebuildOptions(
+        topic=f"persistent://{lane.topic}",
+        subscription="sub",
+        admin_url=lane.admin.base_url,
+        socket=str(cluster.daemon.socket_path),
+        work=str(work),
+    ).model_copy(update=more)
+    found: tuple[dict[str, Any], int] = module.run(Notes(spark), options.model_dump(mode="json"))
+    return found
+
+
+def test_first_attach_to_a_backlog(cluster: Cluster, lane: Lane, tmp_path: Path) -> None:
+    """No consumer has ever been there: the index is made before its first owner comes, and is believed."""
+    lane.reserve()
+    plain = lane.send_in(*[None] * 5)
+    far = lane.send_in(*[HOUR_MS + number for number in range(2_000)])
+    soon = lane.send_in(*[40_000] * 100)
+    done = tidegate(*arguments(cluster, lane, "rebuild", "--entries-per-task", "500"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["matched"]
+    assert result["entries"] == result["added"] == 2_100
+    assert result["entries_per_s"] == pytest.approx(2_100 / result["seconds"], rel=0.01)
+    assert [one["name"] for one in result["stages"]] == ["plan", "read", "pack", "take in", "check"]
+    assert not list(tmp_path.glob("run/rebuild/*")), "nothing is left of a job that is done"
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    lane.wait_delayed(2_000)
+    inbox.wait_for(soon)
+    lane.finish_partly(inbox, plain + soon, left=len(far))
+
+
+@pytest.fixture
+def attached(cluster: Cluster, lane: Lane) -> Lane:
+    """A subscription with 3,000 far delayed messages that its index holds, and a consumer."""
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    lane.send_in(*[HOUR_MS + number * 1_000 for number in range(3_000)])
+    wait_until(lambda: cluster.held(lane.topic).get("sub") == 3_000, "all of it is held")
+    return lane
+
+
+def session(cluster: Cluster) -> DaemonSession:
+    return DaemonSession(cluster.daemon.socket_path)
+
+
+def held(cluster: Cluster, lane: Lane) -> Entries:
+    with session(cluster) as asked:
+        return Entries.concat(list(asked.entries(SubscriptionName(f"persistent://{lane.topic}", "sub"))))
+
+
+def kinds(found: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(found[kind] for kind in ("missing", "extra", "wrong_time", "acknowledged_but_held"))
+
+
+def test_verify_finds_each_kind_and_repairs_it(
+    cluster: Cluster, attached: Lane, spark: SparkSession, tmp_path: Path
+) -> None:
+    name = SubscriptionName(f"persistent://{attached.topic}", "sub")
+    good, code = job(verify, spark, cluster, attached, tmp_path / "work")
+    assert (code, good["checked"], kinds(good)) == (0, 3_000, (0, 0, 0, 0))
+    attached.disconnect()
+    entries = held(cluster, attached)
+    # In a ledger that is full: no message will ever have that place.
+    extra = Entries(entries.deliver_at_ms[:3], entries.ledger_id[:3], entries.entry_id[:3] + 100_000)
+    wrong = entries.part(10, 17)
+    late = Entries(wrong.deliver_at_ms + 5_000, wrong.ledger_id, wrong.entry_id)
+    with session(cluster) as broken:
+        broken.take(name)
+        with pytest.raises(UserError, match="another rebuild"):
+            job(verify, spark, cluster, attached, tmp_path / "work", repair=True)
+        # Nobody reads them again: there is no consumer.
+        assert list(broken.put(name, [encode_block(entries.part(10, 40))], disown=True)) == [30]
+        assert list(broken.put(name, [encode_block(sort_entries(one)) for one in (late, extra)])) == [7, 3]
+    found, code = job(verify, spark, cluster, attached, tmp_path / "work")
+    # What was there before is in the store with the right time: only what has no other entry is wrong.
+    assert (code, found["checked"], found["missing"], found["extra"]) == (1, 3_000, 23, 3)
+    found, code = job(verify, spark, cluster, attached, tmp_path / "work", repair=True)
+    assert (code, found["repaired"] > 0) == (1, True)
+    good, code = job(verify, spark, cluster, attached, tmp_path / "work")
+    assert (code, kinds(good)) == (0, (0, 0, 0, 0))
+
+
+def test_a_wrong_time_is_found_and_put_right(
+    cluster: Cluster, lane: Lane, spark: SparkSession, tmp_path: Path
+) -> None:
+    lane.reserve()
+    lane.send_in(*[HOUR_MS + number for number in range(100)])
+    job(rebuild, spark, cluster, lane, tmp_path / "work", dry_run=True)
+    name = SubscriptionName(f"persistent://{lane.topic}", "sub")
+    job(rebuild, spark, cluster, lane, tmp_path / "work")
+    right = held(cluster, lane)
+    cluster.daemon.stop()
+    shutil.rmtree(cluster.daemon.data_dir)
+    cluster.daemon.start()
+    with session(cluster) as broken:
+        broken.take(name)
+        late = Entries(right.deliver_at_ms + 5_000, right.ledger_id, right.entry_id).part(0, 9)
+        list(broken.put(name, [encode_block(one) for one in (late, right.part(9, 100))]))
+    found, code = job(verify, spark, cluster, lane, tmp_path / "work", repair=True)
+    assert (code, kinds(found), found["repaired"]) == (1, (0, 0, 9, 0), 9)
+    assert job(verify, spark, cluster, lane, tmp_path / "work")[1] == 0
+
+
+def test_a_killed_job_goes_on_and_a_second_one_is_refused(
+    cluster: Cluster, make_lane: Callable[..., Lane], spark: SparkSession, tmp_path: Path
+) -> None:
+    lane = make_lane(namespace=RETAINED)
+    lane.reserve()
+    lane.send_in(*[HOUR_MS + number for number in range(1_500)])
+    work = tmp_path / "work"
+    more: list[str | Path] = ["--work", work, "--entries-per-task", "40", "--keep"]
+    first = subprocess.Popen(
+        [*TIDEGATE, *arguments(cluster, lane, "rebuild", *more)],
+        cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until((work / "manifest.json").is_file, "some of it is read", timeout_s=TIMEOUT_S)
+        with pytest.raises(UserError, match="another rebuild"):
+            job(rebuild, spark, cluster, lane, tmp_path / "second")
+    finally:
+        first.kill()
+        first.wait()
+    # What has come since is read too.
+    lane.send_in(*[HOUR_MS] * 50)
+    wait_until(lambda: is_free(cluster, lane), "the killed job has let go")
+    result, _ = job(rebuild, spark, cluster, lane, work, entries_per_task=40)
+    assert (result["matched"], result["entries"]) == (True, 1_550)
+    read = next(one for one in result["stages"] if one["name"] == "read")
+    assert read["reused_tasks"] > 0
+    assert not work.exists(), "nothing is left of a job that is done"
+
+
+def is_free(cluster: Cluster, lane: Lane) -> bool:
+    with session(cluster) as asked:
+        try:
+            asked.take(SubscriptionName(f"persistent://{lane.topic}", "sub"))
+        except UserError:
+            return False
+        return True

@@ -1,0 +1,166 @@
+"""Entries that no broker has read, and questions that check an index: over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.support.daemons import StartDaemon
+from tests.support.shim_client import ShimClient, entries, random_incarnation
+from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, sort_entries
+from tidegate.index.format import encode_block
+from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.wire.session import DaemonSession
+
+TOPIC = "persistent://public/default/orders"
+NAME = SubscriptionName(TOPIC, "sub")
+HOUR_MS = 3_600_000
+T = TypeVar("T")
+
+
+def later_ms() -> int:
+    return time.time_ns() // 1_000_000 + HOUR_MS
+
+
+async def ask(path: Path, questions: Callable[[DaemonSession], T]) -> T:
+    """Run `questions` with a session in a thread, as a command does in its process."""
+
+    def run() -> T:
+        with DaemonSession(path, timeout_s=20) as session:
+            return questions(session)
+
+    return await asyncio.to_thread(run)
+
+
+def put(session: DaemonSession, *blocks: Entries, disown: bool = False) -> list[int]:
+    session.take(NAME)
+    return list(session.put(NAME, [encode_block(sort_entries(one)) for one in blocks], disown=disown))
+
+
+async def test_the_broker_hears_what_was_put_in(start: StartDaemon, socket_path: Path) -> None:
+    at = later_ms()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, mark_delete=(1, 4))
+        stream.add(entries(10, at))
+        stream.ack(PositionSet.of([(1, 5)]))
+        await stream.durable()
+        # 0 … 4 are below mark-delete, 5 is acknowledged, 6 … 9 are held.
+        added = await ask(socket_path, lambda session: put(session, entries(20, at), entries(20, at)))
+        assert added == [10, 0]
+        await stream.until(lambda: len(stream.held) == 10)
+        assert list(stream.held) == [(1, number) for number in range(10, 20)]
+        held, acknowledged = await ask(socket_path, lambda session: session.positions(NAME))
+        assert list(held) == [(1, number) for number in range(6, 20)]
+        assert list(acknowledged) == [(1, 5)]
+
+
+async def test_what_was_put_in_is_durable_and_comes_when_due(start: StartDaemon, socket_path: Path) -> None:
+    store = MemoryStore()
+    at = time.time_ns() // 1_000_000 + 1_500
+    async with start(store=store):
+        assert await ask(socket_path, lambda session: put(session, entries(100, at))) == [100]
+    store = store.reopen()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, incarnation=random_incarnation())
+        assert len(stream.held) == 100, "what was there before the first owner is the first owner's"
+        due = await stream.take_due(100)
+        assert int(due.deliver_at_ms.max()) == at
+        assert time.time_ns() // 1_000_000 >= at
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, incarnation=random_incarnation())
+        assert not stream.held, "another life of the subscription"
+
+
+async def test_one_rebuild_at_a_time(start: StartDaemon, socket_path: Path) -> None:
+    async with start():
+        with DaemonSession(socket_path) as first:
+            await asyncio.to_thread(first.take, NAME)
+            with pytest.raises(UserError, match=r"another rebuild of .* is running"):
+                await ask(socket_path, lambda session: session.take(NAME))
+            await ask(socket_path, lambda session: session.take(SubscriptionName(TOPIC, "other")))
+        await ask(socket_path, lambda session: put(session, entries(1, later_ms())))
+
+
+async def test_what_is_refused(start: StartDaemon, socket_path: Path) -> None:
+    async with start():
+        with pytest.raises(UserError, match="was not taken for this"):
+            await ask(socket_path, lambda session: list(session.put(NAME, [b"x"])))
+
+        def damaged(session: DaemonSession) -> list[int]:
+            session.take(NAME)
+            return list(session.put(NAME, [b"x" * 40]))
+
+        with pytest.raises(UserError, match="not a block of entries"):
+            await ask(socket_path, damaged)
+        with pytest.raises(UserError, match="has no index of"):
+            await ask(socket_path, lambda session: session.positions(SubscriptionName(TOPIC, "unknown")))
+        with pytest.raises(UserError, match="must be numbers"):
+            await ask(
+                socket_path,
+                lambda session: session.ask(
+                    {"what": "entries", "topic": TOPIC, "subscription": "sub", "after_ms": "now"}
+                ),
+            )
+        assert await ask(socket_path, lambda session: put(session, entries(1, later_ms()))) == [1]
+
+
+async def test_entries_are_told_in_order_wherever_they_are(start: StartDaemon, socket_path: Path) -> None:
+    """Staged, spilled into slices, and in flight: in pages."""
+    at, count = later_ms(), 150_000
+    # In no order of time, so that many runs overlap.
+    shuffled = [
+        Entries(part.deliver_at_ms[::-1], part.ledger_id, part.entry_id)
+        for part in (entries(50_000, at, step_ms=7, ledger_id=ledger) for ledger in (3, 1, 2))
+    ]
+    async with (
+        start(staging_bytes=65_536 * 24, staging_bytes_max=4 * 65_536 * 24),
+        await ShimClient.connect(socket_path) as client,
+    ):
+        stream = await client.open(TOPIC, horizon_ms=HOUR_MS)
+        for part in shuffled:
+            for first in range(0, len(part), 10_000):
+                stream.add(part.part(first, first + 10_000))
+        await stream.durable()
+        stream.ack(PositionSet.of([(1, number) for number in range(100)]))
+        await stream.durable()
+        pages = await ask(socket_path, lambda session: list(session.entries(NAME)))
+        told = Entries.concat(pages)
+        assert len(pages) > 1
+        assert told.is_sorted()
+        assert len(told) == count - 100
+        expected = sort_entries(Entries.concat(shuffled))
+        live = expected.take((expected.ledger_id != 1) | (expected.entry_id >= 100))
+        assert told == live
+
+
+async def test_disowned_positions_are_read_again(start: StartDaemon, socket_path: Path) -> None:
+    at = later_ms()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, at))
+        await stream.durable()
+        gone = await ask(socket_path, lambda session: put(session, entries(3, at), disown=True))
+        assert gone == [3]
+        await stream.until(lambda: len(stream.unheld) == 3)
+        held, _ = await ask(socket_path, lambda session: session.positions(NAME))
+        assert list(held) == [(1, number) for number in range(3, 10)]
+        stream.add(entries(3, at))
+        await stream.durable()
+        assert len(Entries.concat(await ask(socket_path, lambda session: list(session.entries(NAME))))) == 10
+
+
+async def test_a_daemon_that_goes_away(start: StartDaemon, socket_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(DaemonAwayError, match="no daemon answers on"):
+        await ask(tmp_path / "nobody.sock", lambda session: session.take(NAME))
+    async with start():
+        session = DaemonSession(socket_path)
+        await asyncio.to_thread(session.__enter__)
+        await asyncio.to_thread(session.take, NAME)
+    with pytest.raises(DaemonAwayError, match="hung up"):
+        await asyncio.to_thread(session.take, NAME)
+    session.__exit__(None, None, None)

@@ -1,0 +1,129 @@
+"""Where drills are run: which stand a drill needs, and what a stand cannot do is said."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tidegate.plugin.drill.catalogue import DRILLS, named
+from tidegate.plugin.drill.fault import FaultError, Need, State
+from tidegate.plugin.drill.stands.clock import SetClock, build_clock
+from tidegate.plugin.drill.stands.making import Kind, kind_for
+from tidegate.plugin.drill.stands.own import HookPart, Own, OwnStand
+from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
+
+TOPIC = "persistent://public/default/test"
+
+
+def own(
+    tmp_path: Path, *, admin_url: str | None = "http://127.0.0.1:1", on_kill: str | None = None
+) -> OwnStand:
+    return OwnStand(Own("pulsar://127.0.0.1:1", admin_url, TOPIC, on_kill), tmp_path, pause=time.sleep)
+
+
+def test_a_drill_gets_the_smallest_stand_that_will_do() -> None:
+    assert kind_for(named("broker-killed").needs) is Kind.STANDALONE
+    assert kind_for(named("bundle-moved").needs) is Kind.CLUSTER
+    assert kind_for(named("bookie-slow").needs) is Kind.CLUSTER
+    assert kind_for(named("broker-clock-stepped").needs) is Kind.CLOCKS
+    assert kind_for(named("disk-full").needs) is Kind.SMALL_DISK
+
+
+def test_drills_of_one_stand_stand_together() -> None:
+    """Otherwise a run of all would start stands again and again."""
+    kinds = [kind_for(drill.needs) for drill in DRILLS]
+    changes = sum(before is not after for before, after in itertools.pairwise(kinds))
+    assert changes == len(set(kinds)) - 1
+
+
+@pytest.mark.parametrize(
+    ("admin_url", "on_kill", "offered"),
+    [
+        (None, None, set()),
+        (None, "hook", set()),
+        ("http://127.0.0.1:1", None, {Need.ADMIN, Need.MOVE}),
+        ("http://127.0.0.1:1", "hook", {Need.ADMIN, Need.MOVE, Need.BROKER, Need.DAEMON}),
+    ],
+)
+def test_on_somebodys_own_cluster_nothing_is_killed_but_by_the_hook(
+    tmp_path: Path, admin_url: str | None, on_kill: str | None, offered: set[Need]
+) -> None:
+    stand = own(tmp_path, admin_url=admin_url, on_kill=on_kill)
+    assert stand.offers == offered
+    assert set(stand.lacking) == set(Need) - offered
+    for fault in (stand.data_dir, lambda: stand.set_clock("broker", 1.0), lambda: stand.fill_disk(full=True)):
+        with pytest.raises(FaultError):
+            fault()
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        ("false", "ended with 1"),
+        ("/nothing/there", "could not be run"),
+        ("sh -c 'echo not root >&2; exit 7'", "not root"),
+    ],
+)
+def test_a_hook_that_fails_is_told(tmp_path: Path, hook: str, told: str) -> None:
+    part = own(tmp_path, on_kill=hook).part("broker")
+    with pytest.raises(FaultError, match=told):
+        part.kill()
+    assert part.state() is State.RUNNING
+
+
+def test_a_hook_is_told_what_to_do_and_believed_when_it_is_seen(tmp_path: Path) -> None:
+    """Nobody answers on that admin URL: the broker is away, and cannot be seen to come back."""
+    said = tmp_path / "said"
+    hook = f"sh -c 'echo \"$@\" >> {said}' hook"
+    part = own(tmp_path, on_kill=hook).part("broker")
+    assert isinstance(part, HookPart)
+    part.kill()
+    assert part.state() is State.GONE
+    assert said.read_text() == "kill broker\n"
+
+
+def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        with pytest.raises(SmallDiskError):
+            SmallDisk(tmp_path / "disk", 1 << 20)
+        return
+    disk = SmallDisk(tmp_path / "disk", 1 << 20)
+    try:
+        assert disk.fill() == 1 << 20
+        with pytest.raises(OSError, match="No space left"):
+            (disk.inside / "more").write_bytes(b"x" * 5_000)
+        disk.free()
+        (disk.inside / "more").write_bytes(b"x" * 5_000)
+        assert not list((tmp_path / "disk").iterdir()), "others do not see it"
+    finally:
+        disk.close()
+
+
+def test_the_clock_of_one_process_is_set_and_nobody_elses(tmp_path: Path) -> None:
+    library = build_clock(tmp_path)
+    clock = SetClock(library, tmp_path / "ahead")
+    program = "import sys, time; [print(time.time(), time.monotonic(), flush=True) for _ in sys.stdin]"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=os.environ | clock.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for ahead_s in (0.0, 3_600.0, -7.5, 0.0):
+            clock.set(ahead_s)
+            before_s, steady_s = time.time(), time.monotonic()
+            child.stdin.write("\n")
+            child.stdin.flush()
+            told_s, monotonic_s = map(float, child.stdout.readline().split())
+            assert before_s <= told_s - ahead_s <= time.time()
+            assert steady_s <= monotonic_s <= time.monotonic()
+    clock.close()
