@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-
-import structlog
+from typing import TYPE_CHECKING
 
 from tidegate.plugin.seldom import Seldom
+
+if TYPE_CHECKING:
+    import structlog
 
 ACCEPTS_PER_TURN = 16
 REST_S = 1.0

@@ -1,16 +1,16 @@
 """The command line. Each command's work is in its own module, imported when the command runs.
 
 Invariants: a ``UserError``, and what was typed wrongly, becomes one line on standard error and an exit code,
-never a traceback; a command whose module cannot be imported does not keep the others from working.
+never a traceback; a command whose module cannot be imported does not keep the others from working; the list
+of commands imports none of them.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -35,27 +35,77 @@ _ClickError: type[Exception] = next(
 _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
     ("audit", "tune", "rebuild", "verify", "spark-package"), "spark"
 )
-# Where the commands are: each module has a function register(app) that adds its own.
-_MODULES = {
-    "serve": "tidegate.plugin.commands.serve",
-    "status": "tidegate.plugin.commands.status",
-    "attach": "tidegate.plugin.commands.attach",
-    "detach": "tidegate.plugin.commands.attach",
-    "demo": "tidegate.plugin.commands.demo",
-    "drill": "tidegate.plugin.commands.drill",
-    "setup": "tidegate.plugin.commands.setup",
-    "width": "tidegate.plugin.commands.width",
-    # By name only: nothing of the pipeline is imported before one of its commands is asked for.
-    "audit": "tidegate.pipeline.commands.audit",
-    "tune": "tidegate.pipeline.commands.tune",
-    "rebuild": "tidegate.pipeline.commands.rebuild",
-    "verify": "tidegate.pipeline.commands.verify",
-    "spark-package": "tidegate.pipeline.commands.spark_package",
+
+
+class _Command(NamedTuple):
+    """Where a command is, and its first line of help, which the list of commands shows without it.
+
+    module: has a function register(app) that adds its commands.
+    """
+
+    module: str
+    summary: str
+
+
+# By name only: nothing of a command is imported before it is asked for.
+_COMMANDS = {
+    "serve": _Command(
+        "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
+    ),
+    "status": _Command(
+        "tidegate.plugin.commands.status", "Show what the daemon holds. Exit code 3: no daemon answers."
+    ),
+    "attach": _Command(
+        "tidegate.plugin.commands.attach",
+        "Let the brokers of PULSAR_HOME use Tidegate: put the shim into lib, its keys into the conf files.",
+    ),
+    "detach": _Command(
+        "tidegate.plugin.commands.attach",
+        "Take Tidegate out of PULSAR_HOME: the conf files become byte for byte as they were.",
+    ),
+    "demo": _Command(
+        "tidegate.plugin.commands.demo",
+        "Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it.",
+    ),
+    "drill": _Command(
+        "tidegate.plugin.commands.drill",
+        "Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
+    ),
+    "setup": _Command(
+        "tidegate.plugin.commands.setup",
+        "Fetch Apache Pulsar from Maven Central, once, and print where it is.",
+    ),
+    "width": _Command(
+        "tidegate.plugin.commands.width",
+        "Show or set the width of a subscription's slices. Slices that exist keep theirs.",
+    ),
+    "audit": _Command(
+        "tidegate.pipeline.commands.audit",
+        "Judge deliveries: lost, early, repeated, out of order, how late, gaps.",
+    ),
+    "tune": _Command(
+        "tidegate.pipeline.commands.tune",
+        "Recommend a slice width from a trace, with what each width would cost.",
+    ),
+    "rebuild": _Command(
+        "tidegate.pipeline.commands.rebuild",
+        "Make the index of a subscription from its topic's backlog, while broker and daemon run.",
+    ),
+    "verify": _Command(
+        "tidegate.pipeline.commands.verify",
+        "Compare an index with its topic, while broker and daemon run. Exit code 1 if they differ.",
+    ),
+    "spark-package": _Command(
+        "tidegate.pipeline.commands.spark_package",
+        "Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here.",
+    ),
 }
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        import importlib.metadata  # noqa: PLC0415 takes as long as all the rest
+
         typer.echo(f"tidegate {importlib.metadata.version('tidegate')}")
         raise typer.Exit
 
@@ -70,19 +120,17 @@ def _tidegate(
 
 
 def _register(arguments: list[str]) -> None:
-    """Add the command that is asked for; all of them when that is not clear (``--help``, a typing error)."""
-    command = arguments[0] if arguments else ""
-    if command == "--version":
+    """Add the command that is asked for; when that is not clear (``--help``, a typing error) all, by name."""
+    asked = _COMMANDS.get(arguments[0]) if arguments else None
+    if asked is not None:
+        importlib.import_module(asked.module).register(app)
         return
-    asked = _MODULES.get(command)
-    for name in [asked] if asked else dict.fromkeys(_MODULES.values()):
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError:
-            if asked:
-                raise
-            continue
-        module.register(app)
+    for name, command in _COMMANDS.items():
+        app.command(name, help=command.summary)(_unreached)
+
+
+def _unreached() -> None:
+    """Of a command that was not asked for."""
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:
@@ -100,7 +148,7 @@ def _usage_line(error: Any) -> str:
     if context is not None:
         command = context.command_path
     else:  # an option without its value: the parser knows no context
-        command = f"tidegate {sys.argv[1]}" if sys.argv[1] in _MODULES else "tidegate"
+        command = f"tidegate {sys.argv[1]}" if sys.argv[1] in _COMMANDS else "tidegate"
     return f"{said}; see `{command} --help`"
 
 

@@ -166,7 +166,7 @@ def report_of(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.add_typer(_app, name="drill")
+    app.add_typer(_app, name="drill", epilog="Example: tidegate drill list")
 
 
 def _chosen(names: list[str], *, every: bool) -> list[Drill]:

@@ -22,9 +22,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
-
-import structlog
+from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
 from tidegate.plugin.daemon.session import Change
@@ -53,6 +51,9 @@ from tidegate.plugin.wire.messages import (
     Unack,
     negotiate,
 )
+
+if TYPE_CHECKING:
+    import structlog
 
 READ_BYTES = 128 * 1024
 FLUSH_BYTES = 64 * 1024

@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
-from typing import Any
-
-import structlog
+from typing import TYPE_CHECKING, Any
 
 from tidegate.index import (
     ENTRY_BYTES,
@@ -64,6 +62,9 @@ from tidegate.plugin.wire.messages import (
     json_body,
 )
 
+if TYPE_CHECKING:
+    import structlog
+
 DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
 DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
 DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
@@ -86,14 +87,14 @@ class DaemonEngine:
         metrics: Metrics,
         health: Health,
         log: structlog.typing.FilteringBoundLogger,
-        product: str,
+        product: Callable[[], str],
         daemon_id: int,
     ) -> None:
         self.catalog = catalog
         self.clock = clock
         self.settings = settings
         self.health = health
-        self.product = product
+        self._product = product
         self.daemon_id = daemon_id
         self.started_at_ms = clock.now_ms()
         self.brokers: dict[str, Link] = {}
@@ -127,6 +128,11 @@ class DaemonEngine:
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
         )
+
+    @property
+    def product(self) -> str:
+        """What this is, and its version."""
+        return self._product()
 
     @property
     def uncommitted_entries(self) -> int:

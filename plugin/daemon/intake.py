@@ -17,9 +17,7 @@ import base64
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Protocol
-
-import structlog
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import (
     UNCLAIMED,
@@ -38,6 +36,9 @@ from tidegate.index.format import decode_block, encode_block
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX, Ingest, json_body
+
+if TYPE_CHECKING:
+    import structlog
 
 PIECE_ENTRIES = 8_192  # put in at once: some milliseconds of the loop
 PAGE_ENTRIES = 65_536  # told at once: a block's worth

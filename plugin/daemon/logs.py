@@ -1,7 +1,8 @@
 """Structured logs.
 
 For people on a terminal, JSON lines for machines. To standard error, one line an event. Invariant: what a
-library or a bug says over and over is one line a minute, with how often it was left out (``untold``).
+library or a bug says over and over is one line a minute, with how often it was left out (``untold``); the
+library is imported by the first line, so that a daemon listens before it.
 """
 
 from __future__ import annotations
@@ -10,27 +11,54 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, TextIO
-
-import structlog
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
 from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.shown import lines, one_line
 
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+    Logger: TypeAlias = FilteringBoundLogger
+
 LogFormat = Literal["auto", "human", "json"]
-Logger = structlog.typing.FilteringBoundLogger
+
+
+class _LazyLogger:
+    """A logger that is made when it is first asked for something. Any thread may ask."""
+
+    def __init__(self, log_format: LogFormat, level: str, out: TextIO) -> None:
+        self._log_format = log_format
+        self._level = level
+        self._out = out
+
+    def __getattr__(self, name: str) -> Any:
+        logger = _logger(self._log_format, self._level, self._out)
+        for each in ("debug", "info", "warning", "error", "log"):
+            setattr(self, each, getattr(logger, each))
+        return getattr(logger, name)
 
 
 def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None) -> Logger:
     """A logger that writes to ``stream`` (standard error); nothing global is configured."""
-    out = sys.stderr if stream is None else stream
+    return cast("Logger", _LazyLogger(log_format, level, sys.stderr if stream is None else stream))
+
+
+def prepare(log: Logger) -> None:
+    """Import what the first line needs; in a thread, so that nobody waits for it."""
+    _ = log.info
+
+
+def _logger(log_format: LogFormat, level: str, out: TextIO) -> Logger:
+    import structlog  # noqa: PLC0415
+
     human = log_format == "human" or (log_format == "auto" and out.isatty())
-    shared: list[structlog.typing.Processor] = [
+    shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    last: list[structlog.typing.Processor] = (
+    last: list[Processor] = (
         [_printable, structlog.dev.ConsoleRenderer(colors=out.isatty())]
         if human
         else [structlog.processors.JSONRenderer()]
@@ -43,7 +71,7 @@ def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None)
     return logger
 
 
-def _printable(_log: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _printable(_log: object, _method: str, event: EventDict) -> EventDict:
     """Names of clients are among the values; JSON escapes them by itself."""
     for key, value in event.items():
         if isinstance(value, str):

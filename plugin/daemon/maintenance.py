@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.index import ENTRY_BYTES, Catalog, Clock, StorageError
-from tidegate.plugin.daemon.logs import Logger
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.telemetry.health import Health
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
 
 LOOK_SHARE = 20  # upkeep that nobody waits for takes at most this part of the time
 LOOK_GAP_MAX_S = 1.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
+import functools
 import os
 import secrets
 import signal
@@ -19,13 +19,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidegate.index import Catalog, Clock, IndexOptions, RocksStore, Store, SystemClock, TidegateIndexError
 from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.listener import Listener, lock_path
-from tidegate.plugin.daemon.logs import Logger, log_bugs
+from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token
 from tidegate.plugin.environment import unknown
@@ -33,8 +34,11 @@ from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
-from tidegate.plugin.telemetry.http import HttpSide
 from tidegate.plugin.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
+    from tidegate.plugin.telemetry.http import HttpSide
 
 StoreFactory = Callable[[Settings], Store]
 Exposition = Callable[[], Awaitable[bytes]]
@@ -50,8 +54,11 @@ class RunningDaemon:
     http_port: int | None
 
 
+@functools.cache
 def product_version() -> str:
     """As it was installed."""
+    import importlib.metadata  # noqa: PLC0415 nobody asks before the daemon listens
+
     return importlib.metadata.version("tidegate")
 
 
@@ -100,7 +107,7 @@ async def running_daemon(
         executor = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
-        metrics, health = Metrics(product_version()), Health()
+        metrics, health = Metrics(product_version), Health()
         engine = DaemonEngine(
             catalog,
             clock,
@@ -110,7 +117,7 @@ async def running_daemon(
             metrics=metrics,
             health=health,
             log=log,
-            product=product_name(),
+            product=product_name,
             daemon_id=secrets.randbits(64),
         )
 
@@ -118,12 +125,16 @@ async def running_daemon(
             return metrics.exposition(await report.gauges(engine))
 
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
-        http = _http_side(settings, engine, exposition, health, token=token, loop=loop, log=log)
-        if http is not None:
-            await http.start()
+        http: HttpSide | None = None
         try:
             server.start()
             engine.start()
+            # In a thread and after the brokers are served: what it imports takes longer than all the rest.
+            http = await asyncio.to_thread(
+                _http_side, settings, engine, exposition, health, token=token, loop=loop, log=log
+            )
+            if http is not None:
+                await http.start()
             yield RunningDaemon(engine, exposition, health, None if http is None else http.port)
         finally:
             engine.stop()
@@ -156,6 +167,8 @@ async def serve(settings: Settings, log: Logger) -> None:
     for name in unknown(os.environ):
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     async with running_daemon(settings, log) as daemon:
+        await asyncio.to_thread(prepare, log)
+        await asyncio.to_thread(product_version)
         collect_rarely()
         stats = daemon.engine.catalog.stats()
         log.info(
@@ -212,6 +225,8 @@ def _http_side(
 ) -> HttpSide | None:
     if settings.http_address is None:
         return None
+    from tidegate.plugin.telemetry.http import HttpSide  # noqa: PLC0415
+
     return HttpSide(
         settings.http_address,
         exposition,

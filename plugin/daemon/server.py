@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-
-import structlog
+from typing import TYPE_CHECKING
 
 from tidegate.index import Clock
 from tidegate.plugin.acceptor import Acceptor
@@ -23,6 +22,9 @@ from tidegate.plugin.daemon.stream import Engine
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    import structlog
 
 
 class Server:

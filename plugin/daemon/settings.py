@@ -8,129 +8,167 @@ with one line that names the setting; nothing else of the daemon reads the envir
 
 from __future__ import annotations
 
-import tomllib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
-
-from tidegate.plugin.environment import own_default_socket
+from tidegate.plugin.environment import PREFIX, own_default_socket
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.telemetry.address import HttpAddress
 
 DAY_MS = 86_400_000
 WIDTH_MIN_MS, WIDTH_MAX_MS = 1_000, 3_660 * DAY_MS
+_YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_INT_MAX = (1 << 63) - 1
+
+Reader = Callable[[object], Any]
+"""Makes a setting's value of what a flag, a variable or a file says. Raises ValueError that says what it
+must be."""
 
 
-class Settings(BaseSettings):
-    """All settings of ``tidegate serve``; read them with ``load_settings``."""
+def _count(least: int, most: int = _INT_MAX) -> Reader:
+    def read(value: object) -> int:
+        said = (
+            f"must be a whole number from {least} to {most}"
+            if most < _INT_MAX
+            else f"must be {least} or more"
+        )
+        number = value
+        if isinstance(value, str):
+            try:
+                number = int(value)
+            except ValueError:
+                raise ValueError(said) from None
+        if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+            raise ValueError(said)
+        return number
 
-    model_config = SettingsConfigDict(
-        env_prefix="TIDEGATE_", env_ignore_empty=True, extra="forbid", frozen=True, validate_default=True
-    )
+    return read
 
-    data: Path = Field(description="data directory of the index")
-    socket: Path = Field(default_factory=own_default_socket, description="Unix socket for the broker")
-    http: str | None = Field(default=None, description="IP:PORT of /metrics, /healthz, /readyz and /status")
-    http_token_file: Path | None = Field(
-        default=None, description="file with the bearer token of the HTTP side"
-    )
-    http_hosts: str = Field(
-        default="", description="host names, with commas, under which the HTTP side is asked beside localhost"
-    )
-    log_format: Literal["auto", "human", "json"] = "auto"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    heartbeat_ms: int = Field(default=2_000, ge=50, le=600_000)
-    commit_interval_ms: float = Field(default=2.0, ge=0.0, le=1_000.0)
-    commit_entries: int = Field(default=10_000, ge=1)
-    maintain_interval_ms: int = Field(default=100, ge=10, le=60_000)
-    storage_retry_ms: int = Field(default=1_000, ge=10, le=600_000)
-    credit_max: int = Field(default=1_000_000, ge=1, description="most credit one stream can hold")
-    write_buffer_bytes: int = Field(default=1_048_576, ge=65_536)
-    shutdown_seconds: float = Field(default=5.0, gt=0.0)
-    metrics_subscriptions: int = Field(
-        default=100, ge=0, description="subscriptions that get metric series of their own"
-    )
+def _number(least: float, most: float, *, above: bool = False) -> Reader:
+    def read(value: object) -> float:
+        said = f"must be a number {'above' if above else 'from'} {least:g}" + f", up to {most:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(said)
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(said) from None
+        if not least <= number <= most or (above and number == least):  # not a number is in no range
+            raise ValueError(said)
+        return number
 
-    staging_bytes: int = Field(
-        default=32 * 1024 * 1024,
-        ge=65_536,
-        le=1 << 40,
-        description="memory of entries that are not in a slice yet",
-    )
-    staging_bytes_max: int = Field(
-        default=64 * 1024 * 1024,
-        ge=65_536,
-        description="towards it, frames are read no faster than entries are spilled; at it, none",
-    )
-    prefetch_ms: int = Field(
-        default=10_000,
-        ge=0,
-        le=DAY_MS,
-        description="how long before it is due an entry's block is loaded",
-    )
-    slice_width_ms: int = Field(
-        default=3_600_000,
-        ge=WIDTH_MIN_MS,
-        le=WIDTH_MAX_MS,
-        description="slice width of new subscriptions, or the one to begin with",
-    )
-    slice_width_auto: bool | None = Field(
-        default=None, description="whether it follows what comes; not set: unless slice_width_ms is set"
-    )
-    quarantine_bytes: int = Field(
-        default=64 * 1024 * 1024,
-        ge=0,
-        le=1 << 40,
-        description="damaged values that are kept aside; past it the oldest are deleted",
-    )
-    forget_days: float = Field(
-        default=7.0,
-        ge=0.0,
-        le=3_660.0,
-        description="an index that no stream has had open for so long is removed; 0: never",
-    )
+    return read
 
-    @field_validator("http")
-    @classmethod
-    def _http_address(cls, value: str | None) -> str | None:
-        if value is not None:
-            HttpAddress.parse(value)
+
+def _word(*words: str) -> Reader:
+    def read(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
+        return str(value)
+
+    return read
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    return value
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str | Path):
+        raise ValueError("must be a path")
+    return Path(value)
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
         return value
+    word = value.lower() if isinstance(value, str) else ""
+    if word not in _YES + _NO:
+        raise ValueError("must be true or false")
+    return word in _YES
 
-    @model_validator(mode="after")
-    def _room_to_spill(self) -> Settings:
+
+def _address(value: object) -> str:
+    text = _text(value)
+    HttpAddress.parse(text)
+    return text
+
+
+def _setting(reader: Reader, default: Any) -> Any:
+    return field(default=default, metadata={"reader": reader})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of ``tidegate serve``; read them with ``load_settings``, which checks them.
+
+    data: data directory of the index. socket: Unix socket for the broker. http: IP:PORT of /metrics,
+        /healthz, /readyz and /status. http_token_file: with its bearer token. http_hosts: host names, with
+        commas, under which it is asked beside localhost.
+    credit_max: most credit one stream can hold.
+    metrics_subscriptions: subscriptions that get metric series of their own.
+    staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: towards it, frames are
+        read no faster than entries are spilled; at it, none.
+    prefetch_ms: how long before it is due an entry's block is loaded.
+    slice_width_ms: of new subscriptions, or the one to begin with. slice_width_auto: whether it follows what
+        comes; None: unless slice_width_ms is set.
+    quarantine_bytes: damaged values that are kept aside; past it the oldest are deleted.
+    forget_days: an index that no stream has had open for so long is removed; 0: never.
+    """
+
+    data: Path = field(metadata={"reader": _path})
+    socket: Path = field(default_factory=own_default_socket, metadata={"reader": _path})
+    http: str | None = _setting(_address, None)
+    http_token_file: Path | None = field(default=None, metadata={"reader": _path})
+    http_hosts: str = _setting(_text, "")
+    log_format: Literal["auto", "human", "json"] = _setting(_word("auto", "human", "json"), "auto")
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        _word("debug", "info", "warning", "error"), "info"
+    )
+
+    heartbeat_ms: int = _setting(_count(50, 600_000), 2_000)
+    commit_interval_ms: float = _setting(_number(0.0, 1_000.0), 2.0)
+    commit_entries: int = _setting(_count(1), 10_000)
+    maintain_interval_ms: int = _setting(_count(10, 60_000), 100)
+    storage_retry_ms: int = _setting(_count(10, 600_000), 1_000)
+    credit_max: int = _setting(_count(1), 1_000_000)
+    write_buffer_bytes: int = _setting(_count(65_536), 1_048_576)
+    shutdown_seconds: float = _setting(_number(0.0, DAY_MS / 1e3, above=True), 5.0)
+    metrics_subscriptions: int = _setting(_count(0), 100)
+
+    staging_bytes: int = _setting(_count(65_536, 1 << 40), 32 * 1024 * 1024)
+    staging_bytes_max: int = _setting(_count(65_536), 64 * 1024 * 1024)
+    prefetch_ms: int = _setting(_count(0, DAY_MS), 10_000)
+    slice_width_ms: int = _setting(_count(WIDTH_MIN_MS, WIDTH_MAX_MS), 3_600_000)
+    slice_width_auto: bool | None = _setting(_truth, None)
+    quarantine_bytes: int = _setting(_count(0, 1 << 40), 64 * 1024 * 1024)
+    forget_days: float = _setting(_number(0.0, 3_660.0), 7.0)
+
+    def contradictions(self) -> list[str]:
+        """What of it does not go together, a line each."""
+        said = []
         # Reading slows down between the two: too close, it would stop and go.
         least = 2 * self.staging_bytes
         if self.staging_bytes_max < least:
-            raise ValueError(
+            said.append(
                 f"staging_bytes_max: {self.staging_bytes_max} is less than twice staging_bytes "
                 f"({self.staging_bytes}): make it {least} or more, or staging_bytes smaller"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _token_for_the_network(self) -> Settings:
         address = self.http_address
         if address is not None and not address.is_loopback and self.http_token_file is None:
-            raise ValueError(
-                f"http: {address} can be reached from other machines, set http_token_file as well"
-            )
-        return self
+            said.append(f"http: {address} can be reached from other machines, set http_token_file as well")
+        return said
 
     @property
     def slice_width_is_auto(self) -> bool:
         """Whether the slice width of a new subscription is automatic: who names a width wants that one."""
-        if self.slice_width_auto is None:
-            return "slice_width_ms" not in self.model_fields_set
-        return self.slice_width_auto
+        return self.slice_width_auto is not False
 
     @property
     def http_host_names(self) -> list[str]:
@@ -143,30 +181,41 @@ class Settings(BaseSettings):
         return None if self.http is None else HttpAddress.parse(self.http)
 
 
-def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Settings:
+def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> Settings:
     """The settings from flags (those that are not None), the environment and ``config_file``, the first one
     winning.
 
     Raises ``ConfigError`` with one line for each thing that is wrong.
     """
-    from_file = {} if config_file is None else _read_toml(config_file)
+    readers: dict[str, Reader] = {each.name: each.metadata["reader"] for each in fields(Settings)}
+    given = {} if config_file is None else _read_toml(config_file)
+    given |= _from_environment(readers)
+    given |= {name: value for name, value in flags.items() if value is not None}
+    wrong = [f"{name} is not a setting" for name in given if name not in readers]
+    if "data" not in given:
+        wrong.append("data is not set: give --data, TIDEGATE_DATA or data in the config file")
+    values = {}
+    for name, reader in readers.items():
+        if name in given:
+            try:
+                values[name] = reader(given[name])
+            except ValueError as error:
+                wrong.append(f"{name}: {error} (it is {str(given[name])!r})")
+    if not wrong:
+        if "slice_width_ms" in values:  # who names a width wants that one
+            values.setdefault("slice_width_auto", False)
+        settings = Settings(**values)
+        wrong = settings.contradictions()
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    return settings
 
-    class Loaded(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
 
-    try:
-        return Loaded(**{name: value for name, value in flags.items() if value is not None})
-    except ValidationError as error:
-        raise ConfigError("; ".join(_explain(one) for one in error.errors())) from error
+def _from_environment(names: Iterable[str]) -> dict[str, str]:
+    """What is set there and not empty. As for other programs, the case of the names does not matter."""
+    said = {name.lower(): value for name, value in os.environ.items() if value}
+    found = {name: said.get(f"{PREFIX}{name}".lower()) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def read_token(path: Path) -> str:
@@ -184,6 +233,8 @@ def read_token(path: Path) -> str:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 few have such a file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -196,17 +247,3 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _reason(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-
-
-def _explain(error: Any) -> str:
-    name = ".".join(str(part) for part in error["loc"])
-    match error["type"]:
-        case "missing":
-            return f"{name} is not set: give --{name}, TIDEGATE_{name.upper()} or {name} in the config file"
-        case "extra_forbidden":
-            return f"{name} is not a setting"
-        case "value_error":
-            text = str(error["ctx"]["error"])
-            return f"{name}: {text}" if name else text
-        case _:
-            return f"{name}: {error['msg']} (it is {error['input']!r})"

@@ -1,21 +1,31 @@
 """Counters and histograms as cheap as what they count: a hundred thousand frames a second pass here.
 
 Those of ``prometheus_client`` take a lock for each observation, and add a series with the time at which each
-was made. Invariant: used by one thread.
+was made. Invariants: used by one thread; the library is imported by the first scrape, not by counting.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from prometheus_client.core import Metric
 
 
-class Count(Collector):
+class Collector(Protocol):
+    """What a registry of the library asks of what it is given."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by a scrape."""
+        ...
+
+
+class Count:
     """A counter; its name ends in ``_total`` by itself."""
 
     def __init__(self, name: str, documentation: str) -> None:
@@ -29,10 +39,12 @@ class Count(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Called by a scrape."""
+        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+
         yield CounterMetricFamily(self._name, self._documentation, value=self._count)
 
 
-class CountByLabel(Collector):
+class CountByLabel:
     """A counter with one label."""
 
     def __init__(self, name: str, documentation: str, label: str) -> None:
@@ -47,13 +59,15 @@ class CountByLabel(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Called by a scrape."""
+        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+
         family = CounterMetricFamily(self._name, self._documentation, labels=[self._label])
         for value, count in self._counts.items():
             family.add_metric([value], count)
         yield family
 
 
-class Distribution(Collector):
+class Distribution:
     """A histogram that takes single values, and whole arrays: a DUE frame carries thousands of them."""
 
     def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
@@ -76,6 +90,8 @@ class Distribution(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Called by a scrape."""
+        from prometheus_client.core import HistogramMetricFamily  # noqa: PLC0415
+
         totals = np.cumsum(self._counts).tolist()
         bounds = [*map(str, self._edges), "+Inf"]
         yield HistogramMetricFamily(

@@ -19,8 +19,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING
 
-import structlog
 from aiohttp import web
 
 from tidegate.plugin.acceptor import Acceptor
@@ -28,6 +28,9 @@ from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.http_connections import HttpConnections
+
+if TYPE_CHECKING:
+    import structlog
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128

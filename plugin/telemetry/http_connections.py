@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
-
-import structlog
+from typing import TYPE_CHECKING, cast
 
 from tidegate.plugin.seldom import Seldom
+
+if TYPE_CHECKING:
+    import structlog
 
 
 class HttpConnections:

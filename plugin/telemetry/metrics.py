@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import numpy.typing as npt
-from prometheus_client import CollectorRegistry, Info, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from tidegate.plugin.shown import shown
-from tidegate.plugin.telemetry.collectors import Count, CountByLabel, Distribution
+from tidegate.plugin.telemetry.collectors import Collector, Count, CountByLabel, Distribution
 from tidegate.plugin.wire.frames import FrameType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 CollectorT = TypeVar("CollectorT", bound=Collector)
 LATENESS_BUCKETS_S = (
@@ -112,13 +113,15 @@ class Gauges:
     series: Sequence[SubscriptionGauges]
 
 
-class _GaugeCollector(Collector):
+class _GaugeCollector:
     """Tells the daemon's state, which each scrape puts here."""
 
     def __init__(self) -> None:
         self.state: Gauges | None = None
 
     def collect(self) -> Iterable[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
         state = self.state
         if state is None:
             return
@@ -187,6 +190,8 @@ class _GaugeCollector(Collector):
 
     @staticmethod
     def _by_subscription(series: Sequence[SubscriptionGauges]) -> Iterable[Metric]:
+        from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
+
         labels = ["namespace", "topic", "subscription"]
         held = GaugeMetricFamily("tidegate_subscription_entries_held", "Held positions", labels=labels)
         in_flight = GaugeMetricFamily(
@@ -217,11 +222,12 @@ class _GaugeCollector(Collector):
 
 
 class Metrics:
-    """Everything the daemon counts; ``version`` is the daemon's own."""
+    """Everything the daemon counts; ``version`` tells the daemon's own when somebody asks."""
 
-    def __init__(self, version: str) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+    def __init__(self, version: Callable[[], str]) -> None:
+        self._version = version
+        self._collectors: list[Collector] = []
+        self._registry: CollectorRegistry | None = None
         self._gauges = self._register(_GaugeCollector())
         self._received = self._by_label("frames_received", "Frames received by type", "type")
         self._sent = self._by_label("frames_sent", "Frames sent by type", "type")
@@ -247,11 +253,9 @@ class Metrics:
         self.commit_duration = self._distribution(
             "commit_duration_seconds", "Duration of a group commit", LAG_BUCKETS_S
         )
-        build = Info("tidegate_build", "What runs here; always 1", registry=self.registry)
-        build.info({"version": version, "python": platform.python_version()})
 
     def _register(self, collector: CollectorT) -> CollectorT:
-        self.registry.register(collector)
+        self._collectors.append(collector)
         return collector
 
     def _count(self, name: str, documentation: str) -> Count:
@@ -286,5 +290,19 @@ class Metrics:
 
     def exposition(self, state: Gauges) -> bytes:
         """The text that Prometheus scrapes."""
+        from prometheus_client import generate_latest  # noqa: PLC0415
+
         self._gauges.state = state
-        return generate_latest(self.registry)
+        self._registry = self._registry or self._new_registry()
+        return generate_latest(self._registry)
+
+    def _new_registry(self) -> CollectorRegistry:
+        from prometheus_client import CollectorRegistry, Info, ProcessCollector  # noqa: PLC0415
+
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        for collector in self._collectors:
+            registry.register(collector)
+        build = Info("tidegate_build", "What runs here; always 1", registry=registry)
+        build.info({"version": self._version(), "python": platform.python_version()})
+        return registry

@@ -62,7 +62,7 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
     assert code == 0
     assert not socket_path.exists()
     events = [json.loads(line)["event"] for line in daemon.log().splitlines()]
-    assert events[0] == "serving"
+    assert "serving" in events
     assert events[-1] == "stopped, everything is persisted"
 
     await serve().ready()
@@ -304,7 +304,7 @@ def test_a_data_directory_whose_files_are_damaged(pattern: str, short_dir: Path,
     ("arguments", "said"),
     [
         ((), "data is not set"),
-        (("--data", "d", "--log-level", "loud"), "log_level: Input should be"),
+        (("--data", "d", "--log-level", "loud"), "log_level: must be debug, info, warning or error"),
         (("--data", "d", "--http", "nowhere"), "http: must be an IP address"),
         (("--data", "d", "--http", "0.0.0.0:8088"), "set http_token_file as well"),
         (("--data", "d", "--config", "/nonexistent.toml"), "cannot read the config file"),
@@ -317,7 +317,10 @@ def test_bad_settings(arguments: tuple[str, ...], said: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"TIDEGATE_SLICE_WIDTH_MS": "99999999999999999"}, "slice_width_ms: Input should be less than"),
+        (
+            {"TIDEGATE_SLICE_WIDTH_MS": "99999999999999999"},
+            "slice_width_ms: must be a whole number from 1000 to",
+        ),
         ({"TIDEGATE_STAGING_BYTES_MAX": "65536"}, "staging_bytes_max: 65536 is less than twice"),
     ],
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from annotated_types import Ge, Le
 
 from tidegate.plugin.daemon.serve import index_options
 from tidegate.plugin.daemon.settings import Settings, load_settings, read_token
@@ -45,13 +45,16 @@ def test_flags_win_over_the_environment_and_the_environment_over_the_file(
     [
         ("heartbeat_ms = 100\n", "data is not set: give --data, TIDEGATE_DATA or data in the config file"),
         ('data = "d"\nhartbeat_ms = 100\n', "hartbeat_ms is not a setting"),
-        ('data = "d"\nheartbeat_ms = 1\n', "heartbeat_ms: Input should be greater than or equal to 50"),
+        (
+            'data = "d"\nheartbeat_ms = 1\n',
+            "heartbeat_ms: must be a whole number from 50 to 600000 (it is '1')",
+        ),
         ('data = "d"\nhttp = "here"\n', "http: must be an IP address and a port"),
         ('data = "d"\nhttp = "localhost:80"\n', "http: must be an IP address and a port"),
         ('data = "d"\nhttp = "127.0.0.1:70000"\n', "http: must be an IP address and a port"),
         ('data = "d"\nhttp = "0.0.0.0:80"\n', "set http_token_file as well"),
         ('data = "d"\nhttp = "[::]:80"\n', "set http_token_file as well"),
-        ('data = "d"\nlog_format = "xml"\n', "log_format: Input should be 'auto', 'human' or 'json'"),
+        ('data = "d"\nlog_format = "xml"\n', "log_format: must be auto, human or json (it is 'xml')"),
         ("data = \n", "is not a TOML file"),
         (
             'data = "d"\nstaging_bytes = 100000\nstaging_bytes_max = 199999\n',
@@ -84,25 +87,79 @@ BOUNDED = ("slice_width_ms", "staging_bytes", "prefetch_ms", "storage_retry_ms")
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_what_the_index_could_not_take_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: Input should be less than"):
+    with pytest.raises(ConfigError, match=f"{name}: must be a whole number from"):
         load_settings({"data": Path("d"), name: 99_999_999_999_999_999})
 
 
-def test_the_index_takes_every_setting_that_is_allowed() -> None:
-    least, most = (
-        {name: bound(Settings.model_fields[name].metadata) for name in BOUNDED}
-        for bound in (
-            lambda metadata: next(one.ge for one in metadata if isinstance(one, Ge)),
-            lambda metadata: next(one.le for one in metadata if isinstance(one, Le)),
-        )
-    )
-    for values in (least, most):
-        settings = load_settings({"data": Path("d"), "staging_bytes_max": 1 << 60, **values})
-        options = index_options(settings)
-        assert (options.slice_width_ms, options.slice_width_auto) == (values["slice_width_ms"], False)
-        assert options.staging_budget_bytes == values["staging_bytes"]
-        assert options.prefetch_ms == values["prefetch_ms"]
-        assert options.retry_ms == values["storage_retry_ms"]
+@pytest.mark.parametrize("at", ["least", "most"])
+def test_the_index_takes_every_setting_that_is_allowed(at: str) -> None:
+    values = {}
+    for name in BOUNDED:
+        with pytest.raises(ConfigError) as refused:
+            load_settings({"data": Path("d"), name: -1})
+        least, most = (int(number) for number in re.findall(r"from (\d+) to (\d+)", str(refused.value))[0])
+        values[name] = least if at == "least" else most
+    settings = load_settings({"data": Path("d"), "staging_bytes_max": 1 << 60, **values})
+    options = index_options(settings)
+    assert (options.slice_width_ms, options.slice_width_auto) == (values["slice_width_ms"], False)
+    assert options.staging_budget_bytes == values["staging_bytes"]
+    assert options.prefetch_ms == values["prefetch_ms"]
+    assert options.retry_ms == values["storage_retry_ms"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("heartbeat_ms", "200", 200),
+        ("commit_interval_ms", "0.5", 0.5),
+        ("slice_width_auto", "yes", True),
+        ("slice_width_auto", "False", False),
+        ("http_token_file", "a/b", Path("a/b")),
+        ("log_level", "debug", "debug"),
+        ("forget_days", "0", 0.0),
+    ],
+)
+def test_a_variable_is_read_as_what_its_setting_is(
+    name: str, text: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"TIDEGATE_{name.upper()}", text)
+    assert getattr(load_settings({"data": Path("d")}), name) == value
+    monkeypatch.setenv(f"TIDEGATE_{name.upper()}", "")
+    assert getattr(load_settings({"data": Path("d")}), name) == getattr(Settings(data=Path("d")), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("heartbeat_ms", "1e3"),
+        ("heartbeat_ms", 100.5),
+        ("heartbeat_ms", True),
+        ("commit_interval_ms", "nan"),
+        ("commit_interval_ms", float("inf")),
+        ("commit_interval_ms", False),
+        ("shutdown_seconds", 0),
+        ("slice_width_auto", "maybe"),
+        ("slice_width_auto", 1),
+        ("data", 5),
+        ("log_level", ["info"]),
+        ("http_hosts", 5),
+    ],
+)
+def test_what_a_setting_cannot_be_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: must be "):
+        load_settings({"data": Path("d"), name: value})
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_settings({"heartbeat_ms": 1, "commit_entries": 0, "colour": "red"})
+    for said in (
+        "colour is not a setting",
+        "data is not set",
+        "heartbeat_ms: must",
+        "commit_entries: must be 1 or",
+    ):
+        assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(
