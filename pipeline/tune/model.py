@@ -141,6 +141,12 @@ class Recommendation(NamedTuple):
 
 def recommend(predictions: Sequence[Prediction], options: IndexOptions) -> Recommendation:
     """The width that costs least. ``predictions`` is not empty."""
+    if not any(one.spills for one in predictions):
+        return Recommendation(
+            options.slice_width_ms,
+            "nothing of this trace is ever spilled, for it is short or little: every width costs the same, "
+            "and this is the default; take a longer trace, or ask what if with --scale",
+        )
     best = min(predictions, key=lambda one: (one.cost, -one.width_ms))
     near = [one for one in predictions if one.cost <= 2 * best.cost]
     low, high = min(one.width_ms for one in near), max(one.width_ms for one in near)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pulsar
@@ -168,22 +167,13 @@ def test_stats_count_down_as_messages_are_delivered(lane: Lane) -> None:
     )
 
 
-def _metrics(lane: Lane, prefix: str) -> dict[str, float]:
-    """What the broker's Prometheus page says of the lane's subscription; names without ``prefix``."""
-    pattern = re.compile(
-        rf"^{prefix}(\w+)\{{(?=[^}}]*{re.escape(lane.topic)}\")(?=[^}}]*subscription=\"sub\")[^}}]*\}} (\S+)",
-        re.M,
-    )
-    return {name: float(value) for name, value in pattern.findall(lane.admin.metrics())}
-
-
 def test_metrics_of_the_broker_count_what_is_delayed(lane: Lane) -> None:
     lane.subscribe(Inbox())
     lane.send_in(*[MINUTES_10_MS] * 30)
     lane.wait_delayed(30)
     # The page is made anew at most once a second.
     wait_until(
-        lambda: _metrics(lane, "pulsar_subscription_").get("delayed") == 30.0,
+        lambda: lane.metrics("pulsar_subscription_").get("delayed") == 30.0,
         "the broker's metrics count 30 delayed messages",
     )
 
@@ -202,12 +192,13 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
         "handed_out_entries": 10.0,
         "pending_entries": 0.0,
         "settling_entries": 0.0,
+        "read_ahead_entries": 0.0,
         "paused": 0.0,
     }
     seen: dict[str, float] = {}
 
     def shown() -> bool:
-        seen.update(_metrics(lane, "pulsar_delayed_tidegate_"))
+        seen.update(lane.metrics("pulsar_delayed_tidegate_"))
         return seen.keys() - {"reconnects"} == expected.keys() and expected.items() <= seen.items()
 
     wait_until(shown, "the broker's metrics show what the tracker holds and that the daemon is there")

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from dataclasses import dataclass
-from pathlib import Path
-
-from tests.support.cluster import PULSAR_HOME
-from tests.support.inbox import Inbox, Sent, assert_exactly
+from tests.support.inbox import Inbox, assert_exactly
 from tests.support.lane import MINUTES_10_MS, Lane, now_ms
-
-SENDER = Path(__file__).parent / "java" / "TransactionalSender.java"
+from tests.support.transactions import Transaction, send_in_transactions
 
 
 def test_batches_between_delayed_messages(lane: Lane) -> None:
@@ -50,44 +43,6 @@ def test_chunked_messages(lane: Lane) -> None:
     lane.finish(inbox, sent)
     large = [arrival for arrival in inbox.arrivals if arrival.uid in {one.uid for one in sent[:2]}]
     assert [arrival.payload == payload for arrival in large] == [True, True]
-
-
-@dataclass(frozen=True)
-class Transaction:
-    """One transaction to publish: ``number`` messages with uids from ``first`` on; delay 0 is a plain one."""
-
-    outcome: str
-    first: int
-    number: int
-    delay_ms: int
-
-
-def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
-    """Publish with the Java client of the distribution; the messages of those that were committed.
-
-    A delay counts from one common now, before the Java client starts.
-    """
-    java = shutil.which("java")
-    assert java is not None
-    start_ms = now_ms()
-    arguments: list[str] = []
-    committed: list[Sent] = []
-    for one in transactions:
-        deliver_at_ms = start_ms + one.delay_ms if one.delay_ms else 0
-        arguments += [one.outcome, str(one.first), str(one.number), str(deliver_at_ms)]
-        if one.outcome == "commit":
-            committed += [
-                Sent(f"{uid:06d}", deliver_at_ms or None) for uid in range(one.first, one.first + one.number)
-            ]
-    result = subprocess.run(
-        [
-            java, "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(SENDER),
-            lane.cluster.service_url, f"persistent://{lane.topic}", *arguments,
-        ],
-        cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, f"the Java client failed: {result.stderr[-2000:]}{result.stdout[-2000:]}"
-    return committed
 
 
 def test_delayed_messages_in_transactions(lane: Lane) -> None:

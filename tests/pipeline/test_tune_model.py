@@ -132,6 +132,14 @@ def test_more_traffic_wants_narrower_slices() -> None:
     assert busy < quiet
 
 
+def test_a_trace_of_which_nothing_is_spilled_decides_nothing() -> None:
+    index = IndexOptions()
+    played = Played(uniform(100, 1_000, 24 * HOUR_MS), index)
+    found = recommend([predict(played.activity(width), COSTS, index) for width in WIDTHS_MS], index)
+    assert found.width_ms == index.slice_width_ms
+    assert "take a longer trace" in found.reason
+
+
 def test_the_recommendation_has_a_reason() -> None:
     index = IndexOptions()
     played = Played(uniform(20_000, 4 * HOUR_MS, 24 * HOUR_MS), index)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -196,6 +197,15 @@ class Lane:
     def stats(self, name: str = "sub") -> SubscriptionStats:
         """The subscription's stats now."""
         return self.admin.subscription(self.topic, name)
+
+    def metrics(self, prefix: str) -> dict[str, float]:
+        """What the broker's Prometheus page says of the subscription ``sub``; names without ``prefix``."""
+        pattern = re.compile(
+            rf"^{prefix}(\w+)\{{(?=[^}}]*{re.escape(self.topic)}\")"
+            rf"(?=[^}}]*subscription=\"sub\")[^}}]*\}} (\S+)",
+            re.M,
+        )
+        return {name: float(value) for name, value in pattern.findall(self.admin.metrics())}
 
     def wait_stats(
         self,

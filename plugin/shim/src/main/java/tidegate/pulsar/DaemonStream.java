@@ -63,6 +63,11 @@ final class DaemonStream {
         return state == State.OPEN;
     }
 
+    /** Whether what is added now goes out on it. */
+    boolean takesMore() {
+        return state == State.OPEN && !reopen;
+    }
+
     // ---- opening --------------------------------------------------------------------------------------------------
 
     /** Whether it is closed, and was not refused just now. */

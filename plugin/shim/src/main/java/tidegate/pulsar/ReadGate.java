@@ -8,7 +8,7 @@ import org.slf4j.LoggerFactory;
  * broker waits for the daemon.
  *
  * <p>Invariant, walked by {@link #check}: what this tracker has put on the broker's budget is what waits here. Guarded by the
- * tracker's lock, but for {@link #isPaused}.
+ * tracker's lock, but for {@link #isPaused} and {@link #isAwaiting}.
  */
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
@@ -19,8 +19,8 @@ final class ReadGate {
     private final Wait sinceCreated = new Wait();
     private int budgeted;
     private volatile boolean paused;
-    /** A read was put off because the daemon's answer was awaited. */
-    private boolean awaiting;
+    /** A read was put off: the daemon's answer is awaited, or what is being read ahead. */
+    private volatile boolean awaiting;
 
     ReadGate(TrackerHost host, PendingBudget budget, long nowMs) {
         this.host = host;
@@ -41,9 +41,9 @@ final class ReadGate {
         return asking && !sinceCreated.isOver(nowMs, ANSWER_WAIT_MS);
     }
 
-    /** Whether to put a read off until the daemon has answered. Called with the dispatcher's lock held. */
-    boolean awaitsAnswer(boolean asking, long nowMs) {
-        if (isAnswerNear(asking, nowMs) && host.redeliveries() == 0) {
+    /** Whether to put a read off until the daemon has answered, or a pass ahead has got on. Dispatcher's lock held. */
+    boolean awaits(boolean asking, boolean readsAhead, long nowMs) {
+        if ((isAnswerNear(asking, nowMs) || readsAhead) && host.redeliveries() == 0) {
             awaiting = true;
             return true;
         }
@@ -51,12 +51,24 @@ final class ReadGate {
     }
 
     /** Whether a read that was put off may take place now. */
-    boolean mayGoOn(boolean asking, long nowMs) {
-        if (awaiting && !isAnswerNear(asking, nowMs)) {
-            awaiting = false;
-            return true;
-        }
-        return false;
+    boolean mayGoOn(boolean asking, boolean readsAhead, long nowMs) {
+        return awaiting && !isAnswerNear(asking, nowMs) && !readsAhead && goOn();
+    }
+
+    /** Whether a read was put off; it is not any more. */
+    boolean goOn() {
+        boolean was = awaiting;
+        awaiting = false;
+        return was;
+    }
+
+    boolean isAwaiting() {
+        return awaiting;
+    }
+
+    /** Whether the broker may put more on its budget. */
+    boolean hasRoom() {
+        return !budget.isExceeded();
     }
 
     /** Whether too much waits; {@code hasDue} tells whether there is something to deliver all the same. Lock of the dispatcher held. */

@@ -21,9 +21,14 @@ import java.util.regex.Pattern;
  *     ({@code tidegateMaxPendingEntries})
  * @param ackPollMs how often acknowledgements are looked for ({@code tidegateAckPollMillis})
  * @param daemonWaitMs how long a new tracker waits for the daemon before it decides alone ({@code tidegateDaemonWaitMillis})
+ * @param readAhead whether backlogs that no index has are read ahead of the dispatcher ({@code tidegateReadAhead})
+ * @param readAheadEntries entries of a subscription that may wait for the daemon while it is read ahead
+ *     ({@code tidegateReadAheadEntries})
+ * @param readAheadPerSecond entries of the broker that are read ahead in a second at most
+ *     ({@code tidegateReadAheadPerSecond})
  */
 record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, long nearMaxEntries, long maxPendingEntries,
-                  int ackPollMs, long daemonWaitMs) {
+                  int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond) {
     static final String SOCKET = "tidegateSocket";
     static final String BROKER_NAME = "tidegateBrokerName";
     static final String HORIZON = "tidegateHorizonMillis";
@@ -32,6 +37,9 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     static final String MAX_PENDING = "tidegateMaxPendingEntries";
     static final String ACK_POLL = "tidegateAckPollMillis";
     static final String DAEMON_WAIT = "tidegateDaemonWaitMillis";
+    static final String READ_AHEAD = "tidegateReadAhead";
+    static final String READ_AHEAD_ENTRIES = "tidegateReadAheadEntries";
+    static final String READ_AHEAD_PER_SECOND = "tidegateReadAheadPerSecond";
     static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
 
     /** 4.0 and 4.2, which the shim was compiled and tested against, and what lies between: no 4.1 could be had to try. */
@@ -53,7 +61,10 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
                 number(properties, NEAR_MAX, 200_000, 0, 100_000_000),
                 number(properties, MAX_PENDING, 1_000_000, 1_000, 1_000_000_000),
                 (int) number(properties, ACK_POLL, 50, 1, 10_000),
-                number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000));
+                number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000),
+                flag(properties, READ_AHEAD, true),
+                number(properties, READ_AHEAD_ENTRIES, 100_000, 1_000, 100_000_000),
+                number(properties, READ_AHEAD_PER_SECOND, 300_000, 1_000, 100_000_000));
     }
 
     /**
@@ -102,6 +113,14 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     private static String text(Properties properties, String key, String otherwise) {
         Object value = properties.get(key);
         return value == null || value.toString().isBlank() ? otherwise : value.toString().trim();
+    }
+
+    private static boolean flag(Properties properties, String key, boolean otherwise) throws ShimConfigException {
+        String value = text(properties, key, Boolean.toString(otherwise));
+        if (!value.equals("true") && !value.equals("false")) {
+            throw new ShimConfigException(key + "=" + value + " is neither true nor false");
+        }
+        return value.equals("true");
     }
 
     private static long number(Properties properties, String key, long otherwise, long min, long max)

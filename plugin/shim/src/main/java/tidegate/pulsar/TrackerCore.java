@@ -32,14 +32,15 @@ final class TrackerCore {
                     long daemonWaitMs) {}
 
     /** A picture of the state for metrics and tests. */
-    record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, boolean open,
-                 boolean paused, long memoryBytes) {}
+    record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
+                 boolean open, boolean paused, long memoryBytes) {}
 
     private final TrackerHost host;
     private final Clock clock;
     private final Settings settings;
     private final Seal seal;
     private final Claim claim;
+    private final AheadGate ahead = new AheadGate();
     private final PositionStates positions = new PositionStates();
     private final Outbox outbox = new Outbox();
     private final DaemonStream stream;
@@ -52,6 +53,8 @@ final class TrackerCore {
     private long wakeMs = NearTier.NONE;
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
+    /** How many entries have been taken that were read ahead. */
+    private long takenAhead;
 
     private volatile boolean closing;
     private volatile boolean finished;
@@ -128,6 +131,7 @@ final class TrackerCore {
                 return true;
             }
             tracked = addNew(ledgerId, entryId, deliverAtMs, nowFor(deliverAtMs));
+            ahead.onReadInVain();
             signal = stream.noteAdded();
         }
         if (signal) {
@@ -266,12 +270,15 @@ final class TrackerCore {
             if (replaced) {
                 // Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained.
                 positions.takeAllBack(nowMs);
+                ahead.want();
             }
-            if (gate.awaitsAnswer(isAsking(), nowMs)) {
+            boolean hasDue = positions.headMs() <= nowMs;
+            if (gate.awaits(isAsking(), ahead.isAwaited(nowMs) && !hasDue, nowMs)) {
+                arm();
                 return true;
             }
             accountPending();
-            boolean pause = gate.pauses(positions.headMs() <= nowMs);
+            boolean pause = gate.pauses(hasDue);
             if (pause) {
                 arm();
             }
@@ -307,6 +314,7 @@ final class TrackerCore {
         CompletableFuture<Void> cleared;
         synchronized (this) {
             positions.clear();
+            ahead.renew();
             former = stream.takeClearing();
             cleared = stream.clear();
             accountPending();
@@ -326,6 +334,92 @@ final class TrackerCore {
             sinceClosing.begin(clock.millis());
         }
         host.cancelWake();
+    }
+
+    // ---- reading ahead: called by one thread ----------------------------------------------------------------------
+
+    AheadGate ahead() {
+        return ahead;
+    }
+
+    /** Begins a pass; the ticket to add under, or {@link AheadGate#NO_TICKET}. */
+    synchronized long beginAhead() {
+        return ahead.begin();
+    }
+
+    /** Whether a pass with that ticket may go on. */
+    synchronized boolean mayAddAhead(long ticket) {
+        return ahead.isValid(ticket) && stream.takesMore() && !closing && !finished;
+    }
+
+    /** Whether there is room for more: in the broker's budget, and below so many entries of this subscription. */
+    synchronized boolean mayReadAhead(long maxWaiting) {
+        return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
+    }
+
+    /** Whether reading the position would be in vain: it is contained, or acknowledged. */
+    boolean isKnown(long ledgerId, long entryId) {
+        return positions.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId);
+    }
+
+    /**
+     * Takes entries that were read ahead, as if the dispatcher had read them. What is contained, acknowledged or doubtful is
+     * left as it is.
+     *
+     * @return how many were taken; -1 if the ticket is not valid any more and none was
+     */
+    int addAhead(long ticket, Records records, int from, int to) {
+        int taken = 0;
+        boolean read;
+        boolean signal;
+        synchronized (this) {
+            cursor.noticeReset();
+            if (!mayAddAhead(ticket)) {
+                return -1;
+            }
+            long nowMs = clock.millis();
+            lookedMs = nowMs;
+            for (int i = from; i < to; i++) {
+                long ledgerId = records.ledgerId(i);
+                long entryId = records.entryId(i);
+                // In this order: what was handed out is contained until it has been seen deleted.
+                if (!positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)
+                        && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
+                    positions.enter(ledgerId, entryId);
+                    track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
+                    taken++;
+                }
+            }
+            takenAhead += taken;
+            accountPending();
+            read = positions.headMs() <= nowMs;
+            signal = stream.noteAny();
+        }
+        if (read) {
+            host.readMore();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        return taken;
+    }
+
+    /** A pass has dealt with everything before {@code next}: the dispatcher may go there, too. */
+    void advanceAhead(TrackerHost.Position next) {
+        boolean read;
+        synchronized (this) {
+            ahead.advance(next, clock.millis());
+            read = gate.goOn();
+        }
+        if (read) {
+            host.readMore();
+        }
+    }
+
+    /** The pass is over: the dispatcher goes on by itself. */
+    void endAhead() {
+        ahead.end();
+        host.readMore();
     }
 
     // ---- the daemon's side ----------------------------------------------------------------------------------------
@@ -392,6 +486,7 @@ final class TrackerCore {
             positions.knowReported(stream.acknowledged());
             stream.opened();
             decide(stream.held());
+            ahead.open();
             stream.answerDone();
         }
         host.framesWaiting();
@@ -626,7 +721,7 @@ final class TrackerCore {
             }
             // Another subscription's DURABLE may have made room.
             read |= gate.mayResume();
-            read |= gate.mayGoOn(isAsking(), nowMs);
+            read |= gate.mayGoOn(isAsking(), ahead.isAwaited(nowMs), nowMs);
             signal = stream.noteAny();
         }
         if (read) {
@@ -703,7 +798,7 @@ final class TrackerCore {
 
     /** Whether {@link #watch} has something to look at more often than once a second. */
     boolean isBusy() {
-        return positions.hasUnseen() || closing || gate.isPaused();
+        return positions.hasUnseen() || closing || gate.isPaused() || gate.isAwaiting();
     }
 
     // ---- the end, and telling -------------------------------------------------------------------------------------
@@ -737,7 +832,7 @@ final class TrackerCore {
 
     synchronized Stats stats() {
         return new Stats(positions.contained(), positions.near(), positions.handedOut(), positions.settling(),
-                positions.undecided(), outbox.pendingEntries(), stream.isOpen(), gate.isPaused(), memoryBytes());
+                positions.undecided(), outbox.pendingEntries(), takenAhead, stream.isOpen(), gate.isPaused(), memoryBytes());
     }
 
     /** Bytes that the sets, the near tier and the buffers take. */

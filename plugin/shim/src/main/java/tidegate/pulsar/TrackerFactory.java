@@ -9,6 +9,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.PulsarVersion;
 import org.apache.pulsar.broker.PulsarService;
@@ -17,6 +18,7 @@ import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import org.apache.pulsar.common.naming.TopicName;
 import org.apache.pulsar.common.util.Codec;
 import org.slf4j.Logger;
@@ -39,6 +41,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private DaemonLink link;
     private AckWatch watch;
     private Wakeups wakeups;
+    private ReadAhead readAhead;
+    private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
     private ExecutorService background;
     /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
@@ -64,8 +68,27 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         link = new DaemonLink(config.socket(), config.brokerName(), "pulsar " + version);
         watch.start();
         link.start();
+        bookKeeper = config.readAhead() ? readableLedgers(pulsar) : null;
+        if (bookKeeper != null) {
+            readAhead = new ReadAhead(clock, ReadAhead.STRIDE, new Pace(config.readAheadPerSecond()), config.readAheadEntries());
+            readAhead.start();
+        }
         LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms", version,
                 config.brokerName(), config.socket(), config.horizonMs());
+    }
+
+    /** The client that reads what the topics' ledgers hold; null if the dispatcher sees something else than is there. */
+    private static BookKeeper readableLedgers(PulsarService pulsar) {
+        if (!pulsar.getConfig().getBrokerEntryPayloadProcessors().isEmpty()) {
+            LOG.info("Nothing is read ahead of the dispatchers: brokerEntryPayloadProcessors change what is stored");
+            return null;
+        }
+        try {
+            return pulsar.getBookKeeperClient();
+        } catch (UnsupportedOperationException e) {
+            LOG.info("Nothing is read ahead of the dispatchers: this broker's storage is not BookKeeper");
+            return null;
+        }
     }
 
     @Override
@@ -80,6 +103,9 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so that there is nothing to recover that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
+        }
+        if (readAhead != null && dispatcher.getTopic() instanceof PersistentTopic topic) {
+            readAhead.add(core, new LedgerReader(dispatcher, topic, bookKeeper));
         }
         core.claim();
         watch.add(core);
@@ -138,6 +164,9 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         wakeups.close();
         link.close(CLOSE_TIMEOUT_MS);
         watch.close();
+        if (readAhead != null) {
+            readAhead.close();
+        }
         leftovers.close();
         background.shutdownNow();
         unusedTimer.stop();

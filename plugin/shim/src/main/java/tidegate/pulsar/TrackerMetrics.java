@@ -17,6 +17,7 @@ final class TrackerMetrics {
         put(metrics, "near_entries", core.near());
         put(metrics, "handed_out_entries", core.handedOut());
         put(metrics, "pending_entries", core.pending() + core.undecided());
+        put(metrics, "read_ahead_entries", core.readAhead());
         put(metrics, "settling_entries", core.settling());
         put(metrics, "paused", core.paused() ? 1 : 0);
         put(metrics, "reconnects", link.reconnects());

@@ -73,6 +73,9 @@ class ModelTest {
                 machine.maxPendingEntries = 10 + random.nextInt(1000);
                 machine.daemonWaitMs = random.nextBoolean() ? Long.MAX_VALUE / 2 : random.nextInt(5000);
                 machine.daemon.maxHeldPerFrame = 1 + random.nextInt(20);
+                machine.maxWaiting = 1 + random.nextInt(50);
+                machine.stride = chance(70) ? new ScanPass.Stride(2 + random.nextInt(10), 1 + random.nextInt(20),
+                        random.nextInt(8), 1 + random.nextInt(100)) : null;
             }
             machines[1].broker = null;
             if (faults.contains(Fault.CLOCK)) {
@@ -103,7 +106,7 @@ class ModelTest {
 
         void step() {
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
-            switch (random.nextInt(12)) {
+            switch (random.nextInt(14)) {
                 case 0, 1 -> publish();
                 case 2 -> advance(random.nextInt(300));
                 case 3 -> world().runBroker();
@@ -119,6 +122,11 @@ class ModelTest {
                 case 7 -> machine.watch();
                 case 8, 9 -> consume();
                 case 10 -> broker().persistCursor();
+                case 11, 12 -> {
+                    for (int i = random.nextInt(8); i >= 0; i--) {
+                        world().readAhead();
+                    }
+                }
                 default -> fault();
             }
             wake();
@@ -138,7 +146,8 @@ class ModelTest {
         }
 
         private void publish() {
-            for (int i = random.nextInt(5); i >= 0; i--) {
+            int count = chance(5) ? 20 + random.nextInt(60) : 1 + random.nextInt(5);
+            for (int i = 0; i < count; i++) {
                 if (chance(3)) {
                     ledger++;
                     nextEntry = 0;
@@ -350,6 +359,10 @@ class ModelTest {
             return world().daemon.index(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION);
         }
 
+        long takenAhead() {
+            return machines[0].takenAhead() + machines[1].takenAhead();
+        }
+
         void check() {
             for (ToyWorld machine : machines) {
                 assertEquals(List.of(), machine.daemon.violations);
@@ -391,7 +404,7 @@ class ModelTest {
             history.finish();
             history.check();
         } catch (AssertionError | RuntimeException e) {
-            throw new AssertionError("seed " + seed + " with " + faults + ": " + e.getMessage(), e);
+            throw new AssertionError("seed " + seed + " with " + faults + ", " + history.takenAhead() + " read ahead: " + e.getMessage(), e);
         }
     }
 
@@ -454,15 +467,18 @@ class ModelTest {
     void historiesAreWorthSomething() {
         int deliveries = 0;
         int again = 0;
+        long ahead = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
             for (int step = 0; step < STEPS; step++) {
                 history.step();
             }
             deliveries += history.broker().deliveries.size();
+            ahead += history.takenAhead();
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
+        assertTrue(ahead > 30, ahead + " taken that were read ahead");
         assertTrue(again > 500, again + " taken back by resets");
     }
 }

@@ -304,6 +304,10 @@ class ToyBroker implements TrackerHost {
 
     // ---- the dispatcher ----
 
+    Position readPosition() {
+        return readPosition;
+    }
+
     void connect() {
         if (isResetting()) {
             return;

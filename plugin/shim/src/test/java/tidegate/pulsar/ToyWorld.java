@@ -22,6 +22,7 @@ final class ToyWorld {
     ToyBroker broker = new ToyBroker(clock);
     TrackerTable table = new TrackerTable();
     private final List<TrackerCore> watched = new ArrayList<>();
+    private final List<TrackerCore> made = new ArrayList<>();
     private LinkSession session;
 
     int horizonMs = 2000;
@@ -29,6 +30,12 @@ final class ToyWorld {
     long nearMaxEntries = 1000;
     long maxPendingEntries = 1_000_000;
     long daemonWaitMs = Long.MAX_VALUE / 2;
+    /** Null: nothing is read ahead. */
+    ScanPass.Stride stride;
+    long maxWaiting = 100;
+    int readFailures = 2;
+    private ReadAhead readAhead;
+    ToyReader reader;
     /** The daemon is up and would take a connection. */
     boolean daemonUp = true;
 
@@ -50,9 +57,18 @@ final class ToyWorld {
         TrackerCore core = new TrackerCore(owner, clock, new TrackerCore.Settings(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION,
                 known == null ? Ownership.first(random) : known, horizonMs, credit, nearMaxEntries, daemonWaitMs),
                 new Seal(owner, random), new PendingBudget(maxPendingEntries));
+        if (stride != null) {
+            if (readAhead == null) {
+                readAhead = new ReadAhead(clock, stride, new Pace(Long.MAX_VALUE), maxWaiting);
+            }
+            reader = new ToyReader(owner, random);
+            reader.failures = readFailures;
+            readAhead.add(core, reader);
+        }
         core.claim();
         table.register(core);
         watched.add(core);
+        made.add(core);
         return core;
     }
 
@@ -147,6 +163,23 @@ final class ToyWorld {
         }
     }
 
+    /** How many entries the trackers took that had been read ahead. */
+    long takenAhead() {
+        return made.stream().mapToLong(core -> core.stats().readAhead()).sum();
+    }
+
+    /** What the thread that reads ahead would do now, and some of what BookKeeper would. */
+    void readAhead() {
+        if (readAhead != null) {
+            try {
+                readAhead.turn();
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+            reader.answerSome();
+        }
+    }
+
     void watch() {
         for (TrackerCore core : List.copyOf(watched)) {
             core.watch();
@@ -170,6 +203,7 @@ final class ToyWorld {
             daemon.tick(now());
             toShim(Integer.MAX_VALUE);
             runBroker();
+            readAhead();
             watch();
         }
     }
@@ -215,6 +249,7 @@ final class ToyWorld {
         session = null;
         daemon.disconnect();
         table = new TrackerTable();
+        readAhead = null;
         watched.clear();
         return giveAway();
     }

@@ -1,0 +1,100 @@
+package tidegate.pulsar;
+
+import tidegate.pulsar.TrackerHost.Position;
+
+/**
+ * Where reading ahead and a tracker meet: who may add what was read ahead, whether it is wanted, and how far it has got.
+ *
+ * <p>A pass works under a ticket. The tracker gives out another one whenever what it contains was forgotten or told
+ * anew, and takes nothing under an old one: so nothing of a former life of the subscription is ever added. Tickets and wishes
+ * are guarded by the tracker's lock; how far a pass has got may be read by any thread.
+ */
+final class AheadGate {
+    /** No pass may add anything. */
+    static final long NO_TICKET = 0;
+    /** A pass that did not advance for so long is not waited for. */
+    static final long PATIENCE_MS = 100;
+
+    private record Advance(Position next, long atMs) {}
+
+    private TopicReader reader;
+    private int enoughInVain;
+    private Runnable wake = () -> { };
+    private long lastTicket;
+    private volatile long ticket = NO_TICKET;
+    private volatile boolean wanted;
+    private int readInVain;
+    private volatile Advance advance;
+
+    /**
+     * Connects it with who reads; without, nothing is ever read ahead. {@code inVain} delayed messages that the dispatcher had
+     * to read by itself show that more of them may lie ahead.
+     */
+    void connect(TopicReader topicReader, int inVain, Runnable wakeReader) {
+        reader = topicReader;
+        enoughInVain = inVain;
+        wake = wakeReader;
+    }
+
+    /** The daemon has said what it holds: what it does not hold is to be read. */
+    void open() {
+        ticket = ++lastTicket;
+        want();
+    }
+
+    /** Everything was forgotten: who reads stops, and nobody begins before {@link #open}, or a wish. */
+    void renew() {
+        if (ticket != NO_TICKET) {
+            ticket = ++lastTicket;
+        }
+        wanted = false;
+        readInVain = 0;
+    }
+
+    /** The dispatcher will read what it had read before, or reads much that is delayed. */
+    void want() {
+        readInVain = 0;
+        if (reader != null && ticket != NO_TICKET) {
+            wanted = true;
+            wake.run();
+        }
+    }
+
+    /** The dispatcher had to read a delayed message by itself. */
+    void onReadInVain() {
+        if (++readInVain >= enoughInVain) {
+            want();
+        }
+    }
+
+    boolean isWanted() {
+        return wanted;
+    }
+
+    /** Begins a pass: the ticket for it, or {@link #NO_TICKET}. */
+    long begin() {
+        wanted = false;
+        return ticket;
+    }
+
+    boolean isValid(long held) {
+        return held != NO_TICKET && held == ticket;
+    }
+
+    /** A pass has dealt with everything before {@code next}. */
+    void advance(Position next, long nowMs) {
+        advance = new Advance(next, nowMs);
+    }
+
+    /** No pass is under way any more. */
+    void end() {
+        advance = null;
+    }
+
+    /** Whether the dispatcher does better not to read now: a pass is about to tell what it would read in vain. */
+    boolean isAwaited(long nowMs) {
+        Advance last = advance;
+        return last != null && nowMs - last.atMs() < PATIENCE_MS && nowMs >= last.atMs()
+                && reader.readPosition().compareTo(last.next()) >= 0;
+    }
+}

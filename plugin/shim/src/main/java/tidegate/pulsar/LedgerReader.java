@@ -1,0 +1,166 @@
+package tidegate.pulsar;
+
+import io.netty.buffer.ByteBuf;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import org.apache.bookkeeper.client.api.BookKeeper;
+import org.apache.bookkeeper.client.api.LedgerEntries;
+import org.apache.bookkeeper.client.api.LedgerEntry;
+import org.apache.bookkeeper.client.api.ReadHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.broker.service.persistent.PersistentTopic;
+import tidegate.pulsar.TrackerHost.Position;
+
+/**
+ * A {@link TopicReader} on BookKeeper: the ledgers of a topic, opened beside the managed ledger.
+ *
+ * <p>The managed ledger's cache is not touched, so nothing that live consumers need is evicted, and its limit of reads in flight
+ * is not used up. Ledgers are opened without recovery, which fences nobody, and read up to what BookKeeper has confirmed.
+ * A ledger that BookKeeper does not have (offloaded, trimmed) fails to open. Why so: docs/decisions/read-ahead.md.
+ */
+final class LedgerReader implements TopicReader {
+    /** The most that one read may bring; BookKeeper answers with fewer entries if they are large. */
+    private static final long MAX_READ_BYTES = 1 << 20;
+    /** A handle or two is all that a pass in order needs. */
+    private static final int MAX_HANDLES = 4;
+
+    private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
+    private final PersistentTopic topic;
+    private final ManagedCursor cursor;
+    private final ManagedLedger ledger;
+    private final BookKeeper bookKeeper;
+    private final MetadataScan scan = new MetadataScan();
+    private final TreeMap<Long, CompletableFuture<ReadHandle>> handles = new TreeMap<>();
+
+    LedgerReader(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentTopic topic, BookKeeper bookKeeper) {
+        this.dispatcher = dispatcher;
+        this.topic = topic;
+        cursor = dispatcher.getCursor();
+        ledger = cursor.getManagedLedger();
+        this.bookKeeper = bookKeeper;
+    }
+
+    /** An entry filter must see each entry when it is read, and may reject it at once. */
+    @Override
+    public boolean isAllowed() {
+        return !cursor.isClosed() && !dispatcher.isClosed() && !dispatcher.getConsumers().isEmpty() && topic.isDelayedDeliveryEnabled()
+                && (topic.getEntryFilters() == null || topic.getEntryFilters().isEmpty());
+    }
+
+    @Override
+    public Position readPosition() {
+        return position(cursor.getReadPosition());
+    }
+
+    @Override
+    public long unreadEntries() {
+        return cursor.getNumberOfEntries();
+    }
+
+    /** Not past an open transaction: what comes after it must not be delivered before it. */
+    @Override
+    public Position lastReadable() {
+        Position confirmed = position(ledger.getLastConfirmedEntry());
+        Position visible = position(topic.getMaxReadPosition());
+        return confirmed.compareTo(visible) < 0 ? confirmed : visible;
+    }
+
+    private static Position position(org.apache.bookkeeper.mledger.Position position) {
+        org.apache.bookkeeper.mledger.Position some = position == null ? PositionFactory.EARLIEST : position;
+        return new Position(some.getLedgerId(), some.getEntryId());
+    }
+
+    @Override
+    public Long ledgerFrom(long ledgerId) {
+        return ledger.getLedgersInfo().ceilingKey(ledgerId);
+    }
+
+    @Override
+    public CompletableFuture<Long> lastEntry(long ledgerId) {
+        return handle(ledgerId).thenCompose(handle -> handle.isClosed()
+                ? CompletableFuture.completedFuture(handle.getLastAddConfirmed()) : handle.readLastAddConfirmedAsync());
+    }
+
+    @Override
+    public CompletableFuture<Batch> read(long ledgerId, long firstEntryId, int maxEntries) {
+        return handle(ledgerId).thenCompose(handle -> {
+            long confirmed = handle.getLastAddConfirmed();
+            if (firstEntryId > confirmed) {
+                return CompletableFuture.completedFuture(new LedgerBatch(null));
+            }
+            // Where BookKeeper does not read in batches (it stripes the ledger), the bytes are bounded by this alone.
+            long averageBytes = Math.max(1, handle.getLength() / (confirmed + 1));
+            int count = (int) Math.max(1, Math.min(Math.min(maxEntries, MAX_READ_BYTES / averageBytes),
+                    confirmed - firstEntryId + 1));
+            return handle.batchReadAsync(firstEntryId, count, MAX_READ_BYTES).thenApply(LedgerBatch::new);
+        });
+    }
+
+    private CompletableFuture<ReadHandle> handle(long ledgerId) {
+        CompletableFuture<ReadHandle> opened = handles.get(ledgerId);
+        if (opened == null || opened.isCompletedExceptionally()) {
+            while (handles.size() >= MAX_HANDLES) {
+                close(handles.pollFirstEntry());
+            }
+            ManagedLedgerConfig config = ledger.getConfig();
+            opened = bookKeeper.newOpenLedgerOp().withLedgerId(ledgerId).withRecovery(false)
+                    .withDigestType(config.getDigestType()).withPassword(config.getPassword()).execute();
+            handles.put(ledgerId, opened);
+        }
+        return opened;
+    }
+
+    @Override
+    public void close() {
+        while (!handles.isEmpty()) {
+            close(handles.pollFirstEntry());
+        }
+    }
+
+    private static void close(Map.Entry<Long, CompletableFuture<ReadHandle>> handle) {
+        // Closing a handle that only reads touches nothing but the client's own books.
+        handle.getValue().thenAccept(ReadHandle::closeAsync);
+    }
+
+    private final class LedgerBatch implements Batch {
+        private final LedgerEntries entries;
+        private final List<LedgerEntry> list = new ArrayList<>();
+
+        LedgerBatch(LedgerEntries entries) {
+            this.entries = entries;
+            if (entries != null) {
+                entries.forEach(list::add);
+            }
+        }
+
+        @Override
+        public int size() {
+            return list.size();
+        }
+
+        @Override
+        public void forEachDelayed(Outbox.EntryVisitor visitor) {
+            for (LedgerEntry entry : list) {
+                ByteBuf bytes = entry.getEntryBuffer();
+                long deliverAtMs = scan.deliverAtMs(bytes);
+                if (deliverAtMs != MetadataScan.NOT_OURS) {
+                    visitor.visit(entry.getLedgerId(), entry.getEntryId(), deliverAtMs);
+                }
+            }
+        }
+
+        @Override
+        public void close() {
+            if (entries != null) {
+                entries.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The broker's one thread that reads ahead of the dispatchers: what must be read from a topic because no index has it is read
+ * in large batches, straight from BookKeeper, and told the daemon before the dispatcher gets there.
+ *
+ * <p>Nothing depends on it: whatever it leaves, the dispatcher reads. A few subscriptions have their turns, a batch each; the
+ * others wait for theirs. It keeps to a {@link Pace}, and stops while too much waits for the daemon.
+ */
+final class ReadAhead implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
+    private static final int MAX_PASSES = 4;
+    /** Reads under way, of all passes. */
+    private static final int MAX_READS = 4;
+    /** A pass has so many turns before one that waits takes its place. */
+    private static final int TURNS = 64;
+    private static final long IDLE_MS = 1000;
+    /** While a pass waits for something that nobody tells: room in the budget, its pace. */
+    private static final long POLL_MS = 5;
+
+    static final ScanPass.Stride STRIDE = new ScanPass.Stride(1000, 4096, 64, 20_000);
+
+    private static final class Turn {
+        final TrackerCore core;
+        final ScanPass pass;
+        int turns;
+
+        Turn(TrackerCore core, ScanPass pass) {
+            this.core = core;
+            this.pass = pass;
+        }
+    }
+
+    private final Clock clock;
+    private final ScanPass.Stride stride;
+    private final Pace pace;
+    private final long maxWaiting;
+    private final Thread thread;
+    private final Map<TrackerCore, TopicReader> readers = new LinkedHashMap<>();
+    private final Deque<Turn> active = new ArrayDeque<>();
+    private boolean signalled;
+    private volatile boolean running = true;
+
+    /** {@code maxWaiting}: entries of a subscription that may wait for the daemon while it is read ahead. */
+    ReadAhead(Clock clock, ScanPass.Stride stride, Pace pace, long maxWaiting) {
+        this.clock = clock;
+        this.stride = stride;
+        this.pace = pace;
+        this.maxWaiting = maxWaiting;
+        thread = new Thread(this::run, "tidegate-read-ahead");
+        thread.setDaemon(true);
+    }
+
+    void start() {
+        thread.start();
+    }
+
+    void add(TrackerCore core, TopicReader reader) {
+        core.ahead().connect(reader, stride.worthwhile() / 2, this::wake);
+        synchronized (this) {
+            readers.put(core, reader);
+        }
+    }
+
+    private synchronized void wake() {
+        signalled = true;
+        notifyAll();
+    }
+
+    private void run() {
+        while (running) {
+            try {
+                if (!turn()) {
+                    await(active.isEmpty() ? IDLE_MS : POLL_MS);
+                }
+            } catch (InterruptedException e) {
+                break;
+            } catch (Throwable e) {
+                LOG.error("Reading ahead failed; the dispatchers read by themselves what is left", e);
+                active.forEach(this::end);
+                active.clear();
+            }
+        }
+        active.forEach(this::end);
+    }
+
+    private synchronized void await(long waitMs) throws InterruptedException {
+        if (!signalled) {
+            wait(waitMs);
+        }
+        signalled = false;
+    }
+
+    /** A turn for each pass, and for those that want to begin one; whether any did something. */
+    boolean turn() throws InterruptedException {
+        admit();
+        return round();
+    }
+
+    /** Lets those begin that want to, as far as there is room. */
+    private void admit() {
+        List<Map.Entry<TrackerCore, TopicReader>> wanting = new ArrayList<>();
+        synchronized (this) {
+            readers.keySet().removeIf(TrackerCore::isFinished);
+            for (Map.Entry<TrackerCore, TopicReader> entry : readers.entrySet()) {
+                if (entry.getKey().ahead().isWanted() && active.stream().noneMatch(turn -> turn.core == entry.getKey())) {
+                    wanting.add(Map.entry(entry.getKey(), entry.getValue()));
+                }
+            }
+        }
+        for (Map.Entry<TrackerCore, TopicReader> entry : wanting) {
+            if (active.size() >= MAX_PASSES) {
+                makeRoom();
+            }
+            if (active.size() < MAX_PASSES) {
+                begin(entry.getKey(), entry.getValue());
+            }
+        }
+    }
+
+    private void makeRoom() {
+        Turn longest = active.peek();
+        for (Turn turn : active) {
+            longest = turn.turns > longest.turns ? turn : longest;
+        }
+        if (longest.turns >= TURNS) {
+            active.remove(longest);
+            end(longest);
+            // It goes on where it was when it gets a turn again: what it has told is known.
+            longest.core.ahead().want();
+        }
+    }
+
+    private void begin(TrackerCore core, TopicReader reader) {
+        long ticket = core.beginAhead();
+        if (core.mayAddAhead(ticket) && reader.isAllowed() && reader.unreadEntries() >= stride.worthwhile()) {
+            active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, clock.millis(), this::wake)));
+        }
+    }
+
+    private boolean round() throws InterruptedException {
+        boolean moved = false;
+        int window = Math.max(1, MAX_READS / Math.max(1, active.size()));
+        for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
+            Turn turn = i.next();
+            boolean mayRead = turn.core.mayReadAhead(maxWaiting);
+            long beganNs = System.nanoTime();
+            ScanPass.Progress progress = turn.pass.step(window, mayRead);
+            if (progress == ScanPass.Progress.ENDED) {
+                i.remove();
+                end(turn);
+            } else if (progress == ScanPass.Progress.ADVANCED) {
+                moved = true;
+                turn.turns++;
+                long restNs = pace.restNs(turn.pass.stepRead(), System.nanoTime() - beganNs);
+                if (restNs > 0) {
+                    TimeUnit.NANOSECONDS.sleep(restNs);
+                }
+            }
+        }
+        return moved;
+    }
+
+    private void end(Turn turn) {
+        try {
+            turn.pass.end(clock.millis());
+        } catch (RuntimeException e) {
+            LOG.error("[{}] Ending the reading ahead failed", turn.core.name(), e);
+        }
+    }
+
+    @Override
+    public void close() {
+        running = false;
+        thread.interrupt();
+        try {
+            thread.join(TimeUnit.SECONDS.toMillis(1));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,267 @@
+package tidegate.pulsar;
+
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.concurrent.CompletableFuture;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.TrackerHost.Position;
+
+/**
+ * One pass over what a subscription's dispatcher has not read yet: finds the ranges that nobody holds, has them read, and
+ * gives the delayed entries to the tracker, in order.
+ *
+ * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads are a few ranges ahead of what was
+ * dealt with. What cannot be read is left to the dispatcher, as is everything after the pass has ended. Not thread-safe.
+ */
+final class ScanPass {
+    private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
+    /** The tracker's lock is held for so many entries at a time. */
+    private static final int CHUNK = 256;
+    /** Of a sample this part must have been worth telling. */
+    private static final int USEFUL_PART = 20;
+    private static final int MAX_FAILURES = 3;
+
+    /**
+     * How a pass reads.
+     *
+     * @param worthwhile fewer entries than this before the dispatcher are left to it
+     * @param batch entries of one read at most
+     * @param gap a stretch of entries in a row that are known already and longer than this is not read; a shorter one is
+     * @param sample so many entries tell whether reading ahead is of use
+     */
+    record Stride(int worthwhile, int batch, int gap, int sample) {}
+
+    /** What a step did. */
+    enum Progress { WAITS, ADVANCED, ENDED }
+
+    private record Range(long ledgerId, long first, long last, CompletableFuture<TopicReader.Batch> read) {}
+
+    private final TrackerCore core;
+    private final TopicReader reader;
+    private final Stride stride;
+    private final long ticket;
+    private final long beganMs;
+    private final Runnable wake;
+    private final Deque<Range> ranges = new ArrayDeque<>();
+    private final Records found = new Records();
+
+    /** What is planned next: everything before it is dealt with, under way, or left to the dispatcher. */
+    private Position next;
+    /** The ledger of {@code next} being looked at; null if that is not known yet. */
+    private CompletableFuture<Long> lastEntry;
+    private boolean lastEntryIsFresh;
+    private boolean planned;
+    private int failures;
+    private long entriesRead;
+    private long entriesTold;
+    private long sampleRead;
+    private long sampleTold;
+    private int stepRead;
+
+    /** {@code wake} is called, on any thread, when a step may have something to do. */
+    ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, Runnable wake) {
+        this.core = core;
+        this.reader = reader;
+        this.stride = stride;
+        this.ticket = ticket;
+        this.wake = wake;
+        beganMs = nowMs;
+        next = reader.readPosition();
+    }
+
+    /** Does what can be done now, with at most {@code window} reads under way. */
+    Progress step(int window, boolean mayRead) {
+        stepRead = 0;
+        if (!core.mayAddAhead(ticket) || !reader.isAllowed()) {
+            return Progress.ENDED;
+        }
+        while (mayRead && !planned && ranges.size() < window && plan()) {
+            // Another read is under way.
+        }
+        Range head = ranges.peek();
+        if (head == null) {
+            return planned ? Progress.ENDED : Progress.WAITS;
+        }
+        if (!head.read().isDone()) {
+            return Progress.WAITS;
+        }
+        ranges.poll();
+        return take(head) ? Progress.ADVANCED : Progress.ENDED;
+    }
+
+    /** How many entries the last step read. */
+    int stepRead() {
+        return stepRead;
+    }
+
+    /** Has the next range read; false if there is none, or it is not known yet. */
+    private boolean plan() {
+        Position from = reader.readPosition();
+        if (from.compareTo(next) > 0) {
+            moveTo(from);
+        }
+        Position end = reader.lastReadable();
+        while (next.compareTo(end) <= 0) {
+            if (lastEntry == null) {
+                Long ledgerId = reader.ledgerFrom(next.ledgerId());
+                if (ledgerId == null || ledgerId > end.ledgerId()) {
+                    break;
+                }
+                if (ledgerId != next.ledgerId()) {
+                    next = new Position(ledgerId, 0);
+                }
+                look(true);
+            }
+            if (!lastEntry.isDone()) {
+                return false;
+            }
+            if (lastEntry.isCompletedExceptionally()) {
+                if (!leave("opened")) {
+                    break;
+                }
+                continue;
+            }
+            long confirmed = lastEntry.join();
+            long last = next.ledgerId() == end.ledgerId() ? Math.min(confirmed, end.entryId()) : confirmed;
+            if (planIn(last)) {
+                return true;
+            }
+            if (next.ledgerId() == end.ledgerId()) {
+                // Producers may have gone on meanwhile; once is enough: what they send is the dispatcher's.
+                if (lastEntryIsFresh || next.compareTo(end) > 0) {
+                    break;
+                }
+                look(true);
+            } else {
+                moveTo(new Position(next.ledgerId() + 1, 0));
+            }
+        }
+        planned = true;
+        return false;
+    }
+
+    /** Has the next range of this ledger read that nobody holds; false if there is none up to {@code last}. */
+    private boolean planIn(long last) {
+        long ledgerId = next.ledgerId();
+        long first = next.entryId();
+        while (first <= last && core.isKnown(ledgerId, first)) {
+            first++;
+        }
+        if (first > last) {
+            next = new Position(ledgerId, first);
+            return false;
+        }
+        long lastUnknown = first;
+        for (long entry = first + 1; entry <= last && entry < first + stride.batch() && entry - lastUnknown <= stride.gap(); entry++) {
+            if (!core.isKnown(ledgerId, entry)) {
+                lastUnknown = entry;
+            }
+        }
+        if (entriesRead == 0 && ranges.isEmpty()) {
+            core.advanceAhead(new Position(ledgerId, first));
+        }
+        ranges.add(read(ledgerId, first, lastUnknown));
+        next = new Position(ledgerId, lastUnknown + 1);
+        lastEntryIsFresh = false;
+        return true;
+    }
+
+    private Range read(long ledgerId, long first, long last) {
+        CompletableFuture<TopicReader.Batch> batch = reader.read(ledgerId, first, (int) (last - first + 1));
+        batch.whenComplete((entries, error) -> wake.run());
+        return new Range(ledgerId, first, last, batch);
+    }
+
+    private void look(boolean fresh) {
+        lastEntry = reader.lastEntry(next.ledgerId());
+        lastEntryIsFresh = fresh;
+        lastEntry.whenComplete((entry, error) -> wake.run());
+    }
+
+    private void moveTo(Position position) {
+        if (position.ledgerId() != next.ledgerId()) {
+            lastEntry = null;
+        }
+        next = position;
+    }
+
+    /** Leaves the rest of the ledger to the dispatcher; false if that happened too often. */
+    private boolean leave(String verb) {
+        LOG.debug("[{}] Ledger {} cannot be {} ahead: it is left to the dispatcher", core.name(), next.ledgerId(), verb);
+        moveTo(new Position(next.ledgerId() + 1, 0));
+        return ++failures < MAX_FAILURES;
+    }
+
+    /** Deals with what was read; false if the pass is over. */
+    private boolean take(Range range) {
+        if (range.read().isCompletedExceptionally()) {
+            if (next.ledgerId() == range.ledgerId() && !leave("read")) {
+                return false;
+            }
+            ranges.stream().filter(other -> other.ledgerId() == range.ledgerId()).forEach(ScanPass::drop);
+            ranges.removeIf(other -> other.ledgerId() == range.ledgerId());
+            return true;
+        }
+        try (TopicReader.Batch batch = range.read().join()) {
+            if (batch.size() == 0) {
+                return false;
+            }
+            found.clear();
+            batch.forEachDelayed(found::add);
+            int told = tell();
+            if (told < 0) {
+                return false;
+            }
+            stepRead = batch.size();
+            entriesRead += batch.size();
+            entriesTold += told;
+            long done = range.first() + batch.size() - 1;
+            if (done < range.last()) {
+                ranges.addFirst(read(range.ledgerId(), done + 1, range.last()));
+            }
+            core.advanceAhead(new Position(range.ledgerId(), done + 1));
+        }
+        return isUseful();
+    }
+
+    /** Gives the tracker what was found, a little at a time; how many were news to it, -1 if it takes none any more. */
+    private int tell() {
+        int told = 0;
+        for (int from = 0; from < found.size(); from += CHUNK) {
+            int taken = core.addAhead(ticket, found, from, Math.min(found.size(), from + CHUNK));
+            if (taken < 0) {
+                return -1;
+            }
+            told += taken;
+        }
+        return told;
+    }
+
+    /** Most of what was read must be delayed, or the topic is read twice for little. */
+    private boolean isUseful() {
+        if (entriesRead - sampleRead < stride.sample()) {
+            return true;
+        }
+        boolean useful = (entriesTold - sampleTold) * USEFUL_PART >= entriesRead - sampleRead;
+        sampleRead = entriesRead;
+        sampleTold = entriesTold;
+        return useful;
+    }
+
+    /** Ends the pass, whatever is under way. */
+    void end(long nowMs) {
+        ranges.forEach(ScanPass::drop);
+        ranges.clear();
+        reader.close();
+        core.endAhead();
+        if (entriesRead > 0) {
+            LOG.info("[{}] Read ahead of the dispatcher: {} entries in {} ms, {} of them delayed and not held yet", core.name(),
+                    entriesRead, nowMs - beganMs, entriesTold);
+        }
+    }
+
+    private static void drop(Range range) {
+        range.read().thenAccept(TopicReader.Batch::close);
+    }
+}

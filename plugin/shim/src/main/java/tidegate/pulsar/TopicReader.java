@@ -1,0 +1,47 @@
+package tidegate.pulsar;
+
+import java.util.concurrent.CompletableFuture;
+import tidegate.pulsar.TrackerHost.Position;
+
+/**
+ * What a {@link ScanPass} sees of a topic: its ledgers and what is in them, read beside the dispatcher, without Pulsar's types.
+ *
+ * <p>Nothing blocks. One thread uses it, but for {@link #readPosition}, which any thread may ask.
+ */
+interface TopicReader {
+    /** Entries as one read brought them, in order and without a gap. Must be closed. */
+    interface Batch extends AutoCloseable {
+        /** How many entries it has, delayed or not; 0 if there was nothing to read yet. */
+        int size();
+
+        /** Shows those of which it is certain that the dispatcher would do nothing but track them. */
+        void forEachDelayed(Outbox.EntryVisitor visitor);
+
+        @Override
+        void close();
+    }
+
+    /** Whether there are consumers, and anybody but the dispatcher may decide what becomes of an entry of this topic now. */
+    boolean isAllowed();
+
+    /** Where the dispatcher reads next. */
+    Position readPosition();
+
+    /** How many entries the dispatcher has before it; held ones count. */
+    long unreadEntries();
+
+    /** The last position that the dispatcher may read at present. */
+    Position lastReadable();
+
+    /** The first ledger of the topic with that id or a greater one; null if there is none. */
+    Long ledgerFrom(long ledgerId);
+
+    /** The last entry of the ledger that can be read now, -1 if it is empty; fails if the ledger cannot be read here. */
+    CompletableFuture<Long> lastEntry(long ledgerId);
+
+    /** Reads entries of the ledger from that one on: one at least, {@code maxEntries} at most. */
+    CompletableFuture<Batch> read(long ledgerId, long firstEntryId, int maxEntries);
+
+    /** Gives back what was opened; it may be used again. */
+    void close();
+}

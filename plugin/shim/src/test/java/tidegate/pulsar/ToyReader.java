@@ -1,0 +1,125 @@
+package tidegate.pulsar;
+
+import java.util.ArrayDeque;
+import java.util.Queue;
+import java.util.concurrent.CompletableFuture;
+import java.util.random.RandomGenerator;
+import tidegate.pulsar.TrackerHost.Position;
+
+/** The toy broker's topic as it is read beside its dispatcher: answers come late, some are short, some never come right. */
+final class ToyReader implements TopicReader {
+    private final ToyBroker broker;
+    private final RandomGenerator random;
+    private final Queue<Runnable> asked = new ArrayDeque<>();
+    boolean allowed = true;
+    /** Of 100 answers so many are failures. */
+    int failures;
+    /** Nothing after it may be read. */
+    Position visible = new Position(Long.MAX_VALUE, Long.MAX_VALUE);
+    /** Entries brought in all reads together. */
+    int read;
+    int unclosed;
+
+    ToyReader(ToyBroker broker, RandomGenerator random) {
+        this.broker = broker;
+        this.random = random;
+    }
+
+    /** BookKeeper answers some of what it was asked. */
+    void answerSome() {
+        for (int i = random.nextInt(4); i >= 0 && !asked.isEmpty(); i--) {
+            asked.poll().run();
+        }
+    }
+
+    @Override
+    public boolean isAllowed() {
+        return allowed && !broker.isClosed() && broker.hasConsumers();
+    }
+
+    @Override
+    public Position readPosition() {
+        return broker.readPosition();
+    }
+
+    @Override
+    public long unreadEntries() {
+        return broker.log.tailMap(broker.readPosition(), true).size();
+    }
+
+    @Override
+    public Position lastReadable() {
+        Position last = broker.log.isEmpty() ? new Position(-1, -1) : broker.log.lastKey();
+        return last.compareTo(visible) < 0 ? last : visible;
+    }
+
+    @Override
+    public Long ledgerFrom(long ledgerId) {
+        Position first = broker.log.ceilingKey(new Position(ledgerId, -1));
+        return first == null ? null : first.ledgerId();
+    }
+
+    @Override
+    public CompletableFuture<Long> lastEntry(long ledgerId) {
+        return later(() -> broker.log.lowerKey(new Position(ledgerId + 1, -1)).entryId());
+    }
+
+    @Override
+    public CompletableFuture<Batch> read(long ledgerId, long firstEntryId, int maxEntries) {
+        int count = 1 + random.nextInt(maxEntries);
+        return later(() -> {
+            read += count;
+            unclosed++;
+            return new ToyBatch(ledgerId, firstEntryId, count);
+        });
+    }
+
+    private <T> CompletableFuture<T> later(java.util.function.Supplier<T> answer) {
+        CompletableFuture<T> future = new CompletableFuture<>();
+        asked.add(() -> {
+            if (random.nextInt(100) < failures) {
+                future.completeExceptionally(new IllegalStateException("the ledger is gone"));
+            } else {
+                future.complete(answer.get());
+            }
+        });
+        return future;
+    }
+
+    @Override
+    public void close() {
+        // Nothing is open.
+    }
+
+    private final class ToyBatch implements Batch {
+        private final long ledgerId;
+        private final long first;
+        private final int count;
+
+        ToyBatch(long ledgerId, long first, int count) {
+            this.ledgerId = ledgerId;
+            this.first = first;
+            this.count = count;
+        }
+
+        @Override
+        public int size() {
+            return count;
+        }
+
+        @Override
+        public void forEachDelayed(Outbox.EntryVisitor visitor) {
+            for (long entryId = first; entryId < first + count; entryId++) {
+                Long deliverAtMs = broker.log.get(new Position(ledgerId, entryId));
+                if (deliverAtMs != null && deliverAtMs >= 0) {
+                    visitor.visit(ledgerId, entryId, deliverAtMs);
+                }
+            }
+        }
+
+        @Override
+        public void close() {
+            unclosed--;
+        }
+    }
+}

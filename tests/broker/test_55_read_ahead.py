@@ -1,0 +1,101 @@
+"""A backlog that no index has is read ahead of the dispatcher, which gets all that is not simply delayed."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+
+import pulsar
+import pytest
+
+from tests.support.cluster import RETAINED, Cluster
+from tests.support.inbox import Inbox, assert_exactly
+from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.transactions import Transaction, send_in_transactions
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.tidegate_only
+
+FAR = 15_000
+
+
+def wait_read_ahead(lane: Lane, at_least: int) -> None:
+    """Wait until the tracker has taken so many entries that were read ahead."""
+    wait_until(
+        lambda: lane.metrics("pulsar_delayed_tidegate_").get("read_ahead_entries", 0.0) >= at_least,
+        f"{at_least} entries were read ahead",
+    )
+
+
+def test_the_first_consumer_of_a_backlog(lane: Lane) -> None:
+    lane.reserve()
+    lane.send_in(*[MINUTES_10_MS] * FAR)
+    packed = lane.producer(compression_type=pulsar.CompressionType.LZ4)
+    lane.send_in(*[MINUTES_10_MS] * FAR, producer=packed)
+    batching = lane.producer(batching_enabled=True, batching_max_messages=20)
+    expected = lane.send_in(*[None] * 100, producer=batching)
+    expected += lane.send_in(*[100] * 200)
+    expected += send_in_transactions(
+        lane,
+        Transaction("commit", 100_000, 20, 1),
+        Transaction("abort", 100_100, 20, 1),
+        Transaction("commit", 100_200, 20, 0),
+        Transaction("abort", 100_300, 20, MINUTES_10_MS),
+    )
+    committed = send_in_transactions(
+        lane,
+        Transaction("commit", 200_000, 20, MINUTES_10_MS),
+        Transaction("open", 200_100, 20, MINUTES_10_MS),
+    )
+    lane.send_in(None, 1)
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    inbox.wait_for(expected)
+    lane.wait_delayed(2 * FAR + len(committed))
+    wait_read_ahead(lane, FAR)
+    # What is behind the open transaction is not to be seen before that has timed out.
+    assert_exactly(inbox.arrivals, expected)
+    lane.not_early(inbox.arrivals)
+
+
+@pytest.mark.usefixtures("repaired")
+def test_an_index_that_was_lost_is_made_again(lane: Lane, cluster: Cluster) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    delays = [MINUTES_10_MS] * FAR
+    delays[::50] = [200] * len(delays[::50])
+    sent = lane.send_in(*delays)
+    done, left = sent[::50], FAR - len(sent[::50])
+    lane.finish_partly(inbox, done, left=left)
+    cluster.daemon.kill()
+    shutil.rmtree(cluster.daemon.data_dir)
+    cluster.daemon.start()
+    wait_read_ahead(lane, FAR // 2)
+    done += lane.send_in(*[100] * 20, None)
+    lane.finish_partly(inbox, done, left=left)
+
+
+def test_a_topic_that_is_moved_sought_and_deleted_meanwhile(make_lane: Callable[..., Lane]) -> None:
+    lane = make_lane(RETAINED)
+    lane.reserve("sub", "other")
+    due = lane.send_in(*[100] * 100)
+    lane.send_in(*[MINUTES_10_MS] * FAR)
+    due += lane.send_in(*[100] * 100)
+    other, inbox = Inbox(), Inbox()
+    consumer = lane.subscribe(other, name="other")
+    other.wait_for(due[:1])
+    consumer.close()
+    lane.admin.delete_subscription(lane.topic, "other")
+
+    lane.subscribe(inbox)
+    inbox.wait_for(due[:1])
+    lane.admin.unload(lane.topic)
+    inbox.wait_for(due)
+    first = min(arrival.entry for arrival in inbox.arrivals)
+    lane.admin.reset_to_position(lane.topic, "sub", first)
+    inbox.wait_for(due, times=2)
+    lane.wait_stats(lambda now: now.backlog == now.delayed == FAR, "all but the far ones have come")
+    came = Counter(arrival.uid for arrival in inbox.arrivals)
+    assert came.keys() == {one.uid for one in due}
+    lane.not_early(inbox.arrivals + other.arrivals)
