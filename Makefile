@@ -14,10 +14,12 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 DEMO_ARGS ?=
 DRILL_ARGS ?= broker-killed daemon-killed both-killed daemon-paused data-directory-lost --report run/drill/report
 PYTEST_ARGS ?=
+SEEDS ?= 1000
+SIM_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo drill test test-quick torture test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
+.PHONY: help demo drill test test-quick torture sim test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
 	wheel lock clean
 
 help: ## this list
@@ -40,6 +42,9 @@ test-quick: setup ## Python's tests that need no broker
 
 torture: $(VENV)/.installed ## power cuts of a real daemon (ROUNDS=40 lives of 25 cuts each; 0: until Ctrl-C)
 	@$(BIN)/python -m tests.torture.power_cuts
+
+sim: $(VENV)/.installed ## simulated brokers and daemons under faults (SEEDS=10000; SIM_ARGS="--replay SEED --trace")
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(SIM_ARGS)
 
 test-shim: build/.tools ## the shim's JUnit tests
 	@$(MAVEN) -f plugin/shim/pom.xml test

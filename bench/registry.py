@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import acks, add, failover, lateness
+from bench import acks, add, failover, lateness, rebuild
 from bench.bounds import bench as bounds
 from bench.daemon import bench as daemon
 from bench.harness.driver import Bench
@@ -31,6 +31,7 @@ BENCHES: dict[str, Bench] = {
         bounds,
         libraries,
         tuning,
+        rebuild,
     )
 }
 

@@ -76,8 +76,8 @@ def few(folder: Path, count: int, subscriptions: int) -> Figures:
             streams = opened(client, subscriptions)
             for kind, size, first in (("few", FEW, 0), ("batch", BATCH, count)):
                 began_s, began_cpu_s = time.perf_counter(), processor_s(daemon)
-                for at, start in enumerate(range(first, first + count, size)):
-                    client.add(streams[at % subscriptions], source.entries(start, size))
+                for at, start in enumerate(range(first, first + count, BATCH)):
+                    client.add_small(streams[at % subscriptions], source.entries(start, BATCH), size)
                 client.all_durable()
                 figures[f"{kind}_per_s"] = count / (time.perf_counter() - began_s)
                 figures[f"{kind}_cpu_ns"] = (processor_s(daemon) - began_cpu_s) * 1e9 / count

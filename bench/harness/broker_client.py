@@ -111,6 +111,19 @@ class BrokerClient:
         self.until(lambda: self.outstanding + len(entries) <= self._window, "DURABLE")
         self._counted(stream, Add(entries, near=False), len(entries))
 
+    def add_small(self, stream: BrokerStream, entries: Entries, size: int) -> None:
+        """Send entries in frames of ``size``, many in one write, when the window has room for all."""
+        self.until(lambda: self.outstanding + len(entries) <= self._window, "DURABLE")
+        frames = []
+        for start in range(0, len(entries), size):
+            part = entries.part(start, min(start + size, len(entries)))
+            stream.seq += 1
+            frames.append(encode(Add(part, near=False), stream.stream_id, stream.seq))
+        stream.sent.append(_Sent(stream.seq, len(entries), time.perf_counter_ns()))
+        self.outstanding += len(entries)
+        self._send_bytes(b"".join(frames))
+        self._answer_pings()
+
     def ack(self, stream: BrokerStream, positions: PositionSet) -> None:
         """Send acknowledgements as one frame, when the window has room."""
         count = len(positions)

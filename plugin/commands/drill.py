@@ -99,7 +99,14 @@ def run(  # noqa: PLR0917 the flags
         str | None,
         typer.Option(metavar="CMD", help="Does the kills there; called as CMD kill|start|… broker|daemon."),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", readable=False, help="A file with the token to show there."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Makes the messages of the first round.")] = 1,
+    key_shared: Annotated[
+        bool, typer.Option("--key-shared", help="Key_Shared consumers: out_of_order then tells the order.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live screen.")] = False,
 ) -> None:
     """Run drills: exit code 0 if all passed, 1 if one failed."""
@@ -108,7 +115,7 @@ def run(  # noqa: PLR0917 the flags
 
     drills = _chosen(names or [], every=every)
     _check_values(rounds, messages)
-    own = _own(service_url, admin_url, topic, on_kill, compare)
+    own = _own(service_url, admin_url, topic, on_kill, token_file, compare)
     trackers = _trackers(compare) if own is None else [OWN]
     options = Options(
         drills=drills,
@@ -121,6 +128,7 @@ def run(  # noqa: PLR0917 the flags
         out_dir=out.absolute(),
         seed=seed,
         own=own,
+        key_shared=key_shared,
     )
     _check_places(options, report)
     session = _session(options)
@@ -196,13 +204,19 @@ def _trackers(compare: str) -> list[str]:
     return list(dict.fromkeys([OURS, *asked]))
 
 
-def _own(
-    service_url: str | None, admin_url: str | None, topic: str | None, on_kill: str | None, compare: str
+def _own(  # noqa: PLR0917 the flags
+    service_url: str | None,
+    admin_url: str | None,
+    topic: str | None,
+    on_kill: str | None,
+    token_file: Path | None,
+    compare: str,
 ) -> Own | None:
     from tidegate.plugin.drill.stands.own import Own  # noqa: PLC0415
 
     if service_url is None:
-        for flag, value in (("--admin-url", admin_url), ("--topic", topic), ("--on-kill", on_kill)):
+        flags = {"--admin-url": admin_url, "--topic": topic, "--on-kill": on_kill, "--token-file": token_file}
+        for flag, value in flags.items():
             if value is not None:
                 raise ConfigError(f"{flag} is about a cluster of your own: give its --service-url as well")
         return None
@@ -220,7 +234,19 @@ def _own(
         raise ConfigError(f"--on-kill is no command: {error}") from error
     if on_kill is not None and not hook:
         raise ConfigError("--on-kill is empty: give a command, or leave it out")
-    return Own(service_url, admin_url.rstrip("/") if admin_url else None, topic, on_kill)
+    token = None if token_file is None else _token(token_file)
+    return Own(service_url, admin_url.rstrip("/") if admin_url else None, topic, on_kill, token)
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"cannot read --token-file {path}: {reason}") from error
+    if not token:
+        raise ConfigError(f"--token-file {path} is empty")
+    return token
 
 
 def _check_places(options: Options, report: Path | None) -> None:

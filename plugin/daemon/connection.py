@@ -8,6 +8,8 @@ Invariants:
   from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
 - a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
   dropped, and so is what is left of its answer;
+- frames that add few entries are gathered for each stream, and applied together before anything else is, and
+  at the end of what was read at the latest: the result is as if they had come one after another;
 - everything that was written to it in one turn of the loop leaves in one write;
 - what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
   broker's last acknowledgements are among it.
@@ -29,7 +31,7 @@ from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.metrics import Metrics
-from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.codec import decode, decode_adds, encode
 from tidegate.plugin.wire.frames import Frame, FrameDecoder, FrameType
 from tidegate.plugin.wire.messages import (
     Ack,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 128 * 1024
 FLUSH_BYTES = 64 * 1024
+SMALL_ADD_BYTES = 2_048  # of payload: larger ADD frames are applied as they come
 SILENT_HEARTBEATS = 3
 CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
 NS_PER_MS = 1_000_000
@@ -96,6 +99,8 @@ class Connection(asyncio.BufferedProtocol):
         self._peer: socket.socket | None = None
         self._closing = False
         self._added = False
+        self._gathered: dict[Stream, list[Frame]] = {}
+        self._arrived: list[Frame] = []
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
         self._ended_streams: set[int] = set()
@@ -157,10 +162,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         try:
-            for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
-                self._on_frame(frame)
-                if self._closing:
-                    break
+            try:
+                for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
+                    if not self._gather(frame):
+                        self._apply_gathered()
+                        self._on_frame(frame)
+                    if self._closing:
+                        break
+            finally:
+                self._apply_gathered()
         except ProtocolError as error:
             self._log.warning(
                 "protocol error", peer=self.peer_name, code=error.code.name, error=error.message
@@ -277,6 +287,43 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # --- what comes in ----------------------------------------------------------------------------
+
+    def _gather(self, frame: Frame) -> bool:
+        """Keep an ADD of few entries that goes on where the last one of its stream has ended."""
+        if frame.type is not FrameType.ADD or len(frame.payload) > SMALL_ADD_BYTES:
+            return False
+        stream = self.streams.get(frame.stream)
+        if stream is None:
+            return False
+        frames = self._gathered.setdefault(stream, [])
+        if frames and (frame.seq != frames[-1].seq + 1 or frame.flags != frames[-1].flags):
+            return False
+        frames.append(frame)
+        self._arrived.append(frame)
+        return True
+
+    def _apply_gathered(self) -> None:
+        """Raises ``ProtocolError`` at the first frame that breaks a rule; those before it are applied."""
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, {}
+        arrived, self._arrived = self._arrived, []
+        adds = None
+        if all(frames[0].seq == stream.session.next_seq for stream, frames in gathered.items()):
+            with contextlib.suppress(ProtocolError):
+                adds = [decode_adds(frames) for frames in gathered.values()]
+        if adds is None:  # one by one, it shows which of them it is
+            for frame in arrived:
+                self._on_frame(frame)
+            return
+        self._added = True
+        for (stream, frames), add in zip(gathered.items(), adds, strict=True):
+            for _ in frames:
+                self._metrics.frames_received(FrameType.ADD)
+            try:
+                self._engine.change(stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq)
+            except StreamError as error:
+                self.end_stream(stream, error.code, error.message)
 
     def _on_frame(self, frame: Frame) -> None:
         message = decode(frame)

@@ -350,14 +350,16 @@ class DaemonEngine:
             self.ownership.release(stream)
             self._unserved.begin(stream.name, self.clock.monotonic_ns())
 
-    def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
+    def change(
+        self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
+    ) -> None:
         """See ``stream.Engine``."""
         if self._storage_failing and not isinstance(change, Close):
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
             )
         try:
-            entries = stream.session.apply(seq, change, received_ns)
+            entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
         if isinstance(change, Add):

@@ -127,6 +127,8 @@ async def running_daemon(
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
         http: HttpSide | None = None
         try:
+            if settings.http_address is not None:
+                health.block("http", "starting: brokers are served, HTTP is not yet")
             server.start()
             engine.start()
             # In a thread and after the brokers are served: what it imports takes longer than all the rest.
@@ -135,6 +137,7 @@ async def running_daemon(
             )
             if http is not None:
                 await http.start()
+            health.clear("http")
             yield RunningDaemon(engine, exposition, health, None if http is None else http.port)
         finally:
             engine.stop()

@@ -68,8 +68,13 @@ class Session:
         return f"Session({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
 
     @property
+    def next_seq(self) -> int:
+        """The number that the next change must have."""
+        return self._seq + 1
+
+    @property
     def undurable_frames(self) -> int:
-        """Frames applied that no commit has covered yet."""
+        """Changes applied that no commit has covered yet."""
         return len(self._pending)
 
     def held_frames(self) -> Iterator[Held]:
@@ -89,18 +94,20 @@ class Session:
             yield Held(held, acknowledged, last=number == len(parts))
         self.answer_made = True
 
-    def apply(self, seq: int, change: Change, received_ns: int) -> int:
+    def apply(self, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None) -> int:
         """Make one change; returns how many journal entries it is worth (for the size of a commit group).
 
-        Raises ``ProtocolError`` (out of order) when ``seq`` is not the next one, ``StreamError`` (unknown
-        stream) after CLOSE, and what the index raises.
+        first_seq: the frames from there to ``seq`` are one change.
+        Raises ``ProtocolError`` (out of order) when it is not the next one, ``StreamError`` (unknown stream)
+        after CLOSE, and what the index raises.
         """
         if self.closing:
             raise StreamError(ErrorCode.UNKNOWN_STREAM, "the stream is closed")
-        if seq != self._seq + 1:
+        first_seq = seq if first_seq is None else first_seq
+        if first_seq != self._seq + 1:
             raise ProtocolError(
                 ErrorCode.OUT_OF_ORDER,
-                f"stream {self.stream_id}: {change.type.name} with seq {seq}, expected {self._seq + 1}",
+                f"stream {self.stream_id}: {change.type.name} with seq {first_seq}, expected {self._seq + 1}",
             )
         weight = self._change(change)
         self._seq = seq

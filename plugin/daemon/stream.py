@@ -121,8 +121,13 @@ class Engine(Protocol):
         """A new stream. Raises ``StreamError``."""
         ...
 
-    def change(self, stream: Stream, seq: int, change: Change, received_ns: int) -> None:
-        """A frame that changes the index. Raises ``StreamError`` or ``ProtocolError``."""
+    def change(
+        self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
+    ) -> None:
+        """A frame that changes the index, or those from ``first_seq`` on together.
+
+        Raises ``StreamError`` or ``ProtocolError``; nothing has changed then.
+        """
         ...
 
     def read_pause_s(self) -> float:

@@ -79,13 +79,15 @@ _ON_ONE_BROKER = (
     ),
 )
 
+# More than the daemon keeps in memory, of which much is due soon, but not at once.
+_SPILLED = Load(messages=6_000, span_s=40.0, far=1.0)
 _ON_A_BROKER_THAT_IS_PREPARED = (
     Drill(
         "block-corrupted",
         "a byte of each block that the daemon has stored is changed while it is stopped",
         (Need.DAEMON, Need.DATA),
         (DamageBlocks(),),
-        load=Load(far=2.0),
+        load=_SPILLED,
         # What was damaged is read from the topic again, for which consumers are disconnected once.
         hold_s=3.0,
     ),
@@ -94,7 +96,7 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
         "the daemon starts on a data directory of the previous format",
         (Need.DAEMON, Need.DATA, Need.PREVIOUS),
         (PreviousFormat(),),
-        load=Load(far=2.0),
+        load=_SPILLED,
     ),
     Drill(
         "disk-full",

@@ -101,7 +101,10 @@ class Tally:
 
 
 class Clients:
-    """A producer and Shared consumers of one topic. ``service_url`` is asked anew at each connection."""
+    """A producer and Shared (or Key_Shared) consumers of one topic.
+
+    ``service_url`` is asked anew at each connection; ``token`` is what the client shows there.
+    """
 
     def __init__(
         self,
@@ -113,6 +116,8 @@ class Clients:
         run: int,
         log_path: Path,
         now_us: Callable[[], int],
+        token: str | None = None,
+        key_shared: bool = False,
         consumers: int = CONSUMERS,
     ) -> None:
         self._service_url = service_url
@@ -123,6 +128,8 @@ class Clients:
         self._log_path = log_path
         self._now_us = now_us
         self._wanted = consumers
+        self._type = pulsar.ConsumerType.KeyShared if key_shared else pulsar.ConsumerType.Shared
+        self._authentication = None if token is None else pulsar.AuthenticationToken(token)
         self._client: pulsar.Client | None = None
         self._producer: pulsar.Producer | None = None
         self._consumers: deque[pulsar.Consumer] = deque()
@@ -147,7 +154,12 @@ class Clients:
         service_url = self._service_url()
         self._probe(service_url)
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path))
-        client = pulsar.Client(service_url, operation_timeout_seconds=_OPERATION_TIMEOUT_S, logger=logger)
+        client = pulsar.Client(
+            service_url,
+            authentication=self._authentication,
+            operation_timeout_seconds=_OPERATION_TIMEOUT_S,
+            logger=logger,
+        )
         with self._lock:
             # Known from the start, so that dropping it ends a call that waits for the broker.
             self._client = client
@@ -292,7 +304,7 @@ class Clients:
         return client.subscribe(
             self._topic,
             self._subscription,
-            consumer_type=pulsar.ConsumerType.Shared,
+            consumer_type=self._type,
             initial_position=pulsar.InitialPosition.Latest,
             receiver_queue_size=1000,
         )

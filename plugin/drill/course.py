@@ -20,7 +20,7 @@ from tidegate.plugin.drill.clients import Clients, Tally
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
 from tidegate.plugin.drill.ledger import Ledger, Round, read_ledger
-from tidegate.plugin.drill.plan import Plan, plan
+from tidegate.plugin.drill.plan import Plan, Shape, plan
 from tidegate.plugin.drill.verdict import Verdict, judge
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.stop import InterruptedRunError, Stop
@@ -63,6 +63,7 @@ class Job:
     seed: int
     run: int
     directory: Path
+    key_shared: bool = False
 
 
 class Course:
@@ -95,6 +96,8 @@ class Course:
             run=job.run,
             log_path=job.directory.parent / "client.log",
             now_us=self._now_us,
+            token=stand.token,
+            key_shared=job.key_shared,
         )
         try:
             self._connect(clients)
@@ -108,6 +111,7 @@ class Course:
                 run=job.run,
                 start_us=start_us,
                 repeats_allowed=tuple(sorted(job.drill.repeats_allowed)),
+                burst=job.drill.load.shape is Shape.BURST,
             )
             with Ledger(job.directory, of, messages, self._now_us) as ledger:
                 self._within(ledger, clients, messages, topic)

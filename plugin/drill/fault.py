@@ -118,6 +118,11 @@ class Stand(Protocol):
         ...
 
     @property
+    def token(self) -> str | None:
+        """What its clients authenticate with."""
+        ...
+
+    @property
     def offers(self) -> frozenset[Need]:
         """The needs that it meets."""
         ...

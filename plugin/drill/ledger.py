@@ -47,7 +47,10 @@ _U16_MAX = 65_535
 
 @dataclass(frozen=True)
 class Round:
-    """What a ledger is of. ``repeats_allowed``: the causes (by name) for which messages may come again."""
+    """What a ledger is of. ``repeats_allowed``: the causes (by name) for which messages may come again.
+
+    ``burst``: the drill is that all of it is stored when it comes due.
+    """
 
     drill: str
     tracker: str
@@ -57,6 +60,7 @@ class Round:
     run: int
     start_us: int
     repeats_allowed: tuple[str, ...] = ()
+    burst: bool = False
     schema: int = SCHEMA
 
 

@@ -42,6 +42,7 @@ class Options:
     out_dir: Path
     seed: int
     own: Own | None = None
+    key_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,15 @@ class Session:
             seed=self._options.seed + number,
             run=secrets.randbits(32),
             directory=self._options.out_dir / LEDGERS / f"{drill.name}-{stand.tracker}-{number}",
+            key_shared=self._options.key_shared,
         )
         course = Course(job, stand, self.stop, self.progress, self._now_us)
         try:
             verdict = course.run()
         finally:
             self.stuck = self.stuck or course.stuck
-        if not verdict.passed:
-            # What a failed round leaves behind is nobody else's business.
+        if verdict.lost or verdict.unconfirmed or verdict.aborted:
+            # What a round that went wrong leaves behind is nobody else's business.
             self._end_stand()
         return verdict
 

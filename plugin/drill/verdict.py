@@ -71,7 +71,10 @@ class LatenessMs:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one round. Times in the unit that ends their name; None for what did not happen."""
+    """The verdict on one round. Times in the unit that ends their name; None for what did not happen.
+
+    ``aborted``: it did not get to its end, whatever became of the messages.
+    """
 
     passed: bool
     reasons: list[str]
@@ -97,6 +100,7 @@ class Verdict:
     not_due: int
     not_due_held: int | None
     strikes: list[Strike]
+    aborted: bool
     start_us: int
     # For the plots, an element for each delayed message that was received: seconds since the start, and ms.
     due_s: npt.NDArray[np.float64]
@@ -150,6 +154,7 @@ def judge(record: Record) -> Verdict:
         not_due=far,
         not_due_held=record.far_held,
         strikes=record.strikes,
+        aborted=bool(record.failures) or not record.finished,
         start_us=record.round.start_us,
         due_s=(due_us[got] - record.round.start_us) / 1e6,
         late_ms=late_us / 1000,
@@ -187,6 +192,10 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append("nothing was sent")
     if verdict.unconfirmed:
         reasons.append(f"{verdict.unconfirmed:,} messages were never confirmed by the broker")
+    deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
+    late = int(np.count_nonzero(record.confirmed_us > deliver_at_us)) if record.round.burst else 0
+    if late:
+        reasons.append(f"{late:,} messages were stored only after they were due: the burst was not done")
     if verdict.lost:
         reasons.append(f"{verdict.lost:,} messages were lost")
     if verdict.early:

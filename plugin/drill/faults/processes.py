@@ -22,7 +22,7 @@ class Kill:
     @property
     def forgets(self) -> bool:
         """A broker that dies forgets what it had not stored of the cursors."""
-        return any(name.startswith(("broker", "machine")) for name in self.parts)
+        return any(name.startswith(("broker", "machine", "bookie")) for name in self.parts)
 
     def do(self, scene: Scene) -> str:
         """Kill all of them, one right after the other."""

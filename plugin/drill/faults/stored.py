@@ -14,6 +14,9 @@ from tidegate.plugin.errors import UserError
 
 _NOTICE_TIMEOUT_S = 20.0
 _POLL_S = 0.1
+_SPILL_TIMEOUT_S = 15.0
+# What is due tomorrow fills a dozen of ten seconds.
+_SLICES_MIN = 14
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class DamageBlocks:
         """Stop it, change what it has in blocks, start it, and see that it notices."""
         part = scene.part("daemon")
         directory = scene.stand.data_dir()
+        _wait_for_blocks(scene)
         part.stop()
         count = _damage(directory)
         if not count:
@@ -144,6 +148,7 @@ class PreviousFormat:
         """Stop it, and rewrite its directory."""
         part = scene.part("daemon")
         directory = scene.stand.data_dir()
+        _wait_for_blocks(scene)
         part.stop()
         store = RocksStore.open(directory)
         try:
@@ -159,6 +164,19 @@ class PreviousFormat:
         part = scene.part("daemon")
         if part.state() is State.GONE:
             part.start()
+
+
+def _wait_for_blocks(scene: Scene) -> None:
+    """Return when slices are on the disk, those of today too; a busy machine takes a while to spill them."""
+    waited_s = 0.0
+    while True:
+        status = scene.stand.status()
+        if status is not None and status["totals"]["slices_on_disk"] >= _SLICES_MIN:
+            return
+        if waited_s > _SPILL_TIMEOUT_S:
+            raise FaultError("the daemon has spilled nothing yet: the fault was not done; send more messages")
+        scene.pause(_POLL_S)
+        waited_s += _POLL_S
 
 
 def _damage(directory: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
@@ -15,12 +15,29 @@ _TIMEOUT_S = 10.0
 _LOOKUP_TIMEOUT_S = 2.0
 
 
+class _Bearer(httpx.Auth):
+    """A token, also to the broker that the first one sends us to."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add it to a request."""
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
+
+
 class StandAdmin:
     """Asks the broker that ``base_url`` names at the moment; topics are full names."""
 
-    def __init__(self, base_url: Callable[[], str]) -> None:
+    def __init__(self, base_url: Callable[[], str], token: str | None = None) -> None:
         self._base_url = base_url
-        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, follow_redirects=True)
+        self._client = httpx.Client(
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            follow_redirects=True,
+            auth=None if token is None else _Bearer(token),
+        )
 
     def close(self) -> None:
         """Release the connections."""

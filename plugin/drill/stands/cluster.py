@@ -33,6 +33,7 @@ class ClusterStand:
     """Two brokers with ``tracker``; ``jar`` is the shim."""
 
     name = "cluster"
+    token: str | None = None
 
     def __init__(
         self,

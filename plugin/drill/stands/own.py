@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,12 +31,16 @@ _WORDS_MAX = 200
 
 @dataclass(frozen=True)
 class Own:
-    """What the user says of the cluster. ``on_kill``: a command, called with what to do and to what."""
+    """What the user says of the cluster. ``on_kill``: a command, called with what to do and to what.
+
+    ``token``: what clients and admin requests authenticate with; it is written nowhere.
+    """
 
     service_url: str
     admin_url: str | None
     topic: str
     on_kill: str | None
+    token: str | None = field(default=None, repr=False)
 
 
 class OwnStand:
@@ -49,7 +53,8 @@ class OwnStand:
         self._own = own
         self._pause = pause
         self._log_path = work_dir / "hook.log"
-        self._admin = StandAdmin(lambda: own.admin_url or "")
+        self.token = own.token
+        self._admin = StandAdmin(lambda: own.admin_url or "", own.token)
 
     @property
     def offers(self) -> frozenset[Need]:

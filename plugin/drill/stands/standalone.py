@@ -66,6 +66,7 @@ class Standalone:
     """
 
     name = "standalone"
+    token: str | None = None
 
     def __init__(
         self,

@@ -58,6 +58,8 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["burst", *OWN, "--compare", "bucket"], "--compare starts brokers of its own"),
         (["burst", *OWN, "--on-kill", "'"], "--on-kill is no command"),
         (["burst", *OWN, "--on-kill", ""], "--on-kill is empty"),
+        (["burst", *OWN, "--token-file", "/nothing"], "cannot read --token-file /nothing: No such file"),
+        (["burst", *OWN, "--token-file", "/dev/null"], "--token-file /dev/null is empty"),
     ],
 )
 def test_what_makes_no_sense_is_refused(parts: list[str], arguments: list[str], told: str) -> None:

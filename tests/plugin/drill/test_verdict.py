@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.ledgers import HandMade, at_us, finished
+from tests.support.ledgers import HandMade, at_us, finished, round_of
 from tidegate.plugin.drill.plan import FAR_MS
 from tidegate.plugin.drill.verdict import Cause, judge, reached_us
 
@@ -39,6 +40,17 @@ def test_early_lost_and_unconfirmed_fail(tmp_path: Path) -> None:
     assert "1 messages were lost" in told
     assert "1 messages came early" in told
     assert "never confirmed" in told
+
+
+def test_a_burst_of_which_a_part_was_stored_too_late_was_not_done(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, 1.0], replace(round_of(), burst=True))
+    made.confirm([0])
+    made.confirm([1], second=1.5)
+    for number in (0, 1):
+        made.receive(number, 1.6)
+    assert judge(made.read()).reasons == [
+        "1 messages were stored only after they were due: the burst was not done"
+    ]
 
 
 def test_what_is_due_tomorrow_must_stay_where_it_is(tmp_path: Path) -> None:

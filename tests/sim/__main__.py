@@ -1,0 +1,80 @@
+"""`make sim`: many histories on all cores, or one again.
+
+    python -m tests.sim --seeds 10000            # new seeds each time; the first one is printed
+    python -m tests.sim --replay 4711 --trace    # the history of a seed, with everything that happens
+    python -m tests.sim --replay build/sim/4711.json
+
+Exit codes: 0 all held, 1 one failed, 2 the command line makes no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from tests.sim.campaign import Campaign
+from tests.sim.generator import generate
+from tests.sim.history import History
+from tests.sim.player import play
+from tests.sim.report import details, explain, summary
+
+KEPT = Path("build/sim")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line asks for; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.sim", description="Simulate histories of brokers and daemons."
+    )
+    parser.add_argument("--seeds", type=int, default=1_000, metavar="N", help="how many histories (1000)")
+    parser.add_argument(
+        "--first", type=int, metavar="SEED", help="the first seed; a new one each time if not given"
+    )
+    parser.add_argument("--seconds", type=float, metavar="S", help="begin no history after so long")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (all cores)"
+    )
+    parser.add_argument("--replay", metavar="SEED|FILE", help="run one history: of a seed, or a file")
+    parser.add_argument("--trace", action="store_true", help="with --replay: print everything that happens")
+    parser.add_argument("--no-shrink", action="store_true", help="do not make failing histories smaller")
+    chosen = parser.parse_args(arguments)
+    if chosen.replay is not None:
+        try:
+            history = _history(chosen.replay)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"sim: {chosen.replay} is no history: {error}", file=sys.stderr)
+            return 2
+        if history is None:
+            print(f"sim: {chosen.replay} is neither a seed nor the file of a history", file=sys.stderr)
+            return 2
+        return _replay(history, trace=chosen.trace)
+    if chosen.seeds < 1 or chosen.jobs < 1:
+        print("sim: --seeds and --jobs are 1 or more", file=sys.stderr)
+        return 2
+    first = secrets.randbits(32) if chosen.first is None else chosen.first
+    campaign = Campaign(first, chosen.seeds, chosen.jobs, chosen.seconds)
+    campaign.run(print)
+    print(summary(campaign))
+    for failed in campaign.failures[:3]:
+        print(explain(failed, KEPT, shrinks=not chosen.no_shrink))
+    return 1 if campaign.failures else 0
+
+
+def _history(text: str) -> History | None:
+    if text.isdecimal():
+        return generate(int(text))
+    path = Path(text)
+    return History.load(path) if path.is_file() else None
+
+
+def _replay(history: History, *, trace: bool) -> int:
+    outcome = play(history, print if trace else None)
+    print(details(outcome))
+    return 0 if outcome.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""What a step of a history can do to the world. Each action takes plain JSON arguments and is total: where it
+makes no sense (nobody owns the topic, the process is down) it does nothing, so that steps can be cut out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.bookkeeper import NO_DELAY, Position
+from tests.sim.client import Client
+from tests.sim.history import Step
+from tests.sim.kernel import NS_PER_MS
+from tests.sim.store import PowerCut, Trouble
+from tests.sim.world import World
+
+Action = Callable[..., None]
+ACTIONS: dict[str, Action] = {}
+
+SLOW_WRITE_NS = 100 * NS_PER_MS
+EARLIEST, LATEST = 0, 1_000
+
+
+def action(call: Action) -> Action:
+    """Make a function an action of its name."""
+    ACTIONS[call.__name__] = call
+    return call
+
+
+def perform(world: World, step: Step) -> None:
+    """Do what the step says, with its luck."""
+    world.kernel.random.seed(step.luck)
+    world.kernel.note(f"== {step.do} {step.args}")
+    ACTIONS[step.do](world, **step.args)
+    world.check()
+
+
+def _down_for(world: World, call: Callable[[], None], down_ms: int) -> None:
+    world.kernel.after(down_ms * NS_PER_MS, None, call)
+
+
+# ---- the topic
+
+
+@action
+def wait(world: World) -> None:
+    """Nothing but the time that passes."""
+
+
+@action
+def publish(world: World, delays_ms: list[int]) -> None:
+    """Publish messages, due so long after the true time; -1 for a plain one. Needs a running owner."""
+    owner = world.owner
+    if owner is None or not owner.running or not owner.served:
+        world.skipped["publish"] += 1
+        return
+    now_ms = world.kernel.now_ns // NS_PER_MS
+    for delay_ms in delays_ms:
+        position = world.bookkeeper.log.append(NO_DELAY if delay_ms < 0 else now_ms + delay_ms)
+        for subscription in world.subscriptions:
+            subscription.obligations.published(position, now_ms)
+    for served in owner.served.values():
+        owner.after(0, served.dispatcher.published)
+
+
+@action
+def roll_over(world: World, skipped_ids: int = 0) -> None:
+    """The topic's next message begins a new ledger."""
+    world.bookkeeper.log.roll_over(skipped_ids)
+
+
+@action
+def unload(world: World, to: int | None = None) -> None:
+    """The owner closes the topic in good order; broker `to` loads it next, if it can."""
+    world.unload(to)
+
+
+@action
+def seek(world: World, to: int, subscription: int = 0) -> None:
+    """Reset a cursor to a message, given in thousandths of the topic; 1000 is its end."""
+    wanted = world.subscriptions[subscription % len(world.subscriptions)]
+    for served in world.served():
+        if served.subscription is wanted and served.broker.running:
+            position = _position(world, to)
+            served.reset(position, lambda written: world.kernel.note(f"reset done: {written}"))
+
+
+def _position(world: World, thousandths: int) -> Position:
+    positions = world.bookkeeper.log.positions
+    at = len(positions) * thousandths // LATEST
+    return positions[at] if at < len(positions) else world.bookkeeper.log.end
+
+
+# ---- consumers
+
+
+def _client(world: World, number: int) -> Client:
+    return world.clients[number % len(world.clients)]
+
+
+@action
+def connect(world: World, client: int) -> None:
+    """A consumer comes, and comes back by itself from now on."""
+    _client(world, client).connect()
+
+
+@action
+def disconnect(world: World, client: int) -> None:
+    """A consumer goes."""
+    _client(world, client).disconnect()
+
+
+@action
+def drop(world: World, client: int) -> None:
+    """A consumer's connection breaks."""
+    _client(world, client).drop()
+
+
+@action
+def acknowledge(world: World, client: int, skip: int, count: int) -> None:
+    """A consumer acknowledges `count` messages in the order they came, after `skip` of them."""
+    consumer = _client(world, client)
+    for position in list(consumer.unprocessed)[skip : skip + count]:
+        consumer.acknowledge(position)
+
+
+@action
+def negative_acknowledge(world: World, client: int, skip: int, count: int) -> None:
+    """A consumer gives messages back."""
+    consumer = _client(world, client)
+    for position in list(consumer.unprocessed)[skip : skip + count]:
+        consumer.negative_acknowledge(position)
+
+
+@action
+def acknowledge_late(world: World, client: int, count: int) -> None:
+    """A consumer acknowledges what came over its former connection."""
+    consumer = _client(world, client)
+    for position in list(consumer.left_over)[:count]:
+        consumer.acknowledge_late(position)
+
+
+@action
+def permits(world: World, client: int, permits: int) -> None:
+    """How many messages a consumer takes at once, from its next connection on."""
+    _client(world, client).permits = permits
+
+
+@action
+def pace(world: World, client: int, ack_after_ms: int) -> None:
+    """How long a consumer takes to acknowledge by itself, at most; -1: only when told to."""
+    _client(world, client).ack_after_ms = None if ack_after_ms < 0 else (0, ack_after_ms)
+
+
+# ---- brokers and daemons
+
+
+@action
+def kill_broker(world: World, broker: int, down_ms: int) -> None:
+    """kill -9 of a broker, which is started again after that time."""
+    victim = world.brokers[broker % 2]
+    if victim.process is not None:
+        world.kernel.kill(victim.process)
+    _down_for(world, lambda: world.start_broker(victim), down_ms)
+
+
+@action
+def kill_at_send(world: World, broker: int, frame: int, down_ms: int) -> None:
+    """kill -9 of a broker when its shim sends the n-th frame from now; it starts again that time from now."""
+    victim = world.brokers[broker % 2]
+    if victim.link is not None:
+        link = victim.link
+        link.kill_at_send = frame
+        _down_for(world, lambda: setattr(link, "kill_at_send", None), down_ms)
+    _down_for(world, lambda: world.start_broker(victim), down_ms)
+
+
+@action
+def freeze_broker(world: World, broker: int, for_ms: int) -> None:
+    """SIGSTOP of a broker, and SIGCONT after that time: longer than the session, and it becomes a zombie."""
+    world.freeze(world.brokers[broker % 2], for_ms)
+
+
+@action
+def kill_daemon(world: World, daemon: int, down_ms: int) -> None:
+    """kill -9 of a daemon, which is started again after that time."""
+    victim = world.daemons[daemon % len(world.daemons)]
+    victim.kill()
+    _down_for(world, victim.start, down_ms)
+
+
+@action
+def kill_at_write(world: World, daemon: int, write: int, down_ms: int) -> None:
+    """kill -9 of a daemon at its n-th write to the store from now: odd before it, even after it."""
+    victim = world.daemons[daemon % len(world.daemons)]
+    victim.disk.kill_at_write = write
+
+    def again() -> None:
+        victim.disk.kill_at_write = None
+        victim.start()
+
+    _down_for(world, again, down_ms)
+
+
+@action
+def stop_daemon(world: World, daemon: int, down_ms: int) -> None:
+    """SIGTERM of a daemon, which is started again after that time."""
+    victim = world.daemons[daemon % len(world.daemons)]
+    victim.stop()
+    _down_for(world, victim.start, down_ms)
+
+
+@action
+def freeze_daemon(world: World, daemon: int, for_ms: int) -> None:
+    """SIGSTOP of a daemon, and SIGCONT after that time."""
+    process = world.daemons[daemon % len(world.daemons)].process
+    if process is not None:
+        world.kernel.stop(process)
+        world.kernel.after(for_ms * NS_PER_MS, None, world.kernel.go_on, process)
+
+
+@action
+def kill_both(world: World, broker: int, down_ms: int) -> None:
+    """kill -9 of a broker and its daemon at once."""
+    number = world.machine_of(broker % 2)
+    kill_broker(world, broker, down_ms)
+    kill_daemon(world, number, down_ms)
+
+
+@action
+def power_cut(world: World, machine: int, how: str, down_ms: int) -> None:
+    """A machine loses power: its processes die, its disk loses what was not synced (see `store.PowerCut`)."""
+    number = machine % len(world.clocks)
+    for at, broker in enumerate(world.brokers):
+        if world.machine_of(at) == number:
+            kill_broker(world, at, down_ms)
+            assert not broker.up
+    disk, daemon = world.disks[number], world.daemons[number]
+    daemon.kill()
+    lost = disk.cut_power(PowerCut(how))
+    world.kernel.note(f"{lost} batches are lost")
+    _down_for(world, daemon.start, down_ms)
+
+
+# ---- what is between and below
+
+
+@action
+def cut(world: World, broker: int) -> None:
+    """The connection between a broker and its daemon breaks, with any part of what was on its way."""
+    link = world.brokers[broker % 2].link
+    if link is not None and link.session is not None and link.session.wire is not None:
+        link.session.wire.cut()
+
+
+@action
+def clock(world: World, machine: int, by_ms: int) -> None:
+    """Somebody steps a machine's wall clock."""
+    world.clocks[machine % len(world.clocks)].step(by_ms)
+
+
+@action
+def drift(world: World, machine: int, ppm: int) -> None:
+    """A machine's clocks run faster by so many millionths."""
+    world.clocks[machine % len(world.clocks)].drift(ppm)
+
+
+@action
+def refuse_writes(world: World, machine: int, for_ms: int, written: bool = False) -> None:
+    """A machine's disk is full for that time; with `written`, what it refuses is there all the same."""
+    daemon = world.daemons[machine % len(world.clocks)]
+    daemon.trouble(Trouble.REFUSES_BUT_WRITES if written else Trouble.REFUSES)
+    _down_for(world, lambda: daemon.trouble(Trouble.NONE), for_ms)
+
+
+@action
+def fail_write(world: World, machine: int, write: int, written: bool = False) -> None:
+    """A machine's disk refuses the n-th write from now; with `written`, it is there all the same."""
+    number = machine % len(world.clocks)
+    trouble = Trouble.REFUSES_BUT_WRITES if written else Trouble.REFUSES
+    world.disks[number].fail_at_write = (write, trouble)
+    world.daemons[number].promises.troubled = True
+
+
+@action
+def slow_disk(world: World, machine: int, for_ms: int) -> None:
+    """A machine's disk takes up to a tenth of a second for a write."""
+    disk = world.disks[machine % len(world.clocks)]
+    disk.write_ns = SLOW_WRITE_NS
+
+    def well() -> None:
+        disk.write_ns = world.config.write_us * 1_000
+
+    _down_for(world, well, for_ms)
+
+
+@action
+def damage(world: World, machine: int, kinds: str) -> None:
+    """A stored value of one of these kinds (`index.keys`) is not what was written any more."""
+    key = world.disks[machine % len(world.clocks)].damage(kinds.encode())
+    world.kernel.note(f"damaged: {key!r}")
+
+
+@action
+def lose_data(world: World, machine: int, down_ms: int) -> None:
+    """A daemon's data directory is deleted; the daemon is killed and started again after that time."""
+    number = machine % len(world.clocks)
+    world.daemons[number].kill()
+    world.disks[number].lose()
+    world.daemons[number].promises.daemon_died()
+    _down_for(world, world.daemons[number].start, down_ms)
+
+
+@action
+def lose_log(world: World, machine: int, batches: int, down_ms: int) -> None:
+    """The end of a daemon's log is damaged while it is down: that many batches are gone, durable ones too."""
+    number = machine % len(world.clocks)
+    world.daemons[number].kill()
+    lost = world.disks[number].lose_log(batches)
+    world.kernel.note(f"{lost} commits are lost that had been durable")
+    _down_for(world, world.daemons[number].start, down_ms)
+
+
+@action
+def width(world: World, daemon: int, width_ms: int) -> None:
+    """Somebody sets the slice width of all subscriptions of a daemon; 0: automatic."""
+    life = world.daemons[daemon % len(world.daemons)].life
+    if life is None or life.engine is None or life.stopping:
+        return
+    connections = [wire.connection for wire in life.wires if wire.daemon_open and wire.connection is not None]
+    request: dict[str, Any] = {"what": "width", "subscription": "*"}
+    request |= {"auto": True} if width_ms == 0 else {"width_ms": width_ms}
+    for connection in connections[:1]:
+        life.loop.call_soon(life.engine.query, connection, request, lambda reply: None)

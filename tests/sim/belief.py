@@ -1,0 +1,135 @@
+"""What can be known from outside of one subscription in a daemon: for each position, the states it may be in.
+
+A change whose fate is known is certain; one that may have been lost with a connection, or with the daemon, is
+not, and leaves both possibilities. Follows the words of docs/protocol.md, rule 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.plugin.daemon.session import Change
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
+
+Position = tuple[int, int]
+
+HELD, ACKNOWLEDGED, NEITHER = 1, 2, 4
+_NAMES = {HELD: "held", ACKNOWLEDGED: "acknowledged", NEITHER: "unknown to it"}
+NOWHERE = (-1, -1)
+
+
+def names(states: int) -> str:
+    """The states in words."""
+    return " or ".join(name for state, name in _NAMES.items() if states & state)
+
+
+@dataclass
+class Belief:
+    """`states`: positions that may be something else than NEITHER. The others: None if unknown."""
+
+    states: dict[Position, int] = field(default_factory=dict)
+    mark: Position | None = NOWHERE
+    incarnation: bytes | None = None
+    generation: int | None = 0
+
+    def copy(self) -> Belief:
+        """An independent belief."""
+        return Belief(dict(self.states), self.mark, self.incarnation, self.generation)
+
+    def of(self, position: Position) -> int:
+        """The states that the position may be in."""
+        return self.states.get(position, NEITHER)
+
+    def fold(self, change: Change | Open, generation: int, *, certain: bool) -> None:
+        """The change was made, or may have been made, on a stream that was opened under this generation."""
+        if isinstance(change, Ack | MarkDelete) and generation != self.generation:
+            if self.generation is not None:
+                return  # a newer stream has told that the cursor was reset since
+            certain = False
+        if certain:
+            self._make(change)
+            return
+        before = self.copy()
+        self._make(change)
+        for position in before.states.keys() | self.states.keys():
+            self.states[position] = self.of(position) | before.of(position)
+        if before.mark != self.mark:
+            self.mark = None
+        if before.incarnation != self.incarnation:
+            self.incarnation = None
+        if before.generation != self.generation:
+            self.generation = None
+
+    def _make(self, change: Change | Open) -> None:
+        match change:
+            case Add():
+                for _, ledger_id, entry_id in change.entries:
+                    self._add((ledger_id, entry_id))
+            case Ack():
+                for position in change.positions:
+                    above = self.mark is not None and position > self.mark
+                    below = self.mark is not None and not above
+                    self._set(
+                        position, ACKNOWLEDGED if above else NEITHER if below else ACKNOWLEDGED | NEITHER
+                    )
+            case Unack():
+                for position in change.positions:
+                    self._forget(position)
+            case MarkDelete():
+                self._mark_delete(change.position)
+            case Clear():
+                self.states.clear()
+            case Close():
+                pass
+            case Open():
+                self._open(change)
+
+    def _add(self, position: Position) -> None:
+        if self.mark is not None and position <= self.mark:
+            return
+        states = self.of(position)
+        if states & NEITHER:
+            unsure = NEITHER if self.mark is None else 0
+            self.states[position] = states & ~NEITHER | HELD | unsure
+
+    def _forget(self, position: Position) -> None:
+        states = self.of(position)
+        if states & ACKNOWLEDGED:
+            self._set(position, states & ~ACKNOWLEDGED | NEITHER)
+
+    def _set(self, position: Position, states: int) -> None:
+        if states == NEITHER:
+            self.states.pop(position, None)
+        else:
+            self.states[position] = states
+
+    def _mark_delete(self, mark: Position) -> None:
+        if self.mark is None:
+            for position, states in list(self.states.items()):
+                if states & ACKNOWLEDGED:
+                    self.states[position] = states | NEITHER
+        elif mark < self.mark:
+            for position in list(self.states):
+                self._forget(position)
+        for position in [each for each in self.states if each <= mark]:
+            del self.states[position]
+        self.mark = mark
+
+    def _begin_generation(self, generation: int) -> None:
+        for position in list(self.states):
+            if generation and self.generation is None and self.of(position) & ACKNOWLEDGED:
+                self.states[position] |= NEITHER
+            elif generation != self.generation or not generation:
+                self._forget(position)
+        self.generation = generation
+
+    def _open(self, request: Open) -> None:
+        if self.incarnation is None and self.states:
+            for position, states in list(self.states.items()):
+                self.states[position] = states | NEITHER
+        elif request.incarnation != self.incarnation:
+            self.states.clear()
+            self.mark = NOWHERE
+        self.incarnation = request.incarnation
+        self._begin_generation(request.generation)
+        self._mark_delete(request.mark_delete)

@@ -1,0 +1,160 @@
+"""What brokers share and what survives them: the topic's log, the cursors' ledgers, the metadata store.
+
+Reduced to what decides who wins: a ledger refuses the writes of whoever was fenced by a later owner's
+opening; a metadata record is written by compare-and-set of its version. Nothing here is ever lost: bookies
+and ZooKeeper are replicated, and the faults of this simulation are the broker's and the daemon's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.sim.obligations import Obligations
+
+Position = tuple[int, int]
+
+NO_DELAY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRecord:
+    """What a cursor has persisted of itself: `acknowledged` above mark-delete, up to the limit of ranges.
+
+    properties: those that go with mark-delete (kept by acknowledgements, wiped by a reset).
+    resets: which resets this state has gone through; the simulation's own knowledge, not Pulsar's.
+    beyond: acknowledged, but past the limit; so that it is known what Pulsar had not taken back in a reset.
+    """
+
+    mark_delete: Position
+    acknowledged: frozenset[Position]
+    properties: Mapping[str, int]
+    resets: tuple[int, ...]
+    beyond: frozenset[Position] = frozenset()
+
+
+class CursorLedger:
+    """A ledger that a cursor writes records to; only the last one is ever read."""
+
+    def __init__(self, ledger_id: int) -> None:
+        self.ledger_id = ledger_id
+        self.last: CursorRecord | None = None
+        self.writer: object = None
+
+    def append(self, writer: object, record: CursorRecord) -> bool:
+        """Whether it was written; not if the writer was fenced."""
+        if writer is not self.writer:
+            return False
+        self.last = record
+        return True
+
+    def fence(self) -> None:
+        """Open for recovery: nobody writes to it any more."""
+        self.writer = None
+
+
+@dataclass(slots=True)
+class CursorInfo:
+    """A cursor's record in the metadata store. Its position is in the ledger if it names one, else here."""
+
+    version: int
+    ledger: CursorLedger | None
+    record: CursorRecord
+    cursor_properties: Mapping[str, str]
+
+    def latest(self) -> CursorRecord:
+        """What whoever opens the cursor now finds."""
+        return self.record if self.ledger is None or self.ledger.last is None else self.ledger.last
+
+
+class BadVersionError(Exception):
+    """Somebody else has written the metadata record since it was read."""
+
+
+@dataclass
+class Subscription:
+    """A subscription, whoever serves it."""
+
+    name: str
+    info: CursorInfo | None
+    obligations: Obligations
+
+
+@dataclass(slots=True)
+class Message:
+    """A message in the topic. `deliver_at_ms` is NO_DELAY for a plain one."""
+
+    position: Position
+    deliver_at_ms: int
+
+
+@dataclass
+class TopicLog:
+    """The topic's messages, in order. Ledgers are rolled over when an owner opens the topic, and at will."""
+
+    ledger_id: int
+    next_entry: int = 0
+    messages: list[Message] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+    deliver_at_ms: dict[Position, int] = field(default_factory=dict)
+
+    def append(self, deliver_at_ms: int) -> Position:
+        """Publish a message."""
+        position = (self.ledger_id, self.next_entry)
+        self.next_entry += 1
+        self.messages.append(Message(position, deliver_at_ms))
+        self.positions.append(position)
+        self.deliver_at_ms[position] = deliver_at_ms
+        return position
+
+    def roll_over(self, skipped_ids: int) -> None:
+        """Begin a ledger, unless the last one is empty."""
+        if self.next_entry:
+            self.ledger_id += 1 + skipped_ids
+            self.next_entry = 0
+
+    def at_or_after(self, position: Position) -> int:
+        """Index of the first message at the position or after it."""
+        return bisect_left(self.positions, position)
+
+    def after(self, position: Position) -> int:
+        """Index of the first message after the position."""
+        return bisect_right(self.positions, position)
+
+    def before(self, position: Position) -> Position:
+        """The position that mark-delete has so that reading begins at this one."""
+        at = self.at_or_after(position)
+        if at:
+            return self.positions[at - 1]
+        return (self.positions[0][0] if self.positions else self.ledger_id, -1)
+
+    @property
+    def end(self) -> Position:
+        """The position that the next message would have."""
+        return (self.ledger_id, self.next_entry)
+
+
+class BookKeeper:
+    """All ledgers and the metadata store."""
+
+    def __init__(self, first_ledger_id: int) -> None:
+        self.log = TopicLog(first_ledger_id)
+        self._cursor_ledgers = 0
+
+    def create_cursor_ledger(self, writer: object) -> CursorLedger:
+        """A ledger that `writer` may write to."""
+        self._cursor_ledgers += 1
+        ledger = CursorLedger(self._cursor_ledgers)
+        ledger.writer = writer
+        return ledger
+
+    @staticmethod
+    def put(subscription: Subscription, info: CursorInfo, version: int) -> int:
+        """Write a cursor's record; its new version. Raises BadVersionError."""
+        stored = subscription.info
+        if stored is None or stored.version != version:
+            raise BadVersionError
+        info.version = version + 1
+        subscription.info = info
+        return info.version

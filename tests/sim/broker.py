@@ -1,0 +1,355 @@
+"""A broker: the process, the topic it serves or believes to serve, and the shim's threads.
+
+`ServedSubscription` is the tracker's host: cursor, dispatcher, timer. What the link, the ack watch and the
+wake-ups do in threads of their own happens here as events of the one process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.sim.bookkeeper import BookKeeper, Position, Subscription
+from tests.sim.clocks import MachineClock
+from tests.sim.cursor import Cursor, CursorOptions
+from tests.sim.daemon import DaemonHost
+from tests.sim.dispatcher import Dispatcher, DispatcherOptions
+from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process
+from tests.sim.link import Link
+from tests.sim.seal import NO_SEAL, Owner
+from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
+from tests.sim.wire import ClientEnd, Wire, WireOptions
+
+TOPIC = "persistent://public/default/simulated"
+OWNER = "#pulsar.internal.tidegate.owner"
+SEAL = "#pulsar.internal.tidegate.generation"
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """Everything about a broker that a history chooses."""
+
+    shim: ShimOptions
+    cursor: CursorOptions
+    dispatcher: DispatcherOptions
+    wire: WireOptions
+
+
+class Broker:
+    """A broker through all its lives. `owns` tells whether the metadata store names it the topic's owner."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        name: str,
+        clock: MachineClock,
+        daemon: DaemonHost,
+        bookkeeper: BookKeeper,
+        options: BrokerOptions,
+        owns: Callable[[], bool],
+    ) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.clock = clock
+        self.daemon = daemon
+        self.bookkeeper = bookkeeper
+        self.options = options
+        self.owns = owns
+        self.process: Process | None = None
+        self.link: Link | None = None
+        self.served: dict[str, ServedSubscription] = {}
+        self.watched: dict[Tracker, None] = {}
+        self._watch: Event | None = None
+        self._watched_slowly_ns = 0
+
+    @property
+    def up(self) -> bool:
+        """Whether the process is there, perhaps stopped."""
+        return self.process is not None and not self.process.dead
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there and not stopped."""
+        return self.process is not None and not self.process.dead and not self.process.stopped
+
+    # ---- the process
+
+    def start(self) -> None:
+        """Start the process, if there is none."""
+        if self.up:
+            return
+        process = self.process = Process(self.name)
+
+        def connect(client: ClientEnd) -> Wire | None:
+            return self.daemon.connect(client, process, self.options.wire)
+
+        self.link = Link(
+            self.kernel,
+            process,
+            self.clock,
+            self.name,
+            connect,
+            lambda: self.daemon.promises,
+        )
+        process.on_death.append(self._died)
+
+    def _died(self) -> None:
+        link, served = self.link, list(self.served.values())
+        if link is not None and link.session is not None and link.session.wire is not None:
+            link.session.wire.close_client()
+        self.link = None
+        self.served = {}
+        self.watched = {}
+        self._watch = None
+        for each in served:
+            each.dispatcher.closed = True
+            for consumer in list(each.dispatcher.consumers):
+                consumer.connected = False
+                consumer.receiver.on_disconnected(consumer)
+
+    # ---- the topic
+
+    def load(self, subscriptions: list[Subscription]) -> None:
+        """Become the topic's owner."""
+        self.bookkeeper.log.roll_over(self.kernel.random.randrange(3))
+        for each in subscriptions:
+            self.load_subscription(each)
+
+    def load_subscription(self, subscription: Subscription) -> None:
+        """Open the cursor and make the dispatcher."""
+        self.served[subscription.name] = ServedSubscription(self, subscription)
+
+    def unload(self, done: Callable[[], None]) -> None:
+        """Close the topic: dispatchers first, then the cursors."""
+        closing = list(self.served.values())
+        self.served = {}
+        if not closing:
+            done()
+            return
+        for each in closing:
+            each.dispatcher.close()
+        left = len(closing)
+
+        def closed() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for each in closing:
+            self.after(each.close_delay_ns(), each.cursor.close, closed)
+
+    # ---- the shim's threads
+
+    def watch_soon(self) -> None:
+        """A tracker may have become busy."""
+        self._watch_within(self._poll_ns)
+
+    def _watch_within(self, delay_ns: int) -> None:
+        at_ns = self.kernel.now_ns + delay_ns
+        if self._watch is not None and self._watch.pending:
+            if self._watch.at_ns <= at_ns:
+                return
+            self._watch.cancel()
+        self._watch = self.after(delay_ns, self._watch_all)
+
+    @property
+    def _poll_ns(self) -> int:
+        return self.options.shim.ack_poll_ms * NS_PER_MS
+
+    def _watch_all(self) -> None:
+        self._watch = None
+        slow = self.kernel.now_ns - self._watched_slowly_ns >= NS_PER_S
+        if slow:
+            self._watched_slowly_ns = self.kernel.now_ns
+        for tracker in list(self.watched):
+            if tracker.finished:
+                del self.watched[tracker]
+            elif slow or tracker.busy:
+                tracker.watch()
+        if self.link is not None:
+            self.link.forget_closed()
+        if self.watched:
+            busy = any(tracker.busy for tracker in self.watched)
+            self._watch_within(self._poll_ns if busy else NS_PER_S)
+
+    def after(self, delay_ns: int, call: Callable[..., None], *args: object) -> Event:
+        """A call in this life of the process."""
+        return self.kernel.after(delay_ns, self.process, call, *args)
+
+
+class ServedSubscription:
+    """A subscription in a broker that has the topic loaded. Implements `shim.Host`."""
+
+    def __init__(self, broker: Broker, subscription: Subscription) -> None:
+        self.broker = broker
+        self.subscription = subscription
+        kernel, process = broker.kernel, broker.process
+        assert process is not None
+        self._process = process
+        self._link = broker.link
+        options = broker.options
+        self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
+        kept = self.cursor.acknowledged | self.cursor.beyond
+        subscription.obligations.forgive(kept, self.cursor.resets)
+        self.dispatcher = Dispatcher(
+            kernel,
+            process,
+            broker.clock,
+            broker.bookkeeper.log,
+            self.cursor,
+            options.dispatcher,
+            self._make_tracker,
+            self._knows_acknowledged,
+        )
+        self._wake: Event | None = None
+        self._wake_ms: int | None = None
+        self._rereading = False
+
+    # ---- the tracker
+
+    @property
+    def tracker(self) -> Tracker | None:
+        """The tracker, if the first delayed message has been read."""
+        return self.dispatcher.tracker
+
+    def _make_tracker(self) -> Tracker:
+        broker = self.broker
+        first = Owner(broker.kernel.random.randbytes(16), 0)
+        identity = Identity(TOPIC, self.subscription.name, self.owner() or first)
+        tracker = Tracker(self, broker.options.shim, identity)
+        tracker.make_claim()
+        assert self._link is not None
+        broker.watched[tracker] = None
+        broker.watch_soon()
+        # The link has a thread of its own.
+        broker.after(0, self._link.register, tracker)
+        return tracker
+
+    def _knows_acknowledged(self, position: Position) -> bool:
+        tracker = self.tracker
+        answered = tracker is not None and tracker.held_once and tracker.stream is Stream.OPEN
+        if tracker is None or not answered:
+            return False
+        promises = self.broker.daemon.promises
+        return promises.knows_acknowledged(self.subscription.name, tracker.opened_under, position)
+
+    # ---- shim.Host
+
+    def now_ms(self) -> int:
+        return self.broker.clock.now_ms()
+
+    def uptime_ms(self) -> int:
+        return self.broker.clock.monotonic_ns() // NS_PER_MS
+
+    def is_deleted(self, position: Position) -> bool:
+        return self.cursor.is_deleted(position)
+
+    def mark_delete(self) -> Position:
+        return self.cursor.mark_delete
+
+    def persisted_mark_delete(self) -> Position:
+        persisted = self.cursor.persisted_mark_delete
+        return (-1, -1) if persisted is None else persisted
+
+    def cursor_closed(self) -> bool:
+        return self.cursor.closed
+
+    def consumers_replaced(self) -> bool:
+        return self.dispatcher.replaced()
+
+    def is_outstanding(self, position: Position) -> bool:
+        return any(position in consumer.pending for consumer in self.dispatcher.consumers)
+
+    def redeliveries(self) -> int:
+        return len(self.dispatcher.redelivery)
+
+    def seal(self) -> int:
+        return self.cursor.get_property(SEAL) or NO_SEAL
+
+    def put_seal(self, seal: int) -> bool:
+        return self.cursor.put_property(SEAL, seal)
+
+    def random(self) -> random.Random:
+        return self.broker.kernel.random
+
+    def owner(self) -> Owner | None:
+        text = self.cursor.cursor_properties.get(OWNER)
+        return None if text is None else Owner.parse(text)
+
+    def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None:
+        self.cursor.put_cursor_property(OWNER, owner.text(), done)
+
+    def may_seal(self) -> bool:
+        return self.has_consumers()
+
+    def has_consumers(self) -> bool:
+        return bool(self.dispatcher.consumers)
+
+    def delete(self, positions: list[Position], seal: int, done: Callable[[bool], None]) -> None:
+        if self.seal() != seal:
+            positions = []
+        chain = self.cursor.resets
+        for position in positions:
+            if self.subscription.obligations.is_owed(position, chain):
+                self.subscription.obligations.wrongly_deleted(position, chain)
+        self.cursor.acknowledge(positions, done)
+
+    def read_more(self) -> None:
+        self.broker.watch_soon()
+        self.dispatcher.read_more_soon()
+
+    def wake_at(self, at_ms: int) -> None:
+        if self._wake is not None and self._wake.pending:
+            if self._wake_ms is not None and self.now_ms() < self._wake_ms <= at_ms:
+                return
+            self._wake.cancel()
+        self._wake_ms = at_ms
+        wake_ns = self.broker.clock.true_ns_of(at_ms) - self.broker.kernel.now_ns
+        self._wake = self.broker.kernel.after(wake_ns, self._process, self._on_wake)
+
+    def _on_wake(self) -> None:
+        self.broker.watch_soon()
+        if self.tracker is not None:
+            self.tracker.on_wake()
+
+    def reread_all(self) -> None:
+        if not self._rereading:
+            self._rereading = True
+            self.broker.kernel.after(NS_PER_MS, self._process, self._reread)
+
+    def _reread(self) -> None:
+        self._rereading = False
+        if not self.dispatcher.closed:
+            self.dispatcher.disconnect_all()
+
+    def frames_waiting(self) -> None:
+        self.broker.watch_soon()
+        if self._link is not None and self.tracker is not None:
+            self._link.frames_waiting(self.tracker)
+
+    # ---- the user's side
+
+    def reset(self, to: Position, done: Callable[[bool], None]) -> None:
+        """Seek: disconnects the consumers, resets the cursor, and lets consumers in again."""
+        dispatcher = self.dispatcher
+        if dispatcher.fenced or dispatcher.closed:
+            done(False)
+            return
+        dispatcher.fenced = True
+        dispatcher.disconnect_all()
+        number = self.subscription.obligations.begin_reset(to)
+
+        def complete(written: bool) -> None:
+            dispatcher.fenced = False
+            if written:
+                self.subscription.obligations.complete_reset(number)
+            done(written)
+
+        self.cursor.reset(to, number, complete)
+
+    def close_delay_ns(self) -> int:
+        """From the dispatcher's close to the cursor's."""
+        kernel = self.broker.kernel
+        return kernel.between_ns(0, self.broker.options.cursor.io_ns)

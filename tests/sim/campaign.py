@@ -1,0 +1,94 @@
+"""Many seeds, over several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.sim.generator import generate
+from tests.sim.obligations import Cause
+from tests.sim.player import Outcome, play
+
+_SAY_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A seed whose history violated something."""
+
+    seed: int
+    outcome: Outcome
+
+
+class Campaign:
+    """The seeds first … first + count - 1; `seconds` bounds when the last one begins."""
+
+    def __init__(self, first: int, count: int, jobs: int, seconds: float | None) -> None:
+        self.first = first
+        self.count = count
+        self.jobs = jobs
+        self.done = 0
+        self.failures: list[Failure] = []
+        self.steps = 0
+        self.virtual_ms = 0
+        self.published = 0
+        self.deliveries = 0
+        self.resets = 0
+        self.forgiven = 0
+        self.repeats: Counter[Cause] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.elapsed_s = 0.0
+        self._seconds = seconds
+
+    @classmethod
+    def new(cls, count: int, seconds: float | None = None) -> Campaign:
+        """Seeds that nobody has played yet, on all cores."""
+        return cls(secrets.randbits(32), count, os.cpu_count() or 1, seconds)
+
+    def run(self, say: Callable[[str], None]) -> None:
+        """Play them all, and say now and then how far it is."""
+        say(f"sim: {self.count} histories from seed {self.first} on, {self.jobs} processes")
+        begin_s = said_s = time.monotonic()
+        end_s = None if self._seconds is None else begin_s + self._seconds
+        seeds = ((seed, end_s) for seed in range(self.first, self.first + self.count))
+        with multiprocessing.get_context("spawn").Pool(self.jobs) as pool:
+            for seed, outcome in pool.imap_unordered(_play_seed, seeds):
+                if outcome is not None:
+                    self._count(seed, outcome)
+                self.elapsed_s = time.monotonic() - begin_s
+                if time.monotonic() - said_s > _SAY_EVERY_S:
+                    said_s = time.monotonic()
+                    say(
+                        f"sim: {self.done} histories, {self.steps:,} steps ({self.steps_per_s:,.0f}/s), "
+                        f"{len(self.failures)} failed"
+                    )
+
+    def _count(self, seed: int, outcome: Outcome) -> None:
+        self.done += 1
+        self.steps += outcome.steps
+        self.virtual_ms += outcome.virtual_ms
+        self.published += outcome.published
+        self.deliveries += outcome.deliveries
+        self.resets += outcome.resets
+        self.forgiven += outcome.forgiven
+        self.repeats += outcome.repeats
+        self.skipped += outcome.skipped
+        if not outcome.passed:
+            self.failures.append(Failure(seed, outcome))
+
+    @property
+    def steps_per_s(self) -> float:
+        """Over all processes."""
+        return self.steps / max(self.elapsed_s, 1e-9)
+
+
+def _play_seed(job: tuple[int, float | None]) -> tuple[int, Outcome | None]:
+    seed, end_s = job
+    if end_s is not None and time.monotonic() > end_s:
+        return seed, None
+    return seed, play(generate(seed))

@@ -1,0 +1,148 @@
+"""What a history chooses about its world: sizes, latencies, settings. All plain numbers, for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.sim.broker import BrokerOptions
+from tests.sim.cursor import CursorOptions
+from tests.sim.daemon import DaemonOptions
+from tests.sim.dispatcher import DispatcherOptions
+from tests.sim.shim import ShimOptions
+from tests.sim.wire import WireOptions
+from tidegate.index.options import IndexOptions
+
+_NS_PER_US = 1_000
+
+
+@dataclass(frozen=True)
+class Config:
+    """Small by default, so that a few dozen messages reach every part of the index.
+
+    shared_daemon: both brokers use one daemon, on one machine; else each has its own.
+    ack_after_ms: how long clients take by themselves to acknowledge, at most; -1: only when told to.
+    """
+
+    shared_daemon: bool = False
+    subscriptions: int = 1
+    clients: int = 2
+    permits: int = 10
+    ack_after_ms: int = -1
+    first_ledger_id: int = 10
+    session_timeout_ms: int = 1_000
+    # the shim
+    horizon_ms: int = 2_000
+    credit: int = 100
+    near_max: int = 1_000
+    pending_max: int = 10_000
+    ack_poll_ms: int = 50
+    daemon_wait_ms: int = 10_000
+    # Pulsar
+    ranges_max: int = 10_000
+    cursor_flush_ms: int = 60_000
+    cursor_io_us: int = 2_000
+    read_batch: int = 100
+    read_io_us: int = 1_000
+    network_us: int = 1_000
+    # the socket
+    socket_capacity: int = 200_000
+    socket_latency_us: int = 100
+    piece_bytes: int = 0
+    set_cut_bytes: int = 1 << 20
+    # the index
+    slice_width_ms: int = 1_000
+    slice_width_auto: bool = False
+    staging_budget_bytes: int = 480
+    carry_ms: int = 100
+    persist_age_ms: int = 2_000
+    journal_budget_bytes: int = 2_000
+    block_entries: int = 4
+    seal_entries: int = 4
+    merge_runs: int = 2
+    runs_max: int = 32
+    compaction_entries: int = 1 << 22
+    interleaved_entries: int = 1
+    drop_entries: int = 8
+    prefetch_ms: int = 1_000
+    pop_scan_entries: int = 64
+    write_piece_bytes: int = 200
+    retry_ms: int = 300
+    quarantine_bytes: int = 1 << 20
+    # the daemon
+    heartbeat_ms: int = 2_000
+    commit_interval_us: int = 2_000
+    commit_entries: int = 100
+    maintain_interval_ms: int = 100
+    storage_retry_ms: int = 300
+    credit_max: int = 1_000_000
+    write_buffer_bytes: int = 65_536
+    staging_bytes_max: int = 64 * 1024 * 1024
+    loop_lag_us: int = 100
+    job_delay_us: int = 500
+    write_us: int = 300
+    daemon_start_ms: int = 100
+
+    def broker_options(self) -> BrokerOptions:
+        """What a broker is made with."""
+        return BrokerOptions(
+            ShimOptions(
+                self.horizon_ms,
+                self.credit,
+                self.near_max,
+                self.pending_max,
+                self.ack_poll_ms,
+                self.daemon_wait_ms,
+            ),
+            CursorOptions(self.ranges_max, self.cursor_flush_ms, self.cursor_io_us * _NS_PER_US),
+            DispatcherOptions(self.read_batch, self.read_io_us * _NS_PER_US, self.network_us * _NS_PER_US),
+            WireOptions(self.socket_capacity, self.socket_latency_us * _NS_PER_US, self.piece_bytes),
+        )
+
+    def daemon_options(self) -> DaemonOptions:
+        """What a daemon is made with."""
+        index = IndexOptions(
+            slice_width_ms=self.slice_width_ms,
+            slice_width_auto=self.slice_width_auto,
+            staging_budget_bytes=self.staging_budget_bytes,
+            carry_ms=self.carry_ms,
+            persist_age_ms=self.persist_age_ms,
+            journal_budget_bytes=self.journal_budget_bytes,
+            block_entries=self.block_entries,
+            seal_entries=self.seal_entries,
+            merge_runs=self.merge_runs,
+            runs_max=self.runs_max,
+            compaction_entries=self.compaction_entries,
+            drop_entries=self.drop_entries,
+            prefetch_ms=self.prefetch_ms,
+            pop_scan_entries=self.pop_scan_entries,
+            write_piece_bytes=self.write_piece_bytes,
+            retry_ms=self.retry_ms,
+            quarantine_budget_bytes=self.quarantine_bytes,
+        )
+        settings: dict[str, Any] = {
+            "heartbeat_ms": self.heartbeat_ms,
+            "commit_interval_ms": self.commit_interval_us / 1_000,
+            "commit_entries": self.commit_entries,
+            "maintain_interval_ms": self.maintain_interval_ms,
+            "storage_retry_ms": self.storage_retry_ms,
+            "credit_max": self.credit_max,
+            "write_buffer_bytes": self.write_buffer_bytes,
+            "staging_bytes": self.staging_budget_bytes,
+            "staging_bytes_max": self.staging_bytes_max,
+            "prefetch_ms": self.prefetch_ms,
+            "slice_width_ms": self.slice_width_ms,
+            "slice_width_auto": self.slice_width_auto,
+        }
+        return DaemonOptions(
+            index,
+            settings,
+            self.loop_lag_us * _NS_PER_US,
+            self.job_delay_us * _NS_PER_US,
+            self.daemon_start_ms * 1_000_000,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What differs from the defaults."""
+        default = asdict(Config())
+        return {name: value for name, value in asdict(self).items() if value != default[name]}

@@ -1,0 +1,365 @@
+"""A cursor in one broker's memory, after Pulsar 4.0.8's ManagedCursorImpl.
+
+What it keeps to: individual acknowledgements join mark-delete when nothing is missing between; a record is
+persisted at most once a second and on close, and holds the individual acknowledgements up to the range limit
+*as they are when the write begins*; a reset clears them only when its own record is written, so that this
+record still has them; the record's properties are kept by acknowledgements and wiped by a reset; cursor
+properties are written to the metadata store by compare-and-set; a cursor that was recovered makes a ledger of
+its own before its first write; who was fenced tries the metadata store instead, and succeeds there if the new
+owner has not written yet.
+
+Left out: batch indexes, cumulative acknowledgements, trimming, roll-over of the cursor's ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tests.sim.bookkeeper import (
+    BadVersionError,
+    BookKeeper,
+    CursorInfo,
+    CursorLedger,
+    CursorRecord,
+    Position,
+    Subscription,
+)
+from tests.sim.kernel import NS_PER_MS, NS_PER_S, Kernel, Process
+
+_PERSIST_INTERVAL_NS = NS_PER_S
+
+Done = Callable[[bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorOptions:
+    """`ranges_max`: acknowledged ranges in a record; `flush_ms`: how often a dirty cursor is written."""
+
+    ranges_max: int
+    flush_ms: int
+    io_ns: int
+
+
+@dataclass(slots=True)
+class _MarkDelete:
+    """A write of the cursor's position that has been asked for."""
+
+    position: Position
+    properties: Mapping[str, int]
+    resets: tuple[int, ...]
+    done: list[Done]
+
+
+class Cursor:
+    """`owns` tells whether this broker is the topic's owner at present, as the metadata store says."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        process: Process,
+        bookkeeper: BookKeeper,
+        subscription: Subscription,
+        options: CursorOptions,
+        owns: Callable[[], bool],
+    ) -> None:
+        self._kernel = kernel
+        self._process = process
+        self._bookkeeper = bookkeeper
+        self._options = options
+        self._owns = owns
+        self.subscription = subscription
+        self.closed = False
+        self.tag: tuple[str, int] | None = None  # which daemon's disk served the subscription
+        self._recover()
+
+    def _recover(self) -> None:
+        info = self.subscription.info
+        assert info is not None, "a subscription that is loaded exists"
+        if info.ledger is not None:
+            info.ledger.fence()
+        record = info.latest()
+        self._version = info.version
+        self._info = info
+        self.cursor_properties = dict(info.cursor_properties)
+        self.mark_delete = record.mark_delete
+        self.persisted_mark_delete: Position | None = record.mark_delete
+        self.acknowledged = {position for position in record.acknowledged if position > record.mark_delete}
+        self.beyond = record.beyond
+        self.properties = dict(record.properties)
+        self.resets = record.resets
+        self.resetting = False
+        self.forgot = False  # a write that was overtaken by a reset has taken acknowledgements along
+        self.read_position = self._next(record.mark_delete)
+        self._ledger: CursorLedger | None = None
+        self._creating = False
+        self._queue: list[_MarkDelete] = []
+        self._in_progress: Position | None = None
+        self._last = _MarkDelete(self.mark_delete, self.properties, self.resets, [])
+        self._written_ns: int | None = None
+        self._dirty = False
+        self._arm_flush()
+
+    # ---- reading
+
+    def is_deleted(self, position: Position) -> bool:
+        """Whether the cursor has the position as acknowledged."""
+        return position <= self.mark_delete or position in self.acknowledged
+
+    def rewind(self) -> None:
+        """Read again from mark-delete on."""
+        self.read_position = self._next(self.mark_delete)
+
+    def _next(self, position: Position) -> Position:
+        return (position[0], position[1] + 1)
+
+    # ---- acknowledging
+
+    def acknowledge(self, positions: Iterable[Position], done: Done | None = None) -> None:
+        """asyncDelete."""
+        callbacks = [] if done is None else [done]
+        last = self._bookkeeper.log.positions[-1:]
+        wanted = list(positions)
+        if self.closed or any(not last or position > last[0] for position in wanted):
+            self._tell(callbacks, False)
+            return
+        self.acknowledged.update(position for position in wanted if not self.is_deleted(position))
+        if not self.acknowledged:
+            self._tell(callbacks, True)
+            return
+        self._advance()
+        if self._written_ns is not None and self._kernel.now_ns - self._written_ns < _PERSIST_INTERVAL_NS:
+            self._dirty = True
+            self._remember(self.mark_delete)
+            self._tell(callbacks, True)
+            return
+        self._write(_MarkDelete(self.mark_delete, self._last.properties, self.resets, callbacks))
+
+    def _advance(self) -> None:
+        """Move mark-delete over what is acknowledged without a gap."""
+        log = self._bookkeeper.log
+        at = log.after(self.mark_delete)
+        while at < len(log.positions) and log.positions[at] in self.acknowledged:
+            self.mark_delete = log.positions[at]
+            self.acknowledged.discard(self.mark_delete)
+            at += 1
+        self.read_position = max(self.read_position, self._next(self.mark_delete))
+
+    def _remember(self, position: Position) -> None:
+        """What the next write says, if nothing newer comes."""
+        if self._last.position <= position:
+            self._last = _MarkDelete(position, self._last.properties, self.resets, [])
+
+    def _arm_flush(self) -> None:
+        self._kernel.after(self._options.flush_ms * NS_PER_MS, self._process, self._flush)
+
+    def _flush(self) -> None:
+        if not self.closed:
+            self.flush()
+            self._arm_flush()
+
+    def flush(self) -> None:
+        """Write what the limit of one a second has put off."""
+        if self._dirty and not self.resetting and not self.closed:
+            self._dirty = False
+            self._write(_MarkDelete(self._last.position, self._last.properties, self.resets, []))
+
+    # ---- properties of the position
+
+    def get_property(self, key: str) -> int | None:
+        """A property that goes with mark-delete."""
+        return self._last.properties.get(key)
+
+    def put_property(self, key: str, value: int) -> bool:
+        """Keep a number with mark-delete from the next write on."""
+        last = self._last
+        self._last = _MarkDelete(last.position, {**last.properties, key: value}, last.resets, last.done)
+        return True
+
+    # ---- resetting
+
+    def reset(self, read_position: Position, number: int, done: Done) -> None:
+        """Seek: read again from `read_position`; `number` is this reset's in the chain."""
+        if self.closed or self.resetting:
+            done(False)
+            return
+        self.resetting = True
+        mark_delete = self._bookkeeper.log.before(read_position)
+        resets = (*self.resets, number)
+
+        def complete(written: bool) -> None:
+            if written:
+                self.mark_delete = mark_delete
+                self.acknowledged.clear()
+                self.properties = {}
+                self._last = _MarkDelete(mark_delete, {}, resets, [])
+                self.resets = resets
+                self.read_position = self._next(mark_delete)
+                self._queue.clear()
+            self.resetting = False
+            done(written)
+
+        self.persisted_mark_delete = None
+        self._in_progress = None
+        write = _MarkDelete(mark_delete, {}, resets, [complete])
+        self._last = _MarkDelete(mark_delete, self._last.properties, resets, [])
+        self._write(write)
+
+    # ---- writing
+
+    def _record(self, write: _MarkDelete) -> CursorRecord:
+        kept = self._ranges()
+        beyond = frozenset(self.acknowledged - kept)
+        return CursorRecord(write.position, kept, dict(write.properties), write.resets, beyond)
+
+    def _ranges(self) -> frozenset[Position]:
+        """The individual acknowledgements of the first ranges."""
+        kept: list[Position] = []
+        ranges = 0
+        before: Position | None = None
+        for position in sorted(self.acknowledged):
+            if before is None or position != self._next(before):
+                ranges += 1
+                if ranges > self._options.ranges_max:
+                    break
+            kept.append(position)
+            before = position
+        return frozenset(kept)
+
+    def _write(self, write: _MarkDelete) -> None:
+        """internalAsyncMarkDelete: queue it if there is no ledger yet, else write it."""
+        if self.closed:
+            self._tell(write.done, False)
+            return
+        self._written_ns = self._kernel.now_ns
+        if self._ledger is not None:
+            self._write_now(write)
+            return
+        self._queue.append(write)
+        if not self._creating:
+            self._creating = True
+            self._later(self._create_ledger)
+
+    def _write_now(self, write: _MarkDelete) -> None:
+        persisted = self.persisted_mark_delete
+        if persisted is not None and write.position < persisted:
+            self._tell(write.done, True)
+            return
+        if self._in_progress is not None and self._in_progress > write.position:
+            self._tell(write.done, True)
+            return
+        self._in_progress = write.position
+        if self._last.position <= write.position:
+            self._last = _MarkDelete(write.position, write.properties, write.resets, [])
+        record = self._record(write)
+        ledger = self._ledger
+        assert ledger is not None
+        # The bookie writes it whatever becomes of the broker; the broker hears of it later.
+        self._kernel.after(self._io_ns(), None, self._append, ledger, record, write)
+
+    def _append(self, ledger: CursorLedger, record: CursorRecord, write: _MarkDelete) -> None:
+        written = ledger.append(self, record)
+        self._later(self._appended, write, record, written)
+
+    def _appended(self, write: _MarkDelete, record: CursorRecord, written: bool) -> None:
+        if written:
+            self._written(write)
+        elif self.closed:
+            self._tell(write.done, False)
+        else:
+            self._ledger = None
+            if self._put_info(None, record):
+                self._written(write)
+            else:
+                self._dirty = True
+                self._tell(write.done, False)
+
+    def _written(self, write: _MarkDelete) -> None:
+        if self._in_progress == write.position:
+            self._in_progress = None
+        covered = {position for position in self.acknowledged if position <= write.position}
+        self.forgot |= any(position > self.mark_delete for position in covered)
+        self.acknowledged -= covered
+        self.persisted_mark_delete = write.position
+        self._tell(write.done, True)
+
+    def _create_ledger(self) -> None:
+        """The first write of this owner: a ledger with the last position in it, then the metadata store."""
+        ledger = self._bookkeeper.create_cursor_ledger(self)
+        ledger.append(self, self._record(self._last))
+        self._later(self._switch_to, ledger)
+
+    def _switch_to(self, ledger: CursorLedger) -> None:
+        self._creating = False
+        if self.closed:
+            return
+        assert ledger.last is not None
+        queue, self._queue = self._queue, []
+        if not self._put_info(ledger, ledger.last):
+            for write in queue:
+                self._dirty = True
+                self._tell(write.done, False)
+            return
+        self._ledger = ledger
+        if queue:
+            last = queue[-1]
+            last.done = [done for write in queue for done in write.done]
+            self._write_now(last)
+
+    def _put_info(self, ledger: CursorLedger | None, record: CursorRecord) -> bool:
+        """Write the metadata record; False if somebody else has written it since."""
+        info = CursorInfo(0, ledger, record, dict(self.cursor_properties))
+        return self._put(info)
+
+    def _put(self, info: CursorInfo) -> bool:
+        try:
+            self._version = self._bookkeeper.put(self.subscription, info, self._version)
+        except BadVersionError:
+            stored = self.subscription.info
+            if stored is not None and self._owns():
+                self._version, self._info = stored.version, stored
+            return False
+        self._info = info
+        return True
+
+    def put_cursor_property(self, key: str, value: str, done: Done) -> None:
+        """Write one more cursor property, by compare-and-set."""
+
+        def put() -> None:
+            properties = {**self.cursor_properties, key: value}
+            info = CursorInfo(0, self._info.ledger, self._info.record, properties)
+            written = not self.closed and self._put(info)
+            if written:
+                self.cursor_properties = properties
+            done(written)
+
+        self._later(put)
+
+    # ---- the end
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Persist what can be; from now on nothing is acknowledged."""
+        if self.closed:
+            done()
+            return
+        self.closed = True
+        record = self._record(self._last)
+
+        def put() -> None:
+            self._put_info(None, record)
+            done()
+
+        self._later(put)
+
+    # ---- time
+
+    def _io_ns(self) -> int:
+        return self._kernel.between_ns(self._options.io_ns // 4, self._options.io_ns)
+
+    def _later(self, call: Callable[..., None], *args: object) -> None:
+        self._kernel.after(self._io_ns(), self._process, call, *args)
+
+    @staticmethod
+    def _tell(done: list[Done], written: bool) -> None:
+        for each in done:
+            each(written)

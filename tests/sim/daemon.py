@@ -1,0 +1,294 @@
+"""A daemon: the real catalog, engine, connections, committer, upkeep and timer, on virtual time and a disk of
+the simulation's.
+
+Left out of the real process: its command line, its listener and HTTP side. Invariant: whatever the product
+logs as a bug of its own, or lets escape to the loop, is a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tests.sim.clocks import MachineClock
+from tests.sim.kernel import NS_PER_MS, Kernel, Killed, Process, Violation
+from tests.sim.loop import VirtualExecutor, VirtualLoop
+from tests.sim.promises import Promises
+from tests.sim.store import Disk, SimStore, Trouble
+from tests.sim.wire import ClientEnd, Wire, WireOptions
+from tidegate.index import ENTRY_BYTES
+from tidegate.index.catalog import Catalog
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
+from tidegate.index.options import IndexOptions
+from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.telemetry.health import Health
+from tidegate.plugin.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
+
+BUG_LINES = ("upkeep failed unexpectedly", "protocol error")
+_RETRY_STOP_NS = NS_PER_MS
+_OVER_BUDGET_NS = 3_000 * NS_PER_MS
+_START_AGAIN_NS = 1_000 * NS_PER_MS
+
+
+@dataclass(frozen=True)
+class DaemonOptions:
+    """`settings`: what differs from the daemon's defaults; `lag_ns`: how late a turn of its loop may be."""
+
+    index: IndexOptions = field(default_factory=IndexOptions)
+    settings: dict[str, Any] = field(default_factory=dict)
+    lag_ns: int = 200_000
+    job_delay_ns: int = NS_PER_MS
+    start_ns: int = 200 * NS_PER_MS
+
+
+class _Log:
+    """A structured logger that keeps nothing but what must not be logged."""
+
+    def __init__(self, kernel: Kernel, on_bug: Callable[[str], None]) -> None:
+        self._kernel = kernel
+        self._on_bug = on_bug
+
+    def _say(self, text: str, **values: object) -> None:
+        if self._kernel.trace is not None:
+            self._kernel.note(f"daemon: {text} {values}")
+        if text.startswith(BUG_LINES):
+            self._on_bug(f"{text}: {values}")
+
+    debug = info = warning = error = _say
+
+
+def settings_of(changed: dict[str, Any]) -> Settings:
+    """The daemon's settings. Unchecked: the simulation uses smaller budgets than a person may set."""
+    return Settings(**{"data": Path("simulated"), "socket": Path("simulated.sock"), **changed})
+
+
+class Life:
+    """One life of the daemon's process."""
+
+    def __init__(self, host: DaemonHost) -> None:
+        self._host = host
+        self.process = Process(host.name)
+        self.process.on_death.append(self._died)
+        options, kernel = host.options, host.kernel
+        self.loop = VirtualLoop(  # type: ignore[abstract]
+            kernel, self.process, host.clock, host.on_bug, options.lag_ns
+        )
+        self.wires: list[Wire] = []
+        self.store = SimStore(host.disk, self.process)
+        self.persisting = VirtualExecutor(kernel, self.process, options.job_delay_ns)
+        self.committing = VirtualExecutor(kernel, self.process, options.job_delay_ns)
+        self.catalog: Catalog | None = None
+        self.engine: DaemonEngine | None = None
+        self.stopping = False
+        kernel.after(kernel.between_ns(0, options.start_ns), self.process, self._start)
+
+    def _start(self) -> None:
+        host = self._host
+        try:
+            self.catalog = Catalog.open(self.store, host.clock, host.options.index, self.persisting)
+        except Killed:
+            return
+        except TidegateIndexError as error:
+            self._cannot_start(error)
+            return
+        settings = settings_of(host.options.settings)
+        log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text))))
+        self.metrics = Metrics(lambda: "simulated")
+        self.engine = DaemonEngine(
+            self.catalog,
+            host.clock,
+            self.loop,
+            commit_executor=self.committing,
+            settings=settings,
+            metrics=self.metrics,
+            health=Health(),
+            log=log,
+            product=lambda: "simulated",
+            daemon_id=host.kernel.random.getrandbits(64),
+        )
+        self._log = log
+        self._settings = settings
+        self.loop.call_soon(self.engine.start)
+
+    def _cannot_start(self, error: TidegateIndexError) -> None:
+        """The process ends and is started again; a data directory that is damaged is moved away before."""
+        host = self._host
+        if isinstance(error, DamagedDirectoryError) and host.disk.damaged:
+            host.disk.lose()
+        elif not host.disk.take_refused():
+            raise Violation(f"{host.name} does not start: {error!r}")
+        host.kernel.kill(self.process)
+        host.kernel.after(_START_AGAIN_NS, None, host.start)
+
+    @property
+    def serving(self) -> bool:
+        """Whether a connection would be accepted."""
+        return self.engine is not None and not self.stopping and not self.process.dead
+
+    def connect(self, client: ClientEnd, broker: Process, options: WireOptions) -> Wire:
+        """A shim connects."""
+        assert self.engine is not None
+        wire = Wire(self._host.kernel, client, broker, self.loop, options)
+        connection = Connection(
+            self.engine,
+            self._host.clock,
+            self.loop,
+            metrics=self.metrics,
+            log=self._log,
+            heartbeat_ms=self._settings.heartbeat_ms,
+            write_buffer_bytes=self._settings.write_buffer_bytes,
+            may_talk=lambda _: True,
+        )
+        wire.connection = connection
+        self.wires = [each for each in self.wires if each.daemon_open] + [wire]
+        self.loop.call_soon(connection.connection_made, wire.transport)
+        return wire
+
+    def stop(self) -> None:
+        """SIGTERM: as `tidegate serve` ends."""
+        if self.engine is None:
+            self._host.kernel.kill(self.process)
+        elif not self.stopping:
+            self.stopping = True
+            self.loop.call_soon(self._stop)
+
+    def _stop(self) -> None:
+        engine, catalog = self.engine, self.catalog
+        assert engine is not None and catalog is not None
+        if not (self.persisting.idle and self.committing.idle):
+            # The real one waits for its threads; here their jobs are done first.
+            self.loop.call_later(_RETRY_STOP_NS / 1e9, self._stop)
+            return
+        engine.stop()
+        for wire in self.wires:
+            if wire.daemon_open and wire.connection is not None:
+                wire.connection.fail(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
+        self.loop.call_later(0.01, self._close)
+
+    def _close(self) -> None:
+        assert self.catalog is not None
+        if not (self.persisting.idle and self.committing.idle):
+            self.loop.call_later(_RETRY_STOP_NS / 1e9, self._close)
+            return
+        try:
+            self.catalog.close()
+        except TidegateIndexError:
+            if not self._host.disk.take_refused():
+                raise
+        self._host.kernel.kill(self.process)
+
+    def _died(self) -> None:
+        for wire in self.wires:
+            wire.kill_daemon()
+        self.wires.clear()
+        self._host.died()
+
+
+class DaemonHost:
+    """A daemon on a machine, through all its lives."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        name: str,
+        clock: MachineClock,
+        disk: Disk,
+        options: DaemonOptions,
+        promises: Promises,
+    ) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.clock = clock
+        self.disk = disk
+        self.options = options
+        self.promises = promises
+        self.life: Life | None = None
+        self._wires: list[Wire] = []
+        self._over_since_ns: int | None = None
+
+    def on_bug(self, error: BaseException) -> None:
+        """The product has raised what nothing of it handles."""
+        raise Violation(f"{self.name}: {error!r}") from error
+
+    @property
+    def up(self) -> bool:
+        """Whether the process is there, perhaps stopped."""
+        return self.life is not None
+
+    @property
+    def process(self) -> Process | None:
+        """The process, None if there is none."""
+        return None if self.life is None else self.life.process
+
+    def start(self) -> None:
+        """Start the process, if there is none."""
+        if self.life is None:
+            self.life = Life(self)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.life is not None:
+            self.kernel.kill(self.life.process)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.life is not None:
+            self.life.stop()
+
+    def died(self) -> None:
+        """The process is gone."""
+        self.life = None
+        self.promises.daemon_died()
+
+    def connect(self, client: ClientEnd, broker: Process, options: WireOptions) -> Wire | None:
+        """A connection to the daemon, None if nobody listens."""
+        if self.life is None or not self.life.serving:
+            return None
+        wire = self.life.connect(client, broker, options)
+        self._wires.append(wire)
+        return wire
+
+    def release(self) -> None:
+        """The run is over: give every socket back."""
+        self.kill()
+        for wire in self._wires:
+            wire.release()
+
+    def trouble(self, trouble: Trouble) -> None:
+        """The disk begins to refuse writes, or is well again."""
+        self.disk.trouble = trouble
+        self.promises.troubled |= self.disk.troubled
+
+    def check_budget(self) -> None:
+        """A daemon that has staged more than it may reads no more from its brokers. Raises Violation."""
+        life = self.life
+        staged_bytes = sum(index.staged_entries for index in self.indexes()) * ENTRY_BYTES
+        over = staged_bytes > self.options.settings["staging_bytes_max"]
+        if (
+            life is None
+            or life.engine is None
+            or life.process.stopped
+            or not over
+            or life.engine._admission.stopped
+        ):
+            self._over_since_ns = None
+            return
+        if self._over_since_ns is None:
+            self._over_since_ns = self.kernel.now_ns
+        if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
+            raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
+
+    def indexes(self) -> list[DelayIndex]:
+        """The indexes of the living daemon."""
+        if self.life is None or self.life.catalog is None:
+            return []
+        return list(self.life.catalog)

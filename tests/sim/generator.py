@@ -1,0 +1,250 @@
+"""Makes a history from a seed: a world, a mix of faults, and the steps. Looks at nothing that happens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from tests.sim.config import Config
+from tests.sim.history import History, Step
+
+_STEPS = (10, 120)
+
+Fault = tuple[str, dict[str, Any]]
+"""What is done, and its arguments."""
+
+FAULTS = ("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width")
+ANY: Mapping[str, Any] = MappingProxyType({})
+
+
+def generate(seed: int, faults: Collection[str] = FAULTS, settings: Mapping[str, Any] = ANY) -> History:
+    """The history of a seed: with some of these kinds of faults, in a world that luck has chosen but for
+    these settings (see `config`)."""
+    return _Generator(seed, faults, settings).history()
+
+
+class _Generator:
+    def __init__(self, seed: int, faults: Collection[str], settings: Mapping[str, Any]) -> None:
+        self.seed = seed
+        kinds = [kind for kind in FAULTS if kind in faults]
+        self.luck = random.Random(seed)  # noqa: S311 a simulation
+        # Each history has a few kinds of faults and not others: the rare combinations come up that way.
+        self.faults = self.luck.sample(
+            kinds, min(len(kinds), self.luck.choice((1, 2, 2, 3, 3, 4, len(FAULTS))))
+        )
+        if "damage" in self.faults and len(kinds) > 1 and self.luck.random() < 0.3:
+            self.faults.remove("damage")  # it excuses much
+        self.fault_share = self.luck.choice((0.1, 0.3, 0.5))
+        self.after_a_fault = False
+        self.config = replace(self._config(), **settings)
+
+    def history(self) -> History:
+        steps = [self._step() for _ in range(self.luck.randint(*_STEPS))]
+        return History(self.config, tuple(steps), self.seed)
+
+    # ---- the world
+
+    def _one_of(self, *choices: Fault) -> Fault:
+        return choices[int(self.luck.random() * len(choices))]
+
+    def _some(self, *values: Any) -> Any:
+        return values[int(self.luck.random() * len(values))]
+
+    def _config(self) -> Config:
+        some = self._some
+        default = Config()
+        staging = some(240, 480, 1_200, 24_000)
+        return Config(
+            shared_daemon=some(False, False, True),
+            subscriptions=some(1, 1, 1, 2),
+            clients=some(1, 2, 3),
+            permits=some(1, 3, 10, 50),
+            ack_after_ms=some(-1, 20, 500, 3_000),
+            first_ledger_id=some(10, 10, 10, (1 << 32) - 3),
+            session_timeout_ms=some(300, 1_000, 5_000),
+            horizon_ms=some(0, 100, 2_000, 2_000, 10_000),
+            credit=some(1, 5, 100, 20_000),
+            near_max=some(0, 5, 1_000, 200_000),
+            pending_max=some(5, 50, 1_000_000),
+            ack_poll_ms=50,
+            daemon_wait_ms=some(300, 10_000, 10_000),
+            ranges_max=some(1, 3, 10_000),
+            cursor_flush_ms=some(1_000, 60_000),
+            cursor_io_us=some(200, 2_000, 50_000),
+            read_batch=some(3, 20, 100),
+            read_io_us=some(100, 1_000, 20_000),
+            network_us=some(100, 2_000, 50_000),
+            socket_capacity=some(64, 500, 200_000, 200_000),
+            socket_latency_us=some(20, 200, 5_000, 100_000),
+            piece_bytes=some(0, 0, 7, 100),
+            set_cut_bytes=some(1 << 20, 1 << 20, 40),
+            slice_width_ms=some(100, 1_000, 1_000, 10_000, 3_600_000),
+            slice_width_auto=some(False, True),
+            staging_budget_bytes=staging,
+            carry_ms=some(0, 100, 10_000),
+            persist_age_ms=some(200, 2_000, 300_000),
+            journal_budget_bytes=some(500, 5_000, 64 << 20),
+            block_entries=some(1, 4, 4, 16),
+            seal_entries=some(1, 4, 16, 32_768),
+            merge_runs=some(2, 2, 3, 8),
+            runs_max=some(9, 32),
+            compaction_entries=some(1, 8, 1 << 22),
+            interleaved_entries=some(1, 1, 65_536),
+            drop_entries=some(1, 8, 262_144),
+            prefetch_ms=some(0, 1_000, 10_000),
+            pop_scan_entries=some(1, 8, 64, 262_144),
+            write_piece_bytes=some(1, 100, 500, 512 << 10),
+            retry_ms=some(10, 300),
+            quarantine_bytes=some(0, 50, 1 << 20),
+            heartbeat_ms=some(500, 2_000, 20_000),
+            commit_interval_us=some(0, 2_000, 50_000),
+            commit_entries=some(1, 10, 10_000),
+            maintain_interval_ms=some(10, 100, 100, 100, 100, 1_000),
+            storage_retry_ms=some(10, 300, 1_000),
+            credit_max=default.credit_max,
+            write_buffer_bytes=some(100, 65_536),
+            staging_bytes_max=some(2 * staging, 64 << 20),
+            loop_lag_us=some(10, 100, 5_000),
+            job_delay_us=some(10, 500, 20_000),
+            write_us=some(10, 300, 10_000),
+            daemon_start_ms=some(1, 100, 1_000),
+        )
+
+    # ---- the steps
+
+    def _step(self) -> Step:
+        # Faults come in clusters: what one has half undone is where the next one hurts.
+        share = 0.5 if self.after_a_fault else self.fault_share
+        pause_ms = self._pause_ms()
+        is_fault = bool(self.faults) and self.luck.random() < share
+        do, args = self._fault() if is_fault else self._everyday()
+        self.after_a_fault = is_fault
+        return Step(pause_ms, do, args, self.luck.getrandbits(32))
+
+    def _pause_ms(self) -> int:
+        kind = self.luck.random()
+        if self.after_a_fault and kind < 0.8:
+            return self.luck.randint(0, self._some(1, 10, 100))
+        if kind < 0.35:
+            return 0
+        if kind < 0.7:
+            return self.luck.randint(1, 60)
+        return self.luck.randint(1, 500 if kind < 0.95 else 5_000)
+
+    def _everyday(self) -> Fault:
+        kind = self.luck.random()
+        client = self.luck.randrange(6)
+        if kind < 0.5:
+            return "publish", {"delays_ms": self._delays()}
+        if kind < 0.55:
+            return "roll_over", {"skipped_ids": self.luck.randrange(4)}
+        if kind < 0.65:
+            return "wait", {}
+        if kind < 0.9:
+            many = self._some(1, 3, 100)
+            return "acknowledge", {"client": client, "skip": self._some(0, 0, 1, 2, 5), "count": many}
+        return "negative_acknowledge", {"client": client, "skip": self._some(0, 1), "count": self._some(1, 3)}
+
+    def _delays(self) -> list[int]:
+        luck = self.luck
+        count = luck.randint(1, self._some(2, 6, 30))
+        kind = luck.random()
+        if kind < 0.2:  # a burst at one instant
+            return [luck.randint(0, 8_000)] * count
+        if kind < 0.3:  # a fixed delay level
+            return [self._some(1_000, 5_000)] * count
+        longest_ms = self._some(300, 300, 3_000, 3_000, 3_000, 10_000, 10_000, 40_000)
+        return [-1 if luck.random() < 0.1 else luck.randint(0, longest_ms) for _ in range(count)]
+
+    def _fault(self) -> Fault:
+        fault: Fault = getattr(self, f"_{self._some(*self.faults)}")()
+        return fault
+
+    def _down_ms(self) -> int:
+        return self.luck.randint(0, self._some(50, 1_000, 4_000))
+
+    def _crash(self) -> Fault:
+        number, down_ms = self.luck.randrange(2), self._down_ms()
+        return self._one_of(
+            ("kill_broker", {"broker": number, "down_ms": down_ms}),
+            ("kill_daemon", {"daemon": number, "down_ms": down_ms}),
+            (
+                "kill_at_write",
+                {"daemon": number, "write": self.luck.randint(1, 12), "down_ms": down_ms + 300},
+            ),
+            ("kill_at_send", {"broker": number, "frame": self.luck.randint(1, 8), "down_ms": down_ms + 300}),
+            ("kill_both", {"broker": number, "down_ms": down_ms}),
+            ("stop_daemon", {"daemon": number, "down_ms": down_ms}),
+        )
+
+    def _move(self) -> Fault:
+        return "unload", {"to": self.luck.randrange(2)}
+
+    def _consumer(self) -> Fault:
+        client = self.luck.randrange(6)
+        return self._one_of(
+            ("disconnect", {"client": client}),
+            ("connect", {"client": client}),
+            ("connect", {"client": client}),
+            ("drop", {"client": client}),
+            ("acknowledge_late", {"client": client, "count": self._some(1, 20)}),
+            ("permits", {"client": client, "permits": self._some(1, 5, 100)}),
+            ("pace", {"client": client, "ack_after_ms": self._some(-1, 50, 1_000)}),
+        )
+
+    def _seek(self) -> Fault:
+        return "seek", {
+            "to": self._some(0, 1_000, self.luck.randint(0, 1_000)),
+            "subscription": self.luck.randrange(2),
+        }
+
+    def _wire(self) -> Fault:
+        return "cut", {"broker": self.luck.randrange(2)}
+
+    def _clock(self) -> Fault:
+        machine = self.luck.randrange(2)
+        by_ms = self._some(-60_000, -1_500, -20, 20, 1_500, 60_000)
+        return self._one_of(
+            ("clock", {"machine": machine, "by_ms": by_ms}),
+            ("drift", {"machine": machine, "ppm": self._some(-50_000, -200, 0, 200, 50_000)}),
+        )
+
+    def _disk(self) -> Fault:
+        machine, for_ms = self.luck.randrange(2), self.luck.randint(1, self._some(100, 3_000))
+        return self._one_of(
+            ("refuse_writes", {"machine": machine, "for_ms": for_ms, "written": self._some(False, True)}),
+            ("fail_write", {"machine": machine, "write": self.luck.randint(1, 12), "written": True}),
+            ("fail_write", {"machine": machine, "write": self.luck.randint(1, 12), "written": False}),
+            ("slow_disk", {"machine": machine, "for_ms": for_ms}),
+        )
+
+    def _damage(self) -> Fault:
+        machine = self.luck.randrange(2)
+        return self._one_of(
+            (
+                "damage",
+                {
+                    "machine": machine,
+                    "kinds": self._some("B", "B", "J", "H", "A", "C", "M", "T", "BJHACMTIS"),
+                },
+            ),
+            ("lose_data", {"machine": machine, "down_ms": self._down_ms()}),
+            ("lose_log", {"machine": machine, "batches": self._some(1, 3, 20), "down_ms": self._down_ms()}),
+        )
+
+    def _freeze(self) -> Fault:
+        number, for_ms = self.luck.randrange(2), self.luck.randint(1, self._some(100, 3_000, 9_000))
+        return self._one_of(
+            ("freeze_broker", {"broker": number, "for_ms": for_ms}),
+            ("freeze_daemon", {"daemon": number, "for_ms": for_ms}),
+        )
+
+    def _power(self) -> Fault:
+        how = self._some("all_lost", "prefix", "prefix", "scattered")
+        return "power_cut", {"machine": self.luck.randrange(2), "how": how, "down_ms": self._down_ms()}
+
+    def _width(self) -> Fault:
+        return "width", {"daemon": self.luck.randrange(2), "width_ms": self._some(0, 1_000, 5_000, 60_000)}

@@ -1,0 +1,411 @@
+"""The shim's one connection to its daemon: connects with backoff, greets, keeps the heartbeat, numbers the
+streams, and lets a tracker follow another one of the same subscription.
+
+Uses the real codec. Whatever the daemon sends against docs/protocol.md is a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tests.sim.clocks import MachineClock
+from tests.sim.kernel import NS_PER_MS, START_MS, Event, Kernel, Process, Violation
+from tests.sim.outbox import Change
+from tests.sim.promises import Promises, StreamWatch
+from tests.sim.shim import Stream, Tracker
+from tests.sim.wire import ClientEnd, Wire
+from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
+from tidegate.plugin.wire.messages import (
+    Ack,
+    Add,
+    Close,
+    Credit,
+    Due,
+    Durable,
+    Error,
+    Held,
+    Hello,
+    MarkDelete,
+    Message,
+    Open,
+    Ping,
+    Pong,
+    Role,
+    Unack,
+    Unheld,
+    Welcome,
+)
+
+_FIRST_BACKOFF_MS = 20
+_MAX_BACKOFF_MS = 500
+_DRAIN_NS = NS_PER_MS
+_GREETING_MS = 5_000
+_TICK_MS = 100
+_KEEP_FINISHED_MS = 60_000
+_EXPECTED_ERRORS = {ErrorCode.STALE_EPOCH, ErrorCode.STORAGE}
+_EXPECTED_ENDS = {ErrorCode.STALE_EPOCH, ErrorCode.SHUTTING_DOWN}
+
+Connect = Callable[[ClientEnd], Wire | None]
+
+
+def describe(message: Message) -> str:
+    """A frame in words, for a trace."""
+    match message:
+        case Add() | Due():
+            near = " near" if isinstance(message, Add) and message.near else ""
+            entries = [(ledger_id, entry_id, at - START_MS) for at, ledger_id, entry_id in message.entries]
+            return f"{message.type.name}{near} {entries}"
+        case Held():
+            return f"HELD {list(message.held)} acknowledged {list(message.acknowledged)} last {message.last}"
+        case Ack() | Unack() | Unheld():
+            return f"{message.type.name} {list(message.positions)}"
+        case Open():
+            return (
+                f"OPEN {message.subscription} epoch {message.epoch} generation {message.generation:x} "
+                f"mark-delete {message.mark_delete} in flight {list(message.in_flight)}"
+            )
+        case MarkDelete():
+            return f"MARK_DELETE {message.position}"
+        case Credit():
+            return f"CREDIT {message.more}"
+        case Error():
+            return f"ERROR {message.code} {message.message}"
+        case _:
+            return message.type.name
+
+
+class Link:
+    """`connect` makes a connection to the daemon, None if nobody listens; `promises` hears what is said."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        process: Process,
+        clock: MachineClock,
+        name: str,
+        connect: Connect,
+        promises: Callable[[], Promises],
+    ) -> None:
+        self._kernel = kernel
+        self._process = process
+        self._clock = clock
+        self._name = name
+        self._connect = connect
+        self._promises = promises
+        self._by_subscription: dict[str, Tracker] = {}
+        self._trackers: dict[Tracker, None] = {}
+        self._finished_ms: dict[Tracker, int] = {}
+        self._failures = 0
+        self.kill_at_send: int | None = None
+        self.session: Session | None = None
+        self._later(0, self._try_connect)
+
+    # ---- trackers
+
+    def register(self, tracker: Tracker) -> None:
+        """A new tracker; the former one of the subscription ends before it."""
+        key = tracker.identity.subscription
+        former = self._by_subscription.get(key)
+        self._by_subscription[key] = tracker
+        if former is not None and former is not tracker:
+            former.finish()
+            if self.session is not None and former.stream is Stream.OPEN:
+                self.session.drain(former)
+            else:
+                tracker.adopt(former)
+                self._forget(former)
+        self._trackers[tracker] = None
+        if self.session is not None:
+            self.session.attach(tracker)
+
+    def frames_waiting(self, tracker: Tracker) -> None:
+        """The tracker has something to send."""
+        if self.session is not None:
+            self.session.frames_waiting(tracker)
+
+    def forget_closed(self) -> None:
+        """Let go of trackers that have nothing left to tell, or waited for too long."""
+        now_ms = self._uptime_ms()
+        for tracker in [each for each in self._trackers if each.finished]:
+            since_ms = self._finished_ms.setdefault(tracker, now_ms)
+            if tracker.is_over or now_ms - since_ms > _KEEP_FINISHED_MS:
+                self._forget(tracker)
+
+    def _forget(self, tracker: Tracker) -> None:
+        self._trackers.pop(tracker, None)
+        self._finished_ms.pop(tracker, None)
+        if self._by_subscription.get(tracker.identity.subscription) is tracker:
+            del self._by_subscription[tracker.identity.subscription]
+        if self.session is not None:
+            self.session.detach(tracker)
+
+    def sent_a_frame(self) -> None:
+        """Count it, for whoever wants the broker killed at the n-th one from now."""
+        if self.kill_at_send is not None:
+            self.kill_at_send -= 1
+            if self.kill_at_send <= 0:
+                self.kill_at_send = None
+                # Not within the call: what had been sent with it goes out, too, and nothing after it.
+                self._kernel.after(0, None, self._kernel.kill, self._process)
+
+    # ---- the connection
+
+    def _try_connect(self) -> None:
+        if self.session is not None:
+            return
+        session = Session(self, self._trackers)
+        wire = self._connect(session)
+        if wire is None:
+            self._lose()
+            return
+        self.session = session
+        session.begin(wire)
+
+    def greeted(self) -> None:
+        """The daemon has said WELCOME."""
+        self._failures = 0
+
+    def lost(self, session: Session) -> None:
+        """The connection is over: first everybody takes back what was on its way, then one inherits."""
+        if session is not self.session:
+            return
+        self.session = None
+        for tracker in list(self._trackers):
+            tracker.on_disconnected()
+        for tracker in list(self._trackers):
+            current = self._by_subscription.get(tracker.identity.subscription)
+            if current is not None and current is not tracker:
+                current.adopt(tracker)
+                self._forget(tracker)
+        self._lose()
+
+    def _lose(self) -> None:
+        limit_ms = min(_MAX_BACKOFF_MS, _FIRST_BACKOFF_MS << min(self._failures, 10))
+        self._failures += 1
+        self._later(
+            self._kernel.between_ns(limit_ms // 2 * NS_PER_MS, limit_ms * NS_PER_MS), self._try_connect
+        )
+
+    def _uptime_ms(self) -> int:
+        return self._clock.monotonic_ns() // NS_PER_MS
+
+    def _later(self, delay_ns: int, call: Callable[[], None]) -> Event:
+        return self._kernel.after(delay_ns, self._process, call)
+
+
+class Session:
+    """One connection. Implements `wire.ClientEnd`."""
+
+    def __init__(self, link: Link, trackers: Iterable[Tracker]) -> None:
+        self._link = link
+        self._kernel = link._kernel
+        self._decoder = FrameDecoder()
+        self._streams: dict[int, Tracker] = {}
+        self._watches: dict[int, StreamWatch] = {}
+        self._ids: dict[Tracker, int] = {}
+        self._unopened: dict[Tracker, None] = {}
+        self._undrained: dict[Tracker, None] = {}
+        self._last_stream = 0
+        self._drain: Event | None = None
+        self._drained_ns = 0
+        self._wire: Wire | None = None
+        self._welcome: Welcome | None = None
+        self._over = False
+        self._received_ms = self._sent_ms = link._uptime_ms()
+        for tracker in trackers:
+            self.attach(tracker)
+
+    @property
+    def wire(self) -> Wire | None:
+        """The connection below."""
+        return self._wire
+
+    def begin(self, wire: Wire) -> None:
+        """The connection is made: greet."""
+        self._wire = wire
+        self._send(Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, self._link._name, "simulated broker"))
+        self._tick_later()
+
+    def attach(self, tracker: Tracker) -> None:
+        """Open a stream for the tracker when the daemon has greeted."""
+        self._last_stream += 1
+        self._streams[self._last_stream] = tracker
+        self._ids[tracker] = self._last_stream
+        self._unopened[tracker] = None
+        self._want_drain()
+
+    def detach(self, tracker: Tracker) -> None:
+        """The tracker is gone; frames for it are ignored."""
+        stream_id = self._ids.pop(tracker, None)
+        if stream_id is not None:
+            del self._streams[stream_id]
+            self._unopened.pop(tracker, None)
+            self._undrained.pop(tracker, None)
+
+    def frames_waiting(self, tracker: Tracker) -> None:
+        """Fetch the tracker's frames soon, at most once a millisecond."""
+        if tracker in self._ids:
+            self._undrained[tracker] = None
+            self._want_drain()
+
+    # ---- sending
+
+    def _want_drain(self) -> None:
+        if self._drain is None and not self._over:
+            wait_ns = max(0, self._drained_ns + _DRAIN_NS - self._kernel.now_ns)
+            self._drain = self._link._later(wait_ns, self._drain_all)
+
+    def _drain_all(self) -> None:
+        self._drain = None
+        self._drained_ns = self._kernel.now_ns
+        if self._over or self._welcome is None:
+            return
+        for tracker in list(self._unopened):
+            self._open(tracker)
+        undrained, self._undrained = self._undrained, {}
+        for tracker in undrained:
+            if tracker in self._ids:
+                self.drain(tracker)
+
+    def _open(self, tracker: Tracker) -> None:
+        stream_id = self._ids[tracker]
+        request = tracker.open()
+        if request is not None and self._wire is not None:
+            self._unopened.pop(tracker, None)
+            self._send(request, stream_id)
+            self._watches[stream_id] = self._link._promises().opened(self._wire, request)
+
+    def drain(self, tracker: Tracker) -> None:
+        """Send what the tracker has to send."""
+        stream_id = self._ids[tracker]
+        changes, credit = tracker.take_frames()
+        for change in changes:
+            self._send_change(stream_id, change)
+        if credit:
+            self._watches[stream_id].credit(credit)
+            self._send(Credit(credit), stream_id)
+
+    def _send_change(self, stream_id: int, change: Change) -> None:
+        message = change.message()
+        self._send(message, stream_id, change.seq)
+        self._watches[stream_id].changed(change.seq, message)
+
+    def _send(self, message: Message, stream_id: int = 0, seq: int = 0) -> None:
+        if self._wire is not None and not self._over:
+            self._sent_ms = self._link._uptime_ms()
+            self._note("->", message, stream_id, seq)
+            self._wire.write(encode(message, stream_id, seq))
+            self._link.sent_a_frame()
+
+    def _note(self, way: str, message: Message, stream_id: int, seq: int) -> None:
+        if self._kernel.trace is not None and not isinstance(message, Ping | Pong):
+            self._kernel.note(f"{self._link._name} {way} stream {stream_id} seq {seq} {describe(message)}")
+
+    # ---- receiving
+
+    def on_bytes(self, data: bytes) -> None:
+        """See `wire.ClientEnd`."""
+        if self._over:
+            return
+        self._received_ms = self._link._uptime_ms()
+        for frame in self._decoder.feed(data):
+            self._on_message(decode(frame), frame.stream, frame.seq)
+            if self._over:
+                return
+
+    def _on_message(self, message: Message, stream_id: int, seq: int) -> None:
+        self._note("<-", message, stream_id, seq)
+        if stream_id == 0:
+            self._on_connection_message(message, seq)
+            return
+        tracker = self._streams.get(stream_id)
+        watch = self._watches.get(stream_id)
+        if watch is None:
+            raise Violation(
+                f"the daemon sends {message.type.name} on stream {stream_id}, which was not opened"
+            )
+        watch.received(message, seq)
+        if isinstance(message, Error) and ErrorCode(message.code) not in _EXPECTED_ERRORS:
+            raise Violation(f"the daemon refuses a stream: {message.message} (code {message.code})")
+        if tracker is None:
+            return  # closed here; its frames were under way
+        match message:
+            case Held():
+                tracker.on_held(message)
+            case Due():
+                tracker.on_due(message)
+            case Durable():
+                tracker.on_durable(seq)
+            case Unheld():
+                tracker.on_unheld(message)
+            case Error():
+                tracker.on_stream_error(stale=message.code == ErrorCode.STALE_EPOCH)
+                self._reopen(tracker)
+            case Close():
+                tracker.on_closed()
+                self._reopen(tracker)
+            case _:
+                raise Violation(f"the daemon does not send {message.type.name} on a stream")
+
+    def _on_connection_message(self, message: Message, seq: int) -> None:
+        match message:
+            case Error():
+                if ErrorCode(message.code) not in _EXPECTED_ENDS:
+                    raise Violation(
+                        f"the daemon ends the connection: {message.message} (code {message.code})"
+                    )
+                self._close()
+            case Welcome():
+                self._welcome = message
+                self._link.greeted()
+                self._want_drain()
+            case Ping():
+                self._send(Pong(), 0, seq)
+            case Pong():
+                pass
+            case _:
+                raise Violation(f"the daemon does not send {message.type.name} on stream 0")
+
+    def _reopen(self, tracker: Tracker) -> None:
+        if tracker in self._ids:
+            self._unopened[tracker] = None
+            self._want_drain()
+
+    # ---- the end
+
+    def on_lost(self) -> None:
+        """See `wire.ClientEnd`."""
+        if not self._over:
+            self._over = True
+            self._link.lost(self)
+
+    def _close(self) -> None:
+        if self._wire is not None and not self._over:
+            self._over = True
+            self._wire.close_client()
+            self._link.lost(self)
+
+    # ---- heartbeat
+
+    def _tick_later(self) -> None:
+        if self._welcome is None or self._unopened:
+            delay_ms = _TICK_MS
+        else:
+            delay_ms = max(_TICK_MS, self._welcome.heartbeat_ms // 4)
+        self._link._later(delay_ms * NS_PER_MS, self._tick)
+
+    def _tick(self) -> None:
+        if self._over:
+            return
+        now_ms = self._link._uptime_ms()
+        limit_ms = _GREETING_MS if self._welcome is None else 3 * self._welcome.heartbeat_ms
+        if now_ms - self._received_ms > limit_ms:
+            self._close()
+            return
+        if self._welcome is not None and now_ms - self._sent_ms >= self._welcome.heartbeat_ms // 2:
+            self._send(Ping())
+        if self._unopened:
+            self._want_drain()
+        self._tick_later()

@@ -1,0 +1,203 @@
+"""The part of asyncio's event loop that the daemon uses, on the kernel's time, and its executors.
+
+Whatever else the daemon should begin to use raises NotImplementedError, from asyncio's own abstract class.
+Invariants: callbacks run one at a time, in the order they became ready; a timer never runs early by the
+machine's monotonic clock; a job of an executor runs in pieces, between which the world goes on, because each
+write to the store lets it (see `store`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+from tests.sim.clocks import MachineClock
+from tests.sim.kernel import NS_PER_S, Event, Kernel, Killed, Process
+
+
+class VirtualHandle:
+    """A callback that waits for its turn or its time. Stands for asyncio.Handle and asyncio.TimerHandle."""
+
+    __slots__ = ("args", "call", "when_s")
+
+    def __init__(self, call: Callable[..., Any], args: tuple[Any, ...], when_s: float) -> None:
+        self.call: Callable[..., Any] | None = call
+        self.args = args
+        self.when_s = when_s
+
+    def cancel(self) -> None:
+        self.call = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.call is None
+
+    def when(self) -> float:
+        return self.when_s
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """One process's loop. `lag_ns`: how late a turn may be; `on_bug` hears of what a callback raises."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        process: Process,
+        clock: MachineClock,
+        on_bug: Callable[[BaseException], None],
+        lag_ns: int,
+    ) -> None:
+        self._kernel = kernel
+        self._process = process
+        self._clock = clock
+        self._on_bug = on_bug
+        self._lag_ns = lag_ns
+        self._ready: deque[VirtualHandle] = deque()
+        self._turn: Event | None = None
+
+    def time(self) -> float:
+        return self._clock.monotonic_ns() / NS_PER_S
+
+    def get_debug(self) -> bool:
+        return False
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, name=name)
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        handle = VirtualHandle(callback, args, 0.0)
+        self._enqueue(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        handle = VirtualHandle(callback, args, self.time() + delay)
+        true_ns = self._clock.true_delay_ns(max(0, int(delay * NS_PER_S))) + 1
+        self._kernel.after(true_ns, self._process, self._enqueue, handle)
+        return handle
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        assert executor is not None, "the daemon names its executors"
+        waiting: asyncio.Future[Any] = self.create_future()
+
+        def settle(done: Future[Any]) -> None:
+            error = done.exception()
+            if error is not None:
+                waiting.set_exception(error)
+            else:
+                waiting.set_result(done.result())
+
+        executor.submit(func, *args).add_done_callback(lambda done: self.call_soon_threadsafe(settle, done))
+        return waiting
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._on_bug(error if isinstance(error, BaseException) else RuntimeError(context.get("message")))
+
+    def _enqueue(self, handle: VirtualHandle) -> None:
+        if handle.call is None:
+            return
+        self._ready.append(handle)
+        if self._turn is None:
+            lag_ns = self._kernel.between_ns(0, self._lag_ns)
+            self._turn = self._kernel.after(lag_ns, self._process, self._run_turn)
+
+    def _run_turn(self) -> None:
+        self._turn = None
+        former = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            self._run_ready()
+        finally:
+            asyncio._set_running_loop(former)
+        if self._ready and self._turn is None and not self._process.dead:
+            self._turn = self._kernel.after(
+                self._kernel.between_ns(0, self._lag_ns), self._process, self._run_turn
+            )
+
+    def _run_ready(self) -> None:
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if handle.call is None:
+                continue
+            self._kernel.steps += 1
+            try:
+                handle.call(*handle.args)
+            except Killed:
+                return
+            except Exception as error:
+                self._on_bug(error)
+            if self._process.dead:
+                return
+
+
+class VirtualExecutor(Executor):
+    """One thread of the daemon. A job begins up to `delay_ns` after it was submitted."""
+
+    def __init__(self, kernel: Kernel, process: Process, delay_ns: int) -> None:
+        self._kernel = kernel
+        self._process = process
+        self._delay_ns = delay_ns
+        self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._next: Event | None = None
+        self.running = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._jobs.append((future, lambda: fn(*args, **kwargs)))
+        self._arm()
+        return future
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        return not self.running and not self._jobs
+
+    def _arm(self) -> None:
+        if self._next is None and not self.running and self._jobs:
+            delay_ns = self._kernel.between_ns(0, self._delay_ns)
+            self._next = self._kernel.after(delay_ns, self._process, self._run_one)
+
+    def _run_one(self) -> None:
+        self._next = None
+        future, job = self._jobs.popleft()
+        self.running = True
+        self._kernel.on_worker = True
+        try:
+            result = job()
+        except Killed:
+            return
+        except Exception as error:
+            settle = partial(future.set_exception, error)
+        else:
+            settle = partial(future.set_result, result)
+        finally:
+            self._kernel.on_worker = False
+        self._done(settle)
+
+    def _done(self, settle: Callable[[], None]) -> None:
+        if self._process.stopped and not self._process.dead:
+            # The process was stopped while its thread wrote: it hears of that when it goes on.
+            self._kernel.after(0, self._process, self._done, settle)
+            return
+        self.running = False
+        if not self._process.dead:
+            settle()
+            self._arm()

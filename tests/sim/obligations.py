@@ -1,0 +1,138 @@
+"""What a subscription owes its user: which message must still be delivered and acknowledged, and why one came
+twice.
+
+Reads nothing of the daemon and of the shim: it hears of publishing, resets, deliveries and acknowledgements,
+and judges. A cursor's state has gone through a chain of resets (`CursorRecord.resets`); a message that the
+last of them covers is owed since then, one that it has skipped is not owed. An acknowledgement counts for
+every chain that goes through no later reset of that message, so that a crash that makes a cursor forget is
+told from a reset that takes back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tests.sim.kernel import Violation
+
+Position = tuple[int, int]
+Chain = tuple[int, ...]
+
+
+class Cause(StrEnum):
+    """Why a message came again."""
+
+    IN_FLIGHT = "in flight"
+    RESET = "reset"
+    RACED = "acknowledged while it was read again"
+    UNPERSISTED = "unpersisted acknowledgement"
+    HOLES = "ack holes beyond the limit"
+    MOVED = "another daemon"
+    DATA_LOST = "data of the daemon lost"
+    DECIDED_ALONE = "the daemon did not answer in time"
+    PLAIN = "no delivery time: Pulsar's own"
+    OVERWRITTEN = "a zombie's cursor write"
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """An acknowledgement that a consumer has sent and a broker has taken."""
+
+    chain: Chain
+    raced: bool
+    owner: object
+    at_ns: int
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What has happened to one message."""
+
+    published_ms: int
+    receipts: int = 0
+    unanswered: bool = False  # nobody has acknowledged it since it was last received
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+
+
+class Obligations:
+    """The account of one subscription."""
+
+    def __init__(self) -> None:
+        self.fates: dict[Position, _Fate] = {}
+        self.reset_to: dict[int, Position] = {}
+        self.completed: set[int] = set()
+        self.forgiven = 0
+        self.repeats: Counter[Cause] = Counter()
+        self.deliveries = 0
+
+    def published(self, position: Position, now_ms: int) -> None:
+        """A message is in the topic."""
+        self.fates[position] = _Fate(now_ms)
+
+    def begin_reset(self, to: Position) -> int:
+        """A reset is asked for; its number, which a cursor that has gone through it has in its chain."""
+        number = len(self.reset_to) + 1
+        self.reset_to[number] = to
+        return number
+
+    def complete_reset(self, number: int) -> None:
+        """Whoever asked for the reset was told that it is done. One that is not may have had any effect."""
+        self.completed.add(number)
+
+    def forgive(self, positions: Iterable[Position], chain: Chain) -> None:
+        """A recovered cursor has these as acknowledged, or had when it was written and past the limit of
+        ranges. What is owed of it was lost by Pulsar: the record of a reset, or of a topic that is closed
+        amid one, still has the acknowledgements of before (see `cursor`)."""
+        for position in positions:
+            if self.is_owed(position, chain):
+                self.forgiven += 1
+                self.fates[position].acknowledged.append(Acknowledged(chain, True, None, 0))
+
+    # ---- what is owed
+
+    def owed_since(self, position: Position, chain: Chain) -> int | None:
+        """The reset since which the message is owed, 0 for its publishing, None if it was skipped."""
+        for number in reversed(chain):
+            if position < self.reset_to[number]:
+                return None
+            if number in self.completed:
+                return number
+        return 0
+
+    def is_owed(self, position: Position, chain: Chain) -> bool:
+        """Whether nobody has acknowledged the message since it is owed."""
+        since = self.owed_since(position, chain)
+        if since is None:
+            return False
+        return not any(since == 0 or since in one.chain for one in self.fates[position].acknowledged)
+
+    def owed(self, chain: Chain) -> list[Position]:
+        """Everything that is owed."""
+        return [position for position in self.fates if self.is_owed(position, chain)]
+
+    # ---- what happens
+
+    def received(self, position: Position) -> None:
+        """A consumer has the message."""
+        fate = self.fates[position]
+        self.deliveries += 1
+        fate.receipts += 1
+        fate.unanswered = True
+
+    def acknowledge(
+        self, position: Position, chain: Chain, *, raced: bool, owner: object, at_ns: int
+    ) -> None:
+        """A broker has taken a consumer's acknowledgement; `owner` is its cursor."""
+        fate = self.fates[position]
+        fate.unanswered = False
+        fate.acknowledged.append(Acknowledged(chain, raced, owner, at_ns))
+
+    def wrongly_deleted(self, position: Position, chain: Chain) -> None:
+        """The shim deletes in the cursor what nobody has acknowledged since the last reset."""
+        raise Violation(f"{position} is deleted in the cursor though it is owed (resets {chain})")
+
+    def repeated(self, cause: Cause) -> None:
+        """A message came again for this reason."""
+        self.repeats[cause] += 1

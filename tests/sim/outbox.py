@@ -1,0 +1,227 @@
+"""What a tracker has told, or will tell, the daemon and what is not durable there, in order.
+
+Invariant: a change leaves only when the daemon has said DURABLE for it. Everything is sent again, from seq 1,
+on the next stream. An add may go out after an acknowledgement that came later, never before a change that
+takes something back and came earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tidegate.index.entry import Entries
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.daemon.session import Change as ChangeMessage
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Unack
+
+Position = tuple[int, int]
+
+
+class Kind(Enum):
+    """What a change is."""
+
+    ADD = auto()
+    ACK = auto()
+    UNACK = auto()
+    MARK_DELETE = auto()
+    CLEAR = auto()
+    CLOSE = auto()
+
+
+@dataclass(slots=True)
+class Change:
+    """One counted frame. `seq` is 0 until it is sent."""
+
+    kind: Kind
+    entries: dict[Position, int] = field(default_factory=dict)
+    near: bool = False
+    positions: set[Position] = field(default_factory=set)
+    mark_delete: Position = (-1, -1)
+    seq: int = 0
+
+    def message(self) -> ChangeMessage:
+        """The frame's content."""
+        match self.kind:
+            case Kind.ADD:
+                return Add(Entries.of((at, *position) for position, at in self.entries.items()), self.near)
+            case Kind.ACK:
+                return Ack(PositionSet.of(self.positions))
+            case Kind.UNACK:
+                return Unack(PositionSet.of(self.positions))
+            case Kind.MARK_DELETE:
+                return MarkDelete(self.mark_delete)
+            case Kind.CLEAR:
+                return Clear()
+            case Kind.CLOSE:
+                return Close()
+
+
+class Outbox:
+    """`pending`: sealed changes, the sent ones first."""
+
+    def __init__(self) -> None:
+        self.pending: list[Change] = []
+        self._far: dict[Position, int] = {}
+        self._near: dict[Position, int] = {}
+        self._sent = 0
+        self._seq = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.pending or self._far or self._near)
+
+    @property
+    def has_unsent(self) -> bool:
+        return len(self.pending) > self._sent or bool(self._far or self._near)
+
+    @property
+    def pending_entries(self) -> int:
+        """Entries that are not durable."""
+        return sum(len(change.entries) for change in self.pending) + len(self._far) + len(self._near)
+
+    def pending_adds(self) -> set[Position]:
+        """Positions of entries that are not durable."""
+        found = {*self._far, *self._near}
+        for change in self.pending:
+            found.update(change.entries)
+        return found
+
+    # ---- changes
+
+    def add(self, position: Position, deliver_at_ms: int, *, near: bool) -> None:
+        (self._near if near else self._far)[position] = deliver_at_ms
+
+    def acknowledge(self, positions: set[Position]) -> None:
+        if positions:
+            self._append(Change(Kind.ACK, positions=set(positions)))
+
+    def unacknowledge(self, positions: set[Position]) -> None:
+        self._seal()
+        self._append(Change(Kind.UNACK, positions=set(positions)))
+
+    def mark_delete(self, position: Position) -> None:
+        self._seal()
+        for change in self.pending[self._sent :]:
+            if change.kind is Kind.ACK:
+                change.positions = {each for each in change.positions if each > position}
+        self._append(Change(Kind.MARK_DELETE, mark_delete=position))
+
+    def _append(self, change: Change) -> None:
+        """Nothing comes after CLOSE."""
+        if len(self.pending) > self._sent and self.pending[-1].kind is Kind.CLOSE:
+            self.pending.insert(-1, change)
+        else:
+            self.pending.append(change)
+
+    def clear(self) -> None:
+        self._far.clear()
+        self._near.clear()
+        del self.pending[self._sent :]
+        self.pending.append(Change(Kind.CLEAR))
+
+    def close(self) -> None:
+        self._seal()
+        self.pending.append(Change(Kind.CLOSE))
+
+    def _seal(self) -> None:
+        if self._far:
+            self._append(Change(Kind.ADD, entries=self._far))
+            self._far = {}
+        if self._near:
+            self._append(Change(Kind.ADD, entries=self._near, near=True))
+            self._near = {}
+
+    # ---- the stream's life
+
+    def drop_acknowledgements(self) -> None:
+        """Forget what was acknowledged: it was true of a seal that the cursor has lost."""
+        before = self.pending[: self._sent]
+        self._sent = sum(change.kind is not Kind.ACK for change in before)
+        self.pending = [change for change in self.pending if change.kind is not Kind.ACK]
+
+    def opened(self, in_flight: set[Position], *, finished: bool) -> None:
+        """The stream is opened anew, which tells the mark-delete position: older ones need not be told. A
+        CLOSE that was there to open again has had its effect, that of a finished tracker comes last. And an
+        add is near only as long as its position is in flight."""
+        self._seal()
+        changes, self.pending = self.pending, []
+        for change in changes:
+            if change.kind is Kind.ADD and change.near:
+                here = {each: at for each, at in change.entries.items() if each in in_flight}
+                gone = {each: at for each, at in change.entries.items() if each not in in_flight}
+                if gone:
+                    self.pending.append(Change(Kind.ADD, entries=gone))
+                if here:
+                    self.pending.append(Change(Kind.ADD, entries=here, near=True))
+            elif change.kind not in (Kind.MARK_DELETE, Kind.CLOSE):
+                self.pending.append(change)
+        if finished:
+            self.pending.append(Change(Kind.CLOSE))
+
+    def take_close(self) -> list[Change]:
+        """A CLOSE that goes out before what was not sent yet: that waits for the stream to open again."""
+        self._seq += 1
+        close = Change(Kind.CLOSE, seq=self._seq)
+        self.pending.insert(self._sent, close)
+        self._sent += 1
+        return [close]
+
+    def take_unsent(self) -> list[Change]:
+        """Everything not sent on this stream, numbered."""
+        self._seal()
+        self.pending[self._sent :] = [
+            change for change in self.pending[self._sent :] if change.kind is not Kind.ACK or change.positions
+        ]
+        changes = self.pending[self._sent :]
+        for change in changes:
+            self._seq += 1
+            change.seq = self._seq
+        self._sent = len(self.pending)
+        return changes
+
+    def durable(self, seq: int) -> None:
+        """The daemon has everything up to `seq` on disk."""
+        count = sum(1 for change in self.pending[: self._sent] if change.seq <= seq)
+        del self.pending[:count]
+        self._sent -= count
+
+    def restart(self) -> None:
+        """The stream is gone: everything is to be sent again."""
+        self._seq = self._sent = 0
+        for change in self.pending:
+            change.seq = 0
+
+    def gate_here(self) -> Iterator[tuple[Position, int]]:
+        """Entries that nobody but the broker can gate now; they are near from now on."""
+        self._seal()
+        for change in self.pending:
+            if change.kind is Kind.ADD and not change.near:
+                change.near = True
+                yield from change.entries.items()
+
+    def adopt(self, other: Outbox) -> None:
+        """What another tracker of the subscription left behind comes first. Its near tier is gone."""
+        other._seal()
+        other.restart()
+        left = [change for change in other.pending if change.kind is not Kind.CLOSE]
+        for change in left:
+            change.near = False
+        other.pending = []
+        self.pending[:0] = left
+
+    def apply_pending_to(self, held: set[Position], acknowledged: set[Position]) -> None:
+        """Correct what the daemon said it holds by what it has not heard yet."""
+        for change in self.pending:
+            if change.kind is Kind.ACK:
+                held -= change.positions
+                acknowledged |= change.positions
+            elif change.kind is Kind.UNACK:
+                acknowledged -= change.positions
+            elif change.kind is Kind.MARK_DELETE:
+                for each in (held, acknowledged):
+                    each -= {position for position in each if position <= change.mark_delete}
+            elif change.kind is Kind.CLEAR:
+                held.clear()
+                acknowledged.clear()

@@ -1,0 +1,224 @@
+"""Known bugs, planted: they show that the simulator finds what it is made to find.
+
+Each is put in for the time of a `with`, by replacing a method of the product (or, where the fault is the
+broker's, of the model). Those with a commit are faults that this project had, and that the commit repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.sim.broker import ServedSubscription
+from tests.sim.seal import Claim
+from tests.sim.shim import Stream as ShimStream
+from tests.sim.shim import Tracker as ShimTracker
+from tidegate.index.entry import Entries
+from tidegate.index.journal import Commit
+from tidegate.index.leftovers import Leftovers
+from tidegate.index.position_state import PositionState
+from tidegate.index.timeline import Timeline
+from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.session import Session
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute is another one for a while."""
+    former = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, former)
+
+
+@contextmanager
+def _rest_not_read() -> Iterator[None]:
+    """e5fa191: what a killed broker had sent last was dropped with its connection."""
+
+    def read_rest(self: Any) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    with replaced(Connection, "read_rest", read_rest):
+        yield
+
+
+@contextmanager
+def _applied_but_failed() -> Iterator[None]:
+    """fea1ddf: what a persist had written counted later, though it was reported as failed."""
+
+    with (
+        replaced(Leftovers, "orphan", lambda self, keys: None),
+        replaced(Leftovers, "doubt", lambda self, slices: None),
+    ):
+        yield
+
+
+@contextmanager
+def _durable_too_early() -> Iterator[None]:
+    """Frames are called durable when their commit begins."""
+
+    def begin(self: Any) -> None:
+        original(self)
+        if self._in_flight is not None:
+            for stream in list(self._committing):
+                durability = stream.session.durable(self._in_flight.token)
+                if durability is not None:
+                    self._listener.on_durable(stream, durability)
+
+    original = Committer._begin
+    with replaced(Committer, "_begin", begin):
+        yield
+
+
+@contextmanager
+def _commit_unsynced() -> Iterator[None]:
+    """A commit is written and not synced."""
+
+    def run(self: Any) -> None:
+        write = self._store.write
+        with replaced(self._store, "write", lambda batch, *, sync: write(batch, sync=False)):
+            original(self)
+
+    original = Commit.run
+    with replaced(Commit, "run", run):
+        yield
+
+
+@contextmanager
+def _credit_ignored() -> Iterator[None]:
+    """Entries are handed out without credit."""
+
+    def pop_due(self: Any, now_ms: int, limit: int) -> Entries:
+        credit = self.credit
+        self.credit = max(self.credit, 3)
+        entries = original(self, now_ms, limit)
+        self.credit = max(0, credit - len(entries))
+        return entries
+
+    original = Session.pop_due
+    with replaced(Session, "pop_due", pop_due):
+        yield
+
+
+@contextmanager
+def _rewind_forgotten() -> Iterator[None]:
+    """After OPEN, what was handed out on a former connection is not handed out again."""
+    with replaced(PositionState, "rewind", lambda self, in_flight: None):
+        yield
+
+
+@contextmanager
+def _carry_lost() -> Iterator[None]:
+    """What a persist leaves staged is not poppable after it."""
+    with replaced(Timeline, "carry", lambda self, entries: None):
+        yield
+
+
+@contextmanager
+def _believed_over_a_reset() -> Iterator[None]:
+    """Issue 11: acknowledgements were believed whatever had become of the cursor since."""
+
+    def begin_generation(self: Any, generation: int) -> None:
+        self.generation = generation
+
+    with replaced(PositionState, "begin_generation", begin_generation):
+        yield
+
+
+@contextmanager
+def sealed_amid_a_reset() -> Iterator[None]:
+    """The simulator's own find: a seal that is put while a reset is under way is stored with it, and what was
+    seen acknowledged before the reset has cleared it is believed."""
+    with replaced(ServedSubscription, "may_seal", lambda self: True):
+        yield
+
+
+@contextmanager
+def _epoch_of_the_clock() -> Iterator[None]:
+    """Issue 11: the epoch was the wall clock of whoever made the tracker."""
+
+    def make(self: Any, claimed: Callable[[], None]) -> None:
+        if not self.owned:
+            self.owner = replace(self._host.owner() or self._known, epoch=self._host.now_ms())
+            self._host.put_owner(self.owner, lambda done: None)
+            self.owned = True
+            claimed()
+
+    with replaced(Claim, "make", make):
+        yield
+
+
+@contextmanager
+def _credit_after_close() -> Iterator[None]:
+    """f029f7f: a tracker that had finished gave credit back after its CLOSE."""
+
+    def take_frames(self: Any) -> Any:
+        changes, credit = original(self)
+        if self.finished and self.stream is ShimStream.OPEN and not credit:
+            credit, self._credit_back = max(1, self._credit_back), 0
+        return changes, credit
+
+    original = ShimTracker.take_frames
+    with replaced(ShimTracker, "take_frames", take_frames):
+        yield
+
+
+@contextmanager
+def _clock_ahead() -> Iterator[None]:
+    """The shim gates by a clock that is ahead of the broker's (a fault of the model, not of the product)."""
+    with replaced(ServedSubscription, "now_ms", lambda self: self.broker.clock.now_ms() + 5):
+        yield
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
+
+    commit: where this project had it repaired, "" for one that it never had.
+    """
+
+    name: str
+    plant: Callable[[], AbstractContextManager[None]]
+    faults: tuple[str, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    commit: str = ""
+
+
+PLANTS = (
+    Plant("acknowledgements are believed over a reset", _believed_over_a_reset, ("seek",), {}, "8d1f268"),
+    Plant(
+        "the epoch is a wall clock",
+        _epoch_of_the_clock,
+        ("clock", "move"),
+        {"shared_daemon": True},
+        "8d1f268",
+    ),
+    Plant(
+        "a killed broker's last words are dropped",
+        _rest_not_read,
+        ("crash", "consumer"),
+        {"socket_latency_us": 100_000, "session_timeout_ms": 300, "ack_after_ms": 20, "piece_bytes": 7},
+        "e5fa191",
+    ),
+    Plant(
+        "a failed persist that was applied counts later",
+        _applied_but_failed,
+        ("disk", "crash"),
+        {"ack_after_ms": 20, "persist_age_ms": 200},
+        "fea1ddf",
+    ),
+    Plant("credit after CLOSE", _credit_after_close, ("move",), {}, "f029f7f"),
+    Plant("DURABLE before the write", _durable_too_early, ("power",), {"write_us": 10_000}),
+    Plant("a commit that is not synced", _commit_unsynced, ("power",)),
+    Plant("credit is ignored", _credit_ignored, ("crash",)),
+    Plant("what was handed out is not handed out again after OPEN", _rewind_forgotten, ("crash",)),
+    Plant("what a persist leaves staged is lost", _carry_lost, ("crash",)),
+    Plant("the shim's clock is ahead", _clock_ahead, ("clock",)),
+)

@@ -1,0 +1,127 @@
+"""A model of the shim's `Seal` and `Claim`: what the cursor itself says of resets, and of who owns it.
+
+The seal is a random number among the properties that the cursor persists with its mark-delete position; a
+reset removes it in the step that clears the acknowledgements. The claim is the next epoch, written into the
+cursor's metadata by compare-and-set before the daemon hears of it. Why: docs/decisions/.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+NO_SEAL = 0
+
+_FIRST_PAUSE_MS = 100
+_MAX_PAUSE_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Which life of the subscription this is, and how many trackers it has had."""
+
+    incarnation: bytes
+    epoch: int
+
+    def text(self) -> str:
+        """As it stands in the cursor's properties."""
+        return f"{self.incarnation.hex()}:{self.epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Owner:
+        """Read what `text` made."""
+        incarnation, epoch = text.split(":")
+        return cls(bytes.fromhex(incarnation), int(epoch))
+
+
+class SealHost(Protocol):
+    """The cursor, as far as the seal is concerned."""
+
+    def seal(self) -> int: ...
+    def put_seal(self, seal: int) -> bool: ...
+    def may_seal(self) -> bool: ...
+    def random(self) -> random.Random: ...
+
+
+class Seal:
+    """The number that a tracker goes by. What was seen under it counts while the cursor still has it."""
+
+    def __init__(self, host: SealHost) -> None:
+        self._host = host
+        self.generation = host.seal()
+        if self.generation == NO_SEAL:
+            self.renew()
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the cursor still has it."""
+        return self._host.seal() == self.generation
+
+    def stood(self, then: int) -> bool:
+        """Whether what the cursor showed since the generation was `then` is still so."""
+        return then == self.generation and self.is_intact
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is none, and there can be one now."""
+        return self.generation == NO_SEAL and self._host.may_seal()
+
+    def renew(self) -> None:
+        """Put another one into the cursor; what was learned under the former is doubtful from now on.
+
+        Not without consumers: a reset that is under way has taken the seal and not yet the acknowledgements,
+        and would be stored with whatever is put now.
+        """
+        self.generation = NO_SEAL
+        if self._host.may_seal():
+            number = self._host.random().randrange(1, 1 << 63)
+            if self._host.put_seal(number):
+                self.generation = number
+
+
+class ClaimHost(Protocol):
+    """The cursor's metadata, as far as the claim is concerned."""
+
+    def uptime_ms(self) -> int: ...
+    def owner(self) -> Owner | None: ...
+    def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None: ...
+
+
+class Claim:
+    """`known`: what the cursor said when the tracker was made, or a first one."""
+
+    def __init__(self, host: ClaimHost, known: Owner) -> None:
+        self._host = host
+        self._known = known
+        self.owner = known
+        self.owned = False
+        self._writing = False
+        self._refusals = 0
+        self._again_ms = 0
+
+    def lost(self) -> None:
+        """Somebody has claimed a greater epoch: claim anew, which succeeds only for the owner."""
+        self.owned = False
+
+    def make(self, claimed: Callable[[], None]) -> None:
+        """Write the next epoch, if that is to be done now; then call `claimed`."""
+        if self.owned or self._writing or self._host.uptime_ms() < self._again_ms:
+            return
+
+        def answered(done: bool) -> None:
+            self._writing = False
+            self.owned = done
+            if done:
+                self._refusals = 0
+                claimed()
+            else:
+                pause_ms = min(_MAX_PAUSE_MS, _FIRST_PAUSE_MS << min(self._refusals, 10))
+                self._refusals += 1
+                self._again_ms = self._host.uptime_ms() + pause_ms
+
+        self._writing = True
+        there = self._host.owner() or self._known
+        self.owner = replace(there, epoch=there.epoch + 1)
+        self._host.put_owner(self.owner, answered)

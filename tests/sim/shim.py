@@ -1,0 +1,640 @@
+"""A model of the shim's tracker: the client's half of docs/protocol.md, as docs/shim.md describes it.
+
+Small and meant to be read beside those pages; not a port of the Java core, which is run on its own from the
+golden histories. States of a position: undecided, held, near, handed out, settling, reported, doubtful.
+Invariants: a position is contained in all of them but the last two; nothing is handed out before the broker's
+clock has passed its deliver_at; what the daemon has not answered with DURABLE is kept and sent again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from tests.sim.outbox import Change, Kind, Outbox
+from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.wire.messages import Due, Held, Open, Unheld
+
+Position = tuple[int, int]
+
+_ANSWER_WAIT_MS = 1_000
+_MARK_DELETE_INTERVAL_MS = 1_000
+_RETRY_MS = 1_000
+_CLOSE_POLL_MS = 2_000
+_DELETE_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ShimOptions:
+    """The keys of broker.conf that matter here (docs/shim.md)."""
+
+    horizon_ms: int = 2_000
+    credit: int = 20_000
+    near_max: int = 200_000
+    pending_max: int = 1_000_000
+    ack_poll_ms: int = 50
+    daemon_wait_ms: int = 10_000
+
+
+class Stream(Enum):
+    """How far the stream to the daemon is."""
+
+    UNOPENED = auto()
+    OPENING = auto()
+    OPEN = auto()
+    CLOSING = auto()
+
+
+class Host(SealHost, ClaimHost, Protocol):
+    """What a tracker sees of its broker. `now_ms` is the wall clock, which decides what is due; everything
+    that waits for a while goes by `uptime_ms`, which nobody steps."""
+
+    def now_ms(self) -> int: ...
+    def is_deleted(self, position: Position) -> bool: ...
+    def mark_delete(self) -> Position: ...
+    def persisted_mark_delete(self) -> Position: ...
+    def cursor_closed(self) -> bool: ...
+    def consumers_replaced(self) -> bool: ...
+    def is_outstanding(self, position: Position) -> bool: ...
+    def redeliveries(self) -> int: ...
+    def has_consumers(self) -> bool: ...
+    def delete(self, positions: list[Position], seal: int, done: Callable[[bool], None]) -> None: ...
+    def read_more(self) -> None: ...
+    def wake_at(self, at_ms: int) -> None: ...
+    def reread_all(self) -> None: ...
+    def frames_waiting(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What OPEN says of the subscription; `owner` as the cursor said when the tracker was made."""
+
+    topic: str
+    subscription: str
+    owner: Owner
+
+
+class Tracker:
+    """The delayed messages of one subscription, as one broker sees them."""
+
+    def __init__(self, host: Host, options: ShimOptions, identity: Identity) -> None:
+        self.host = host
+        self.options = options
+        self.identity = identity
+        self.seal = Seal(host)
+        self.claim = Claim(host, identity.owner)
+        self.opened_under = 0
+        self.outbox = Outbox()
+        self.contained: set[Position] = set()
+        self.handed_out: set[Position] = set()
+        self.settling: set[Position] = set()
+        self.reported: set[Position] = set()
+        self.doubtful: set[Position] = set()
+        self.undecided: dict[Position, int] = {}
+        self.near: dict[Position, int] = {}
+        self.credited: set[Position] = set()
+        self._near_heap: list[tuple[int, Position]] = []
+        self.stream = Stream.UNOPENED
+        self.decided = False
+        self.decided_alone = False
+        self.held_once = False
+        self.finished = False
+        self.closing = False
+        self._reopen = False
+        self._created_ms = host.uptime_ms()
+        self._retry_open_ms: int | None = None
+        self._close_deadline_ms = 0
+        self._held_now: set[Position] = set()
+        self._acknowledged_now: set[Position] = set()
+        self._credit_back = 0
+        self._mark_sent: Position = (-1, -1)
+        self._mark_seen = host.mark_delete()
+        self._mark_sent_ms = 0
+        self._deleting: list[Position] | None = None
+        self._delete_retry_ms = 0
+        self._delete_max = _DELETE_CHUNK
+        self._awaiting = False
+        self._paused = False
+
+    # ---- who owns the subscription, and resets of the cursor
+
+    def make_claim(self) -> None:
+        """Claim the subscription, if that is to be done now. The daemon hears nothing before it is owned."""
+        if not self.closing:
+            self.claim.make(self.host.frames_waiting)
+
+    def _notice_reset(self) -> None:
+        if not self.seal.is_intact or self.seal.is_wanted:
+            self._on_reset()
+
+    def _on_reset(self) -> None:
+        """The cursor was reset: what is known acknowledged is looked at again, and the daemon hears of the
+        new seal before anything else."""
+        self.seal.renew()  # first, so that what is looked at from now on is true of the new seal
+        self.outbox.drop_acknowledgements()
+        self.doubtful |= self.reported
+        self.reported.clear()
+        self.contained -= self.settling
+        self.settling.clear()
+        self._deleting = None
+        self._reopen = self.stream in (Stream.OPENING, Stream.OPEN)
+        self.host.frames_waiting()
+        self._follow_mark_delete(self.host.mark_delete())
+
+    # ---- the dispatcher's side
+
+    def add_message(self, position: Position, deliver_at_ms: int) -> bool:
+        """Whether the message, which was read, is kept back; False: deliver it now."""
+        if deliver_at_ms < 0:
+            return False
+        if position in self.contained:
+            return self._add_again(position, deliver_at_ms)
+        self.contained.add(position)
+        if not self.decided:
+            self.undecided[position] = deliver_at_ms
+            return True
+        now_ms = self.host.now_ms()
+        was_reported = position in self.reported
+        doubtful = position in self.doubtful
+        if (was_reported or doubtful or deliver_at_ms <= now_ms) and self.host.is_deleted(position):
+            self.contained.discard(position)
+            return True  # acknowledged while it was read
+        if was_reported:
+            self._on_reset()  # or it would not have been read
+        if deliver_at_ms <= now_ms:
+            self.handed_out.add(position)
+            return False
+        self._track(position, deliver_at_ms, now_ms)
+        return True
+
+    def _add_again(self, position: Position, deliver_at_ms: int) -> bool:
+        if not self.decided or position in self.settling:
+            return True
+        if deliver_at_ms <= self.host.now_ms():
+            if position in self.handed_out and (
+                self.host.is_outstanding(position) or self.host.is_deleted(position)
+            ):
+                return True  # read twice for one delivery
+            self._leave_near(position)
+            self.handed_out.add(position)
+            return False
+        if position in self.handed_out:
+            self.handed_out.discard(position)  # the clock was set back meanwhile
+            self._put_near(position, deliver_at_ms, credited=False)
+            self._arm()
+        return True
+
+    def _track(self, position: Position, deliver_at_ms: int, now_ms: int) -> None:
+        soon = deliver_at_ms <= now_ms + self.options.horizon_ms and len(self.near) < self.options.near_max
+        if self.stream is not Stream.OPEN or soon:
+            self._put_near(position, deliver_at_ms, credited=False)
+            self.outbox.add(position, deliver_at_ms, near=True)
+            self._arm()
+        else:
+            self.outbox.add(position, deliver_at_ms, near=False)
+        if self.stream is Stream.OPEN:
+            self.host.frames_waiting()
+
+    def contains(self, position: Position) -> bool:
+        """Whether the dispatcher must not read the position."""
+        return position in self.contained
+
+    def has_due(self) -> bool:
+        """Whether something can be handed out now."""
+        head_ms = self._head_ms()
+        if head_ms is not None and head_ms <= self.host.now_ms():
+            return True
+        self._arm()
+        return False
+
+    def on_wake(self) -> None:
+        """The wake-up that was asked for."""
+        if self.has_due():
+            self.host.read_more()
+
+    def pop_due(self, most: int) -> list[Position]:
+        """What is due, in (deliver_at, position) order."""
+        now_ms = self.host.now_ms()
+        popped: list[Position] = []
+        while len(popped) < most:
+            head_ms = self._head_ms()
+            if head_ms is None or head_ms > now_ms:
+                break
+            position = self._near_heap[0][1]
+            self._leave_near(position)
+            self.handed_out.add(position)
+            popped.append(position)
+        self._arm()
+        self._signal()
+        return popped
+
+    def should_pause(self) -> bool:
+        """Asked before every read."""
+        replaced = self.host.consumers_replaced()
+        self._notice_reset()
+        if replaced:
+            self._on_consumers_replaced()
+        if self._awaits_answer() and self.host.redeliveries() == 0:
+            self._awaiting = True
+            return True
+        self._paused = (
+            self.outbox.pending_entries + len(self.undecided) > self.options.pending_max
+            and not self.has_due()
+            and self.host.redeliveries() == 0
+        )
+        return self._paused
+
+    def _awaits_answer(self) -> bool:
+        waited_ms = self.host.uptime_ms() - self._created_ms
+        asking = self.stream is Stream.OPENING or not self.claim.owned
+        return not self.decided and asking and waited_ms < _ANSWER_WAIT_MS
+
+    def _on_consumers_replaced(self) -> None:
+        """Pulsar has forgotten what it had handed out, and has rewound."""
+        now_ms = self.host.now_ms()
+        for position in self.handed_out:
+            self._put_near(position, now_ms, credited=False)
+        self.handed_out.clear()
+
+    @property
+    def delayed(self) -> int:
+        """What Pulsar shows as msgDelayed."""
+        return len(self.contained) - len(self.handed_out) - len(self.settling)
+
+    def clear(self) -> None:
+        """The subscription is being deleted: everything is forgotten."""
+        for each in (self.contained, self.handed_out, self.settling, self.reported, self.doubtful):
+            each.clear()
+        self.credited.clear()
+        self.near.clear()
+        self.undecided.clear()
+        self.outbox.clear()
+        self.host.frames_waiting()
+
+    def close(self) -> None:
+        """The dispatcher is done; acknowledgements are watched until the cursor is closed."""
+        if not self.closing:
+            self.closing = True
+            self._close_deadline_ms = self.host.uptime_ms() + _CLOSE_POLL_MS
+
+    # ---- the daemon's side
+
+    def open(self) -> Open | None:
+        """The OPEN to send, None if it is not to be sent now."""
+        early = self._retry_open_ms is not None and self.host.uptime_ms() < self._retry_open_ms
+        over = self.finished and self.outbox.is_empty
+        if self.stream is not Stream.UNOPENED or early or over or not self.claim.owned:
+            return None
+        self.stream = Stream.OPENING
+        self._reopen = False
+        self.opened_under = self.seal.generation
+        self._held_now, self._acknowledged_now = set(), set()
+        in_flight = set(self.near) | self.handed_out
+        self._mark_sent = self.host.persisted_mark_delete()
+        self.outbox.opened(in_flight, finished=self.finished)
+        identity = self.identity
+        return Open(
+            incarnation=self.claim.owner.incarnation,
+            epoch=self.claim.owner.epoch,
+            generation=self.opened_under,
+            horizon_ms=self.options.horizon_ms,
+            credit=self.options.credit,
+            mark_delete=self._mark_sent,
+            topic=identity.topic,
+            subscription=identity.subscription,
+            in_flight=PositionSet.of(in_flight),
+        )
+
+    def on_held(self, held: Held) -> None:
+        """A part of the answer to OPEN."""
+        if self.stream is not Stream.OPENING:
+            return
+        self._held_now.update(held.held)
+        self._acknowledged_now.update(held.acknowledged)
+        if held.last:
+            self._on_answered()
+
+    def _on_answered(self) -> None:
+        held, acknowledged = self._held_now, self._acknowledged_now
+        self._held_now, self._acknowledged_now = set(), set()
+        self.outbox.apply_pending_to(held, acknowledged)
+        mark_delete = self.host.mark_delete()
+        held = {position for position in held if position > mark_delete}
+        acknowledged = {position for position in acknowledged if position > mark_delete}
+        undone = {position for position in acknowledged if not self.host.is_deleted(position)}
+        self._on_mark_delete(mark_delete)
+        # A crash made the cursor forget these, unless this tracker saw one deleted: that takes a reset.
+        if not self.seal.is_intact or undone & (self.reported - self.settling):
+            self._on_reset()
+        if self.opened_under != self.seal.generation:
+            acknowledged, undone = set(), set()
+        lost = self._not_held(held) if self.held_once else set()
+        self.contained -= lost
+        self.contained |= held
+        for position in undone:
+            self._settle(position)
+        self.reported |= acknowledged
+        self.stream = Stream.OPEN
+        self._retry_open_ms = None
+        self.held_once = True
+        self._decide(held)
+        self.host.frames_waiting()
+        self.host.read_more()
+        self._delete_settling()
+        self._reread(lost)
+
+    def _decide(self, held: set[Position]) -> None:
+        """Decide what was read while it was not known what the daemon holds."""
+        self.decided = True
+        undecided, self.undecided = self.undecided, {}
+        now_ms = self.host.now_ms()
+        for position, deliver_at_ms in undecided.items():
+            if position not in self.contained or position in held or position in self.settling:
+                continue
+            if position in self.reported:
+                self.contained.discard(position)
+            else:
+                self._track(position, deliver_at_ms, now_ms)
+
+    def _settle(self, position: Position) -> None:
+        self._leave_near(position)
+        self.handed_out.discard(position)
+        self.contained.add(position)
+        self.settling.add(position)
+
+    def _take_back(self, position: Position) -> None:
+        """The cursor refuses to have it deleted, so it is delivered again."""
+        self.reported.discard(position)
+        if position in self.settling:
+            self.settling.discard(position)
+            self.contained.discard(position)
+        self.outbox.unacknowledge({position})
+        self.host.frames_waiting()
+
+    def _not_held(self, held: set[Position]) -> set[Position]:
+        """Contained positions that neither the daemon nor this broker will hand out."""
+        answered = held | set(self.near) | self.handed_out | self.settling | set(self.undecided)
+        return self.contained - answered - self.outbox.pending_adds()
+
+    def _reread(self, lost: Iterable[Position]) -> None:
+        if not self.closing and any(not self.host.is_deleted(position) for position in lost):
+            self.host.reread_all()
+
+    def on_due(self, due: Due) -> None:
+        """Entries that are due within the horizon."""
+        if self.stream is not Stream.OPEN or self.finished:
+            return
+        acknowledged = set()
+        sure = self.seal.is_intact  # else it is handed out when due, and Pulsar leaves out what is deleted
+        for deliver_at_ms, ledger_id, entry_id in due.entries:
+            position = (ledger_id, entry_id)
+            if sure and self.host.is_deleted(position):
+                self._credit_back += 1
+                self._acknowledge(position)
+                acknowledged.add(position)
+            elif position in self.handed_out or position in self.settling or position in self.near:
+                self._credit_back += 1
+            else:
+                self._put_near(position, deliver_at_ms, credited=True)
+                self.contained.add(position)
+        self.outbox.acknowledge(acknowledged)
+        if self.has_due():
+            self.host.read_more()
+        self._signal()
+
+    def on_durable(self, seq: int) -> None:
+        """Everything up to `seq` is on the daemon's disk."""
+        if self.stream in (Stream.OPEN, Stream.CLOSING):
+            self.outbox.durable(seq)
+            if self._paused:
+                self.host.read_more()
+
+    def on_unheld(self, unheld: Unheld) -> None:
+        """The daemon has lost these."""
+        lost = {
+            position
+            for position in unheld.positions
+            if position in self.contained and position not in self.near and position not in self.handed_out
+        } - self.outbox.pending_adds()
+        self.contained -= lost
+        self._reread(lost)
+
+    def on_stream_error(self, *, stale: bool) -> None:
+        """The daemon has given the stream up; `stale`: to a greater epoch."""
+        if stale:
+            self.claim.lost()
+        self._retry_open_ms = self.host.uptime_ms() + _RETRY_MS
+        self.on_disconnected()
+
+    def on_closed(self) -> None:
+        """The daemon has closed the stream, as it was asked to."""
+        if self.stream is Stream.CLOSING:
+            self._unopened()
+
+    def on_disconnected(self) -> None:
+        """What is known and not durable is gated here until the daemon is back."""
+        self._unopened()
+        if self.decided:
+            for position, deliver_at_ms in self.outbox.gate_here():
+                if position in self.contained and position not in self.handed_out:
+                    self._put_near(position, deliver_at_ms, credited=False)
+            self._arm()
+        self.host.read_more()
+
+    def _unopened(self) -> None:
+        self.stream = Stream.UNOPENED
+        self._credit_back = 0
+        self.credited.clear()
+        self.outbox.restart()
+
+    def take_frames(self) -> tuple[list[Change], int]:
+        """What to send now, and the credit to give back."""
+        if self.stream is not Stream.OPEN:
+            return [], 0
+        if self._reopen and not self.finished:
+            self.stream = Stream.CLOSING
+            return self.outbox.take_close(), 0
+        changes = self.outbox.take_unsent()
+        credit = 0
+        if not self.finished and self._credit_back >= self._credit_step:
+            credit, self._credit_back = self._credit_back, 0
+        return changes, credit
+
+    @property
+    def _credit_step(self) -> int:
+        return max(1, self.options.credit // 8)
+
+    def _signal(self) -> None:
+        wants = self.outbox.has_unsent or self._reopen or self._credit_back >= self._credit_step
+        if self.stream is Stream.OPEN and wants:
+            self.host.frames_waiting()
+
+    def adopt(self, former: Tracker) -> None:
+        """Take over what a former tracker of this broker had not got onto the daemon's disk."""
+        former.finished = True
+        former.stream = Stream.UNOPENED
+        if former.claim.owner.incarnation == self.claim.owner.incarnation:
+            if former.seal.generation != self.seal.generation:
+                former.outbox.drop_acknowledgements()
+            self.outbox.adopt(former.outbox)
+
+    # ---- the watch's side
+
+    @property
+    def busy(self) -> bool:
+        """Whether the watch has something to look at at each poll."""
+        looked_at = self.handed_out or self.reported or self.doubtful or self.settling
+        return bool(looked_at or self.closing or not self.decided)
+
+    def watch(self) -> None:
+        """Look at the cursor: what is acknowledged, how far mark-delete has got, resets."""
+        self.make_claim()
+        if self.finished:
+            return
+        now_ms = self.host.uptime_ms()
+        self._report_acknowledged()
+        self._on_mark_delete(self.host.mark_delete())
+        self._notice_lost_report()
+        if now_ms - self._mark_sent_ms >= _MARK_DELETE_INTERVAL_MS:
+            self._mark_sent_ms = now_ms
+            self._report_mark_delete()
+        read = self._paused
+        if not self.decided and now_ms - self._created_ms >= self.options.daemon_wait_ms:
+            self.decided_alone = True
+            self._decide(set())
+            read = True
+        if self._awaiting and not self._awaits_answer():
+            self._awaiting = False
+            read = True
+        if read:
+            self.host.read_more()
+        self._delete_settling()
+        if self.host.cursor_closed() or (self.closing and now_ms >= self._close_deadline_ms):
+            self.finish()
+        self._signal()
+
+    def _report_acknowledged(self) -> None:
+        then = self.seal.generation
+        found = {each for each in self.handed_out | self.doubtful if self.host.is_deleted(each)}
+        self._notice_reset()
+        if not self.seal.stood(then):
+            return
+        self.doubtful.clear()  # what was not found of them will be read again
+        for position in found:
+            self._acknowledge(position)
+        self.outbox.acknowledge(found)
+
+    def _acknowledge(self, position: Position) -> None:
+        self._leave_near(position)
+        self.handed_out.discard(position)
+        self.contained.discard(position)
+        self.reported.add(position)
+
+    def _on_mark_delete(self, mark_delete: Position) -> None:
+        if mark_delete == self._mark_seen:
+            return
+        if mark_delete < self._mark_seen:
+            self._on_reset()  # should one ever leave the seal; it follows the position, too
+        else:
+            self._follow_mark_delete(mark_delete)
+
+    def _follow_mark_delete(self, mark_delete: Position) -> None:
+        self._mark_seen = mark_delete
+        for each in (self.contained, self.handed_out, self.settling):
+            each -= {position for position in each if position <= mark_delete}
+        for position in [each for each in self.near if each <= mark_delete]:
+            self._leave_near(position)
+
+    def _report_mark_delete(self) -> None:
+        """Only forward: a position that goes back is told by OPEN."""
+        persisted = self.host.persisted_mark_delete()
+        if persisted > self._mark_sent:
+            self._mark_sent = persisted
+            self.reported = {position for position in self.reported if position > persisted}
+            self.outbox.mark_delete(persisted)
+
+    def _notice_lost_report(self) -> None:
+        """Should a reset ever leave the seal: it takes all back, so the highest one shows it."""
+        if self.reported:
+            last = max(self.reported)
+            if last not in self.settling and not self.host.is_deleted(last):
+                self._on_reset()
+
+    def _delete_settling(self) -> None:
+        if self._deleting is not None or not self.settling or self.host.cursor_closed():
+            return
+        if self.host.uptime_ms() < self._delete_retry_ms:
+            return
+        if not self.host.has_consumers():
+            return  # a seek, which disconnects them first, may be under way
+        chunk = sorted(self.settling)[: self._delete_max]
+        self._deleting = chunk
+        self.host.delete(chunk, self.seal.generation, lambda done: self._on_deleted(chunk, done))
+
+    def _on_deleted(self, chunk: list[Position], done: bool) -> None:
+        if self._deleting is not chunk:
+            return  # a reset came between
+        self._deleting = None
+        if done:
+            self._delete_max = min(_DELETE_CHUNK, 2 * self._delete_max)
+            self.contained -= self.settling & set(chunk)
+            self.settling -= set(chunk)
+            return
+        self._delete_retry_ms = self.host.uptime_ms() + _RETRY_MS
+        if len(chunk) > 1:
+            self._delete_max = max(1, len(chunk) // 2)
+        else:
+            self._take_back(chunk[0])
+
+    def finish(self) -> None:
+        """Report the last acknowledgements and end the stream."""
+        if self.finished:
+            return
+        self._report_acknowledged()
+        self._report_mark_delete()
+        self.closing = self.finished = True
+        self.undecided.clear()
+        if self.stream in (Stream.OPEN, Stream.OPENING) or not self.outbox.is_empty:
+            self.outbox.close()
+        self.near.clear()
+        self.credited.clear()
+        self.host.frames_waiting()
+
+    @property
+    def is_over(self) -> bool:
+        """Finished, with nothing left to send."""
+        return self.finished and self.outbox.is_empty
+
+    # ---- near
+
+    def _put_near(self, position: Position, deliver_at_ms: int, *, credited: bool) -> None:
+        if position in self.near:
+            return
+        self.near[position] = deliver_at_ms
+        heapq.heappush(self._near_heap, (deliver_at_ms, position))
+        if credited:
+            self.credited.add(position)
+
+    def _leave_near(self, position: Position) -> None:
+        if self.near.pop(position, None) is not None and position in self.credited:
+            self.credited.discard(position)
+            self._credit_back += 1
+
+    def _head_ms(self) -> int | None:
+        heap = self._near_heap
+        while heap and self.near.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def _arm(self) -> None:
+        head_ms = self._head_ms()
+        if head_ms is not None and not self.closing:
+            self.host.wake_at(head_ms)
+
+    def sent(self) -> set[Kind]:
+        """Kinds of changes that wait for DURABLE; for reports."""
+        return {change.kind for change in self.outbox.pending}

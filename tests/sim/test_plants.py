@@ -1,0 +1,71 @@
+"""Known bugs are found: each planted, each met by one of the first few seeds of its kind of histories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sim.__main__ import main
+from tests.sim.campaign import Failure
+from tests.sim.generator import generate
+from tests.sim.history import History
+from tests.sim.plants import PLANTS, Plant, sealed_amid_a_reset
+from tests.sim.player import play
+from tests.sim.report import explain
+
+GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
+SEEDS_MAX = 60
+
+
+def first_failure(plant: Plant) -> Failure:
+    """The first seed that meets the plant. Fails if none of the first `SEEDS_MAX` does."""
+    for seed in range(1, SEEDS_MAX + 1):
+        outcome = play(generate(seed, plant.faults, plant.settings))
+        if not outcome.passed:
+            return Failure(seed, outcome)
+    pytest.fail(f"none of {SEEDS_MAX} seeds meets it")
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_a_known_bug_is_found(plant: Plant) -> None:
+    with plant.plant():
+        found = first_failure(plant)
+
+    history = generate(found.seed, plant.faults, plant.settings)
+    assert play(history).passed, "it fails without the bug, too"
+
+
+def test_a_kept_history_fails_with_the_bug_that_it_once_showed() -> None:
+    history = History.load(GOLDEN / "unload_amid_a_seek.json")
+
+    with sealed_amid_a_reset():
+        outcome = play(history)
+
+    assert outcome.failure is not None
+    assert "is deleted in the cursor though it is owed" in outcome.failure
+    assert play(history).passed
+
+
+def test_ten_bugs_are_planted_and_five_are_real() -> None:
+    assert len(PLANTS) >= 10
+    assert sum(1 for plant in PLANTS if plant.commit) >= 5
+
+
+def test_a_failure_is_shrunk_and_one_command_replays_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant = next(plant for plant in PLANTS if plant.name == "credit is ignored")
+    with plant.plant():
+        seed = next(seed for seed in range(1, SEEDS_MAX) if not play(generate(seed)).passed)
+        history = generate(seed)
+        text = explain(Failure(seed, play(history)), tmp_path, shrinks=True)
+        command = next(line for line in text.splitlines() if line.startswith("replay: "))
+        arguments = command.split("tests.sim ")[1].split()
+        small = History.load(Path(arguments[1]))
+
+        assert main(arguments) == 1
+
+    assert "more DUE entries than there is credit" in capsys.readouterr().out
+    assert len(small.steps) < len(history.steps) // 2
+    assert main(arguments) == 0

@@ -1,0 +1,76 @@
+"""The simulator: new histories hold, kept ones too, and a run repeats itself to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sim.__main__ import main
+from tests.sim.campaign import Campaign
+from tests.sim.generator import generate
+from tests.sim.history import History
+from tests.sim.player import play
+from tests.sim.report import explain, summary
+
+GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
+SECONDS = 20.0
+
+
+def test_new_histories_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    campaign = Campaign.new(100_000, seconds=SECONDS)
+    campaign.run(print)
+    with capsys.disabled():
+        print(f"\n{summary(campaign)}")
+
+    assert campaign.done > 0
+    assert not campaign.failures, explain(campaign.failures[0], tmp_path, shrinks=True)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+def test_kept_histories_hold(path: Path) -> None:
+    history = History.load(path)
+
+    outcome = play(history)
+
+    assert outcome.passed, outcome.details
+    assert history.about
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_seed_is_one_history_and_one_run(seed: int) -> None:
+    runs: list[list[str]] = [[], []]
+    for run in runs:
+        play(generate(seed), run.append)
+
+    assert runs[0] == runs[1]
+    assert len(runs[0]) > 100
+
+
+def test_a_history_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> None:
+    history = generate(7)
+
+    history.save(tmp_path / "7.json")
+
+    assert History.load(tmp_path / "7.json") == history
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--replay", "nowhere.json"], "neither a seed nor"),
+        (["--replay", "{tmp}/broken.json"], "is no history"),
+        (["--seeds", "0"], "1 or more"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_one_line(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.json").write_text('{"format": 99}', encoding="utf-8")
+
+    code = main([each.replace("{tmp}", str(tmp_path)) for each in arguments])
+
+    assert code == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1

@@ -1,0 +1,366 @@
+"""The whole world of a history: machines, daemons, brokers, clients, who owns the topic, and the checks.
+
+The topic has one owner by the metadata store. A broker that is killed, or stopped for longer than its
+session, loses it; when it goes on after a stop it believes for a while that it still has it (a zombie).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.sim.bookkeeper import BookKeeper, CursorInfo, CursorRecord, Position, Subscription
+from tests.sim.broker import Broker, ServedSubscription
+from tests.sim.client import Client
+from tests.sim.clocks import MachineClock
+from tests.sim.config import Config
+from tests.sim.daemon import DaemonHost
+from tests.sim.dispatcher import Dispatcher
+from tests.sim.kernel import NS_PER_MS, NS_PER_S, START_MS, Event, Kernel, Process, Violation
+from tests.sim.obligations import Cause, Obligations
+from tests.sim.promises import Promises
+from tests.sim.store import Disk, Trouble
+
+_ZOMBIE_MS = 400
+_LOAD_NS = 20 * NS_PER_MS
+_FINISH_STEP_NS = NS_PER_S
+_FINISH_EXTRA_MS = 90_000
+_SETTLE_NS = 6 * NS_PER_S
+_LEFT_MS = 3_000
+_CHECK_SHARE = 0.02
+
+
+class World:
+    """Everything there is in a run of a history."""
+
+    def __init__(self, config: Config, seed: int) -> None:
+        self.config = config
+        self.kernel = kernel = Kernel(seed)
+        self.bookkeeper = BookKeeper(config.first_ledger_id)
+        self.skipped: Counter[str] = Counter()
+        machines = 1 if config.shared_daemon else 2
+        self.clocks = [MachineClock(kernel) for _ in range(machines)]
+        self.disks = [Disk(kernel, f"disk-{number}") for number in range(machines)]
+        self.daemons: list[DaemonHost] = []
+        for number, (clock, disk) in enumerate(zip(self.clocks, self.disks, strict=True)):
+            disk.write_ns = config.write_us * 1_000
+            promises = Promises(self.bookkeeper.log, disk, clock)
+            options = config.daemon_options()
+            self.daemons.append(DaemonHost(kernel, f"daemon-{number}", clock, disk, options, promises))
+        self.owner: Broker | None = None
+        self._owner_process: Process | None = None
+        self._loading: Event | None = None
+        self._preferred: int | None = None
+        self.brokers = [self._make_broker(number) for number in range(2)]
+        self._session_ends: dict[Process, Event] = {}
+        self.subscriptions = [self._make_subscription(number) for number in range(config.subscriptions)]
+        self.clients = [self._make_client(number) for number in range(config.clients * config.subscriptions)]
+        for daemon in self.daemons:
+            daemon.start()
+        for broker in self.brokers:
+            broker.start()
+            self._watch_session(broker)
+        for client in self.clients:
+            client.connect()
+        if kernel.trace is not None:
+            kernel.note(f"{config}")
+
+    # ---- making it
+
+    def machine_of(self, broker: int) -> int:
+        """The machine that a broker runs on."""
+        return 0 if self.config.shared_daemon else broker
+
+    def _make_broker(self, number: int) -> Broker:
+        machine = self.machine_of(number)
+        broker = Broker(
+            self.kernel,
+            f"broker-{number}",
+            self.clocks[machine],
+            self.daemons[machine],
+            self.bookkeeper,
+            self.config.broker_options(),
+            lambda: self.owner is broker and broker.process is self._owner_process,
+        )
+        return broker
+
+    def _make_subscription(self, number: int) -> Subscription:
+        start: Position = (self.config.first_ledger_id, -1)
+        record = CursorRecord(start, frozenset(), {}, ())
+        return Subscription(f"sub-{number}", CursorInfo(0, None, record, {}), Obligations())
+
+    def _make_client(self, number: int) -> Client:
+        subscription = self.subscriptions[number % len(self.subscriptions)]
+        client = Client(
+            self.kernel,
+            f"client-{number}",
+            subscription.obligations,
+            self.bookkeeper.log,
+            lambda: self._find(subscription.name),
+            lambda position: self._again_because(subscription, position),
+            self.config.network_us * 1_000,
+        )
+        client.permits = self.config.permits
+        if self.config.ack_after_ms >= 0:
+            client.ack_after_ms = (0, self.config.ack_after_ms)
+        return client
+
+    # ---- who owns the topic
+
+    def _find(self, subscription: str) -> Dispatcher | None:
+        """Where a client can subscribe now; a look-up makes somebody load the topic."""
+        if self.owner is None:
+            self._assign()
+            return None
+        served = self.owner.served.get(subscription)
+        if served is None or not self.owner.running or served.dispatcher.fenced or served.dispatcher.closed:
+            return None
+        return served.dispatcher
+
+    def _assign(self) -> None:
+        if self._loading is not None and self._loading.pending:
+            process = self._loading.process
+            if process is not None and not process.dead:
+                return
+        able = [number for number, broker in enumerate(self.brokers) if broker.running and not broker.served]
+        if not able:
+            return
+        number = self._preferred if self._preferred in able else able[self.kernel.random.randrange(len(able))]
+        self._preferred = None
+        broker = self.brokers[number]
+        self._loading = broker.after(self.kernel.between_ns(0, _LOAD_NS), self._load, broker)
+
+    def _load(self, broker: Broker) -> None:
+        if self.owner is None and not broker.served:
+            self.owner, self._owner_process = broker, broker.process
+            self.kernel.note(f"{broker.name} loads the topic")
+            broker.load(self.subscriptions)
+            for served in broker.served.values():
+                served.cursor.tag = (broker.daemon.name, broker.daemon.disk.life)
+
+    def _watch_session(self, broker: Broker) -> None:
+        """The metadata store takes the topic from a broker that is dead or stopped for too long."""
+        process = broker.process
+        assert process is not None
+        process.on_death.append(lambda: self._end_session_later(process))
+
+    def _end_session_later(self, process: Process) -> None:
+        pending = self._session_ends.get(process)
+        if pending is None or not pending.pending:
+            timeout_ns = self.config.session_timeout_ms * NS_PER_MS
+            self._session_ends[process] = self.kernel.after(timeout_ns, None, self._end_session, process)
+
+    def _end_session(self, process: Process) -> None:
+        if self._owner_process is not process or not (process.dead or process.stopped):
+            return
+        self.kernel.note(f"the session of {process} is over")
+        self.owner = self._owner_process = None
+        for client in self.clients:
+            if client.consumer is not None and client.consumer.dispatcher.process is process:
+                client.drop()
+
+    def unload(self, to: int | None) -> None:
+        """The topic is closed by its owner and looked up again."""
+        broker = self.owner
+        if broker is None or not broker.running or not broker.served:
+            return
+        self._preferred = to
+        process = broker.process
+
+        def closed() -> None:
+            if self._owner_process is process:
+                self.owner = self._owner_process = None
+
+        broker.unload(closed)
+
+    def freeze(self, broker: Broker, for_ms: int) -> None:
+        """SIGSTOP, and SIGCONT after that time."""
+        process = broker.process
+        if process is None or not broker.running:
+            return
+        self.kernel.stop(process)
+        self._end_session_later(process)
+        self.kernel.after(for_ms * NS_PER_MS, None, self.thaw, broker)
+
+    def thaw(self, broker: Broker) -> None:
+        """SIGCONT. A broker that has lost the topic meanwhile takes some time to notice."""
+        process = broker.process
+        if process is None or process.dead or not process.stopped:
+            return
+        self.kernel.go_on(process)
+        if self._owner_process is process:
+            pending = self._session_ends.pop(process, None)
+            if pending is not None:
+                pending.cancel()
+        elif broker.served:
+            notice_ns = self.kernel.between_ns(0, _ZOMBIE_MS * NS_PER_MS)
+            broker.after(notice_ns, self._end_zombie, broker, broker.served)
+
+    @staticmethod
+    def _end_zombie(broker: Broker, lost: dict[str, ServedSubscription]) -> None:
+        if broker.served is lost:
+            broker.unload(lambda: None)
+
+    def start_broker(self, broker: Broker) -> None:
+        """Start a broker that is down."""
+        if not broker.up:
+            broker.start()
+            self._watch_session(broker)
+
+    # ---- judging
+
+    def served(self) -> Iterator[ServedSubscription]:
+        """What the owner serves."""
+        if self.owner is not None:
+            yield from self.owner.served.values()
+
+    def _again_because(self, subscription: Subscription, position: Position) -> Cause | None:
+        """A reason outside of the cursor why an acknowledged message comes again."""
+        served = None if self.owner is None else self.owner.served.get(subscription.name)
+        if served is None:
+            return Cause.MOVED  # from a zombie
+        last = subscription.obligations.fates[position].acknowledged[-1]
+        tag = getattr(last.owner, "tag", None)
+        if served.tracker is not None and served.tracker.decided_alone:
+            return Cause.DECIDED_ALONE
+        if tag is None or served.cursor.tag is None or tag[0] != served.cursor.tag[0]:
+            return Cause.MOVED
+        if tag[1] != served.broker.daemon.disk.life or served.broker.daemon.disk.damaged:
+            return Cause.DATA_LOST
+        return None
+
+    def check(self) -> None:
+        """The cheap part of the checks, after a step."""
+        for daemon in self.daemons:
+            daemon.check_budget()
+        if self.kernel.chance(_CHECK_SHARE):
+            self._check_indexes()
+
+    def _check_indexes(self) -> None:
+        """Walk the invariants of every index, but where damage may lie that nobody has met yet."""
+        for daemon in self.daemons:
+            if not daemon.disk.damaged:
+                for index in daemon.indexes():
+                    index.check()
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """No more faults: whatever is owed must come within a bounded time. Raises Violation."""
+        self._repair()
+        self.finish_repaired()
+
+    def _repair(self) -> None:
+        for disk, daemon in zip(self.disks, self.daemons, strict=True):
+            disk.kill_at_write = disk.fail_at_write = None
+            daemon.trouble(Trouble.NONE)
+            process = daemon.process
+            if process is not None:
+                self.kernel.go_on(process)
+            daemon.start()
+        for clock in self.clocks:
+            clock.correct()
+        for broker in self.brokers:
+            self.thaw(broker)
+            self.start_broker(broker)
+
+    def finish_repaired(self) -> None:
+        kernel = self.kernel
+        for number, client in enumerate(self.clients):
+            client.ack_after_ms = (0, 20)
+            if number < len(self.subscriptions):
+                client.drop()
+                client.permits = max(client.permits, 50)
+                client.connect()
+        for client in self.clients:
+            for delivery in list(client.unprocessed.values()):
+                kernel.after(kernel.between_ns(0, NS_PER_S), None, client.acknowledge, delivery.position)
+        last_ms = max(self.bookkeeper.log.deliver_at_ms.values(), default=0)
+        end_ns = max(last_ms * NS_PER_MS, kernel.now_ns) + _FINISH_EXTRA_MS * NS_PER_MS
+        while kernel.now_ns < end_ns:
+            kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
+            self._keep_up()
+            if not any(self._owed(each) for each in self.subscriptions):
+                break
+        for subscription in self.subscriptions:
+            owed = self._owed(subscription)
+            if owed:
+                raise Violation(
+                    f"lost: {len(owed)} messages of {subscription.name} were not delivered and acknowledged "
+                    f"within {_FINISH_EXTRA_MS} ms of the last one's time: {sorted(owed)[:8]}; "
+                    f"{self._state(subscription)}"
+                )
+        for served in self.served():
+            served.cursor.flush()
+        kernel.run_until(kernel.now_ns + _SETTLE_NS)
+        self._check_empty()
+
+    def _keep_up(self) -> None:
+        """Supervisors start what has ended by itself."""
+        for daemon in self.daemons:
+            daemon.start()
+        for broker in self.brokers:
+            self.start_broker(broker)
+
+    def _owed(self, subscription: Subscription) -> list[Position]:
+        for served in self.served():
+            if served.subscription is subscription:
+                return subscription.obligations.owed(served.cursor.resets)
+        return [(-1, -1)]  # nobody serves it yet
+
+    def _state(self, subscription: Subscription) -> str:
+        for served in self.served():
+            if served.subscription is subscription:
+                tracker, cursor = served.tracker, served.cursor
+                text = f"mark-delete {cursor.mark_delete}, read position {cursor.read_position}"
+                if tracker is not None:
+                    text += (
+                        f", tracker {tracker.stream.name}: near {len(tracker.near)}, handed out "
+                        f"{len(tracker.handed_out)}, settling {len(tracker.settling)}, "
+                        f"undecided {len(tracker.undecided)}, contained {len(tracker.contained)}, "
+                        f"consumers {len(served.dispatcher.consumers)}"
+                    )
+                return text
+        return "nobody serves it"
+
+    def _check_empty(self) -> None:
+        """Everything is acknowledged: nothing is delayed, and nothing is held but what a crash has made the
+        daemon forget the acknowledgement of, until it is due."""
+        for served in self.served():
+            tracker = served.tracker
+            if tracker is None:
+                continue
+            indexes = served.broker.daemon.indexes()
+            held = [
+                position
+                for index in indexes
+                if index.name.subscription == served.subscription.name
+                for position in index.held()
+            ]
+            for position in {*tracker.contained, *held}:
+                ahead_ms = self.bookkeeper.log.deliver_at_ms[position] - served.now_ms()
+                comes_ms = self.config.horizon_ms if served.is_deleted(position) else 0
+                if ahead_ms <= comes_ms - _LEFT_MS:
+                    raise Violation(
+                        f"{position} is contained or held at the end, {ahead_ms} ms before its time: "
+                        f"{self._state(served.subscription)}"
+                    )
+        self._check_indexes()
+
+    def close(self) -> None:
+        """Give sockets back."""
+        for broker in self.brokers:
+            if broker.process is not None:
+                self.kernel.kill(broker.process)
+        for daemon in self.daemons:
+            daemon.release()
+
+    @property
+    def repeats(self) -> Counter[Cause]:
+        """How many messages came again, by cause."""
+        return sum((each.obligations.repeats for each in self.subscriptions), Counter[Cause]())
+
+    @property
+    def elapsed_ms(self) -> int:
+        """True time since the beginning."""
+        return self.kernel.now_ns // NS_PER_MS - START_MS
