@@ -34,7 +34,7 @@ final class CursorWatch {
 
     /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. */
     void noticeReset() {
-        if (!seal.isIntact()) {
+        if (!seal.isIntact() || seal.isWanted()) {
             onReset();
         }
     }

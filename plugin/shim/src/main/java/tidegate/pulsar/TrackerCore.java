@@ -508,7 +508,7 @@ final class TrackerCore {
         } else {
             cursor.noticeReset();
         }
-        if (stream.generation() != seal.generation()) {
+        if (stream.generation() != seal.generation() || stream.generation() == Seal.NONE) {
             stream.acknowledged().clear();
             undone.clear();
         }

@@ -173,6 +173,26 @@ class CursorWatchTest extends TrackerScenario {
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
 
+    /** What closes a cursor stores the position of the reset, with the seal that it has then. */
+    @Test
+    void whatAResetBringsBackComesThoughTheTopicIsUnloadedMeanwhile() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        world.acknowledgeAll();
+        world.runUntil(world.now() + 2000);
+        world.broker.deliveries.clear();
+        world.broker.beginReset(new Position(1, 0));
+        // The acknowledgements are there still, and go once the reset is done: they must not be told under a new seal.
+        world.runUntil(world.now() + 500);
+        world.unload(1000);
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+    }
+
     @Test
     void aResetThatWasNeverAnsweredTakesNothingBack() {
         acknowledgeAllBut(0);
