@@ -87,7 +87,7 @@ final class DaemonStream {
         outbox.opened(inFlight, last);
         return new Frame.Open(owner.incarnation(), owner.epoch(), generation, settings.horizonMs(), settings.credit(),
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
-                parts.isEmpty() ? new Positions() : parts.get(0));
+                parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer());
     }
 
     /** A part of the answer to OPEN. Needs no lock. */

@@ -822,8 +822,14 @@ final class TrackerCore {
         return stream.isOpen();
     }
 
+    /** What the daemon asks about the subscription's index log. */
+    CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
+        return host.log().answer(request);
+    }
+
     /** Gives the budget back when the tracker is forgotten. */
     void release() {
+        host.log().close();
         synchronized (this) {
             gate.account(0);
         }

@@ -76,7 +76,7 @@ final class ToyWorld {
 
     void connect() {
         if (session == null && daemonUp) {
-            session = new LinkSession("toy", "toy", clock.monotonicMs());
+            session = new LinkSession("toy", "toy", clock.monotonicMs(), () -> { });
             table.connected(session);
         }
     }
