@@ -7,7 +7,9 @@ from tidegate.index.catalog import UNCLAIMED, Catalog
 from tidegate.index.clock import Clock, ManualClock, SystemClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
-from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError
+from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError, UnreadableLogError
+from tidegate.index.format.chain import Chain
+from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -18,6 +20,7 @@ from tidegate.index.rocks import RocksStore
 from tidegate.index.sort import sort_entries
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, MemoryStore, Store
+from tidegate.index.tap import TappedStore
 from tidegate.index.width import BLOCK_COST_ENTRIES, WIDTHS_MS, slice_entries_max
 
 __all__ = [
@@ -31,12 +34,14 @@ __all__ = [
     "Batch",
     "Catalog",
     "CatalogStats",
+    "Chain",
     "Clock",
     "Commit",
     "CorruptBlockError",
     "DelayIndex",
     "Entries",
     "EntryKey",
+    "Identity",
     "IndexOptions",
     "IndexStats",
     "Int64Array",
@@ -51,7 +56,9 @@ __all__ = [
     "Store",
     "SubscriptionName",
     "SystemClock",
+    "TappedStore",
     "TidegateIndexError",
+    "UnreadableLogError",
     "deserialize_bitmap",
     "serialize_bitmap",
     "slice_entries_max",

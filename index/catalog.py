@@ -22,13 +22,14 @@ from tidegate.index.clock import Clock
 from tidegate.index.context import Context
 from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.errors import ClosedError
+from tidegate.index.errors import ClosedError, CorruptRecordError
 from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit, Journal
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.recovery import check_format, recover
+from tidegate.index.recovery import Damage, check_format, recover, recover_one
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store
@@ -54,7 +55,12 @@ class Catalog:
         self._due: heapdict = heapdict()
         self._parked: set[DelayIndex] = set()
         self._next_subscription_id = 1
-        self._background = Background(self._context, self._indexes, executor, self._delete_stored)
+        self._background = Background(
+            self._context,
+            self._indexes,
+            executor,
+            lambda index: self._delete_stored(index.log.subscription_id),
+        )
         self._closed = False
 
     @classmethod
@@ -76,17 +82,22 @@ class Catalog:
         recovery = recover(store, catalog._options)
         catalog._next_subscription_id = recovery.next_subscription_id
         for found in recovery.subscriptions:
+            # Twice, if it had been restored from its index log and the former data was still there.
+            catalog.remove(found.identity.name)
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
             catalog._due_changed(index)
             catalog._crowding_changed(index)
         catalog._context.corrupt_records += recovery.damage.count
-        batch = recovery.damage.batch
-        batch.extend(set_aside(store, recovery.damage.kept, catalog._options.quarantine_budget_bytes))
-        if len(batch):
-            store.write(batch, sync=True)
+        catalog._write_damage(recovery.damage)
         catalog._settle_loss()
         return catalog
+
+    def _write_damage(self, damage: Damage) -> None:
+        batch = damage.batch
+        batch.extend(set_aside(self._store, damage.kept, self._options.quarantine_budget_bytes))
+        if len(batch):
+            self._store.write(batch, sync=True)
 
     def _settle_loss(self) -> None:
         """What the store has lost may have taken acknowledgements back: believe none. Durable on return."""
@@ -130,6 +141,51 @@ class Catalog:
         self._indexes[name] = index
         return index
 
+    def reserve_id(self) -> int:
+        """An id under which somebody else writes a subscription into the store; `adopt` is to follow."""
+        self._require_open()
+        subscription_id = self._next_subscription_id
+        self._next_subscription_id += 1
+        return subscription_id
+
+    def adopt(self, subscription_id: int) -> DelayIndex:
+        """Take in a subscription that is in the store; it replaces one of the same name.
+
+        Raises StorageError, CorruptRecordError if its identity cannot be read.
+        """
+        self._require_open()
+        recovery = recover_one(self._store, self._options, subscription_id)
+        if not recovery.subscriptions:
+            raise CorruptRecordError("what was restored has no identity")
+        found = recovery.subscriptions[0]
+        self.remove(found.identity.name)
+        index = DelayIndex.restored(self._context, found)
+        self._indexes[index.name] = index
+        self._context.corrupt_records += recovery.damage.count
+        self._write_damage(recovery.damage)
+        self._due_changed(index)
+        self._crowding_changed(index)
+        return index
+
+    def abandon_id(self, subscription_id: int) -> None:
+        """Nothing will come of a reserved id: delete what is stored under it, with the next commit."""
+        if not self._closed:
+            self._delete_stored(subscription_id)
+
+    def chain(self, index: DelayIndex) -> Chain | None:
+        """Which index log the stored data of a subscription is in; None if that is not known."""
+        try:
+            value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
+            return None if value is None else Chain.decode(value)
+        except CorruptRecordError:
+            return None
+
+    def set_chain(self, index: DelayIndex, chain: Chain) -> None:
+        """The stored data of a subscription is in this index log. Durable with the next commit."""
+        batch = Batch()
+        batch.put(keys.subscription_key(keys.CHAIN, index.log.subscription_id), chain.encode())
+        self._journal.also(batch)
+
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
         """What was put in before anybody had opened the subscription is its first owner's."""
         index.incarnation = incarnation
@@ -150,7 +206,7 @@ class Catalog:
             self._due.pop(index, None)
             self._background.forget(index)
             self._parked.discard(index)
-            self._delete_stored(index)
+            self._delete_stored(index.log.subscription_id)
 
     def __iter__(self) -> Iterator[DelayIndex]:
         return iter(list(self._indexes.values()))
@@ -259,8 +315,7 @@ class Catalog:
             self._closed = True
             self._store.close()
 
-    def _delete_stored(self, index: DelayIndex) -> None:
-        subscription_id = index.log.subscription_id
+    def _delete_stored(self, subscription_id: int) -> None:
         batch = Batch()
         batch.delete(keys.subscription_key(keys.IDENTITY, subscription_id))
         for kind in keys.SUBSCRIPTION_KINDS:

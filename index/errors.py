@@ -93,6 +93,10 @@ class CorruptBlockError(CorruptRecordError):
     """A packed block fails its checksum or is missing."""
 
 
+class UnreadableLogError(TidegateIndexError):
+    """An index log cannot be read: it is damaged, gone, or written by a newer Tidegate."""
+
+
 class InvalidEntriesError(TidegateIndexError):
     """Entries given by the caller are out of range or not of equal length."""
 

@@ -152,10 +152,23 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
 
     The journals are read when their readers are, after which `Recovery.damage` is complete.
     """
+    return _recover(store, options, *keys.kind_range(keys.IDENTITY), strangers_too=True)
+
+
+def recover_one(store: Store, options: IndexOptions, subscription_id: int) -> Recovery:
+    """Read one subscription, as `recover` reads all of them. It has an identity."""
+    return _recover(
+        store, options, *keys.subscription_range(keys.IDENTITY, subscription_id), strangers_too=False
+    )
+
+
+def _recover(
+    store: Store, options: IndexOptions, start: bytes, end: bytes, *, strangers_too: bool
+) -> Recovery:
     damage = Damage()
     found: dict[int, Recovered] = {}
     strangers: set[int] = set()
-    for key, value in store.scan(*keys.kind_range(keys.IDENTITY)):
+    for key, value in store.scan(start, end):
         subscription_id = keys.subscription_id_of(key)
         try:
             identity = Identity.decode(value)
@@ -167,8 +180,9 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
             state = _read_state(store, subscription_id, options, damage)
             reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
             found[subscription_id] = Recovered(subscription_id, identity, state, reader)
-    for kind in (keys.STATE, keys.SLICE, keys.HELD, keys.ACKNOWLEDGED, keys.CARRY, keys.JOURNAL, keys.INTENT):
-        strangers.update(_strangers(store, kind, found))
+    for kind in keys.SUBSCRIPTION_KINDS if strangers_too else ():
+        if kind != keys.BLOCK:  # there are many, and none without a slice that was not written ahead
+            strangers.update(_strangers(store, kind, found))
     for subscription_id, each in found.items():
         _delete_uncommitted(store, subscription_id, damage)
         _read_bitmaps(store, each, keys.HELD, damage)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import cast
 
-from rocksdict import DbClosedError, Rdict, ReadOptions, WriteOptions
+from rocksdict import DbClosedError, Rdict, RdictIter, ReadOptions, WriteOptions
 
 from tidegate.index import directory, faults
 from tidegate.index.errors import (
@@ -120,7 +120,7 @@ class RocksStore:
             raise self._translate(error) from error
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) with start <= key < end, keys ascending.
+        """Yield (key, value) with start <= key < end, keys ascending, as they are now.
 
         Raises DamagedDirectoryError where RocksDB cannot read on: the keys after that are not known then.
         """
@@ -141,13 +141,22 @@ class RocksStore:
         bounded = ReadOptions()
         bounded.set_iterate_upper_bound(end)
         try:
-            # Not Rdict.items: that takes damage for the end.
+            # Not Rdict.items: that takes damage for the end. Not Rdict.snapshot: its iterators see what is
+            # written later. This one sees what is there when it is made, so it is made at once.
             rows = family.iter(bounded)
             rows.seek(start)
+        except Exception as error:
+            raise self._translate(error) from error
+        return self._rows(rows, bounded)
+
+    def _rows(self, rows: RdictIter, bounded: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
+        try:
             while rows.valid():
                 yield cast(bytes, rows.key()), cast(bytes, rows.value())
                 rows.next()
             rows.status()
+            # The iterator has but a pointer to its bound: freed before the end, it lets keys be missing.
+            del bounded
         except GeneratorExit:
             raise
         except Exception as error:

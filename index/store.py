@@ -81,9 +81,10 @@ class Store(Protocol):
         ...
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) with start <= key < end, keys ascending. Do not write while iterating.
+        """Yield (key, value) with start <= key < end, keys ascending, as they are at the time of the call.
 
-        Raises DamagedDirectoryError where the medium cannot be read on.
+        Any thread may iterate, also while others write. Raises DamagedDirectoryError where the medium cannot
+        be read on.
         """
         ...
 
@@ -148,12 +149,11 @@ class MemoryStore:
                     del self._keys[low:high]
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) with start <= key < end, keys ascending."""
+        """Yield (key, value) with start <= key < end, keys ascending, as they are now."""
         with self._lock:
             self._require_open()
             keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
-        for key in keys:
-            yield key, self._values[key]
+            return iter([(key, self._values[key]) for key in keys])
 
     def loss(self) -> None:
         """Nothing: memory forgets all or nothing."""

@@ -22,9 +22,10 @@ ACKNOWLEDGED = b"A"
 CARRY = b"C"
 JOURNAL = b"J"
 INTENT = b"I"
+CHAIN = b"P"
 QUARANTINE = b"Q"
 
-SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, CARRY, JOURNAL, INTENT)
+SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, CARRY, JOURNAL, INTENT, CHAIN)
 """Kinds that hold the data of one subscription and go with it."""
 
 _BIAS = 1 << 63
@@ -35,6 +36,7 @@ _VERSIONED = struct.Struct(">cQQQ")
 _JOURNAL = struct.Struct(">cQQB")
 _INTENT = struct.Struct(">cQQQ")
 _QUARANTINE = struct.Struct(">cBQ")
+_NUMBER = struct.Struct(">Q")
 _NUMBERED = 0xFF
 
 
@@ -68,9 +70,24 @@ def subscription_range(kind: bytes, subscription_id: int) -> tuple[bytes, bytes]
     return start, _SUBSCRIPTION.pack(kind, subscription_id + 1)
 
 
+def after_kind(kind: bytes) -> bytes:
+    """What comes after all keys of one kind."""
+    return bytes([kind[0] + 1])
+
+
 def kind_range(kind: bytes) -> tuple[bytes, bytes]:
     """Start and end of all keys of one kind."""
     return kind, bytes([kind[0] + 1])
+
+
+def stripped(key: bytes) -> bytes:
+    """A key of a subscription without the id: how the index log names it."""
+    return key[:1] + key[_SUBSCRIPTION.size :]
+
+
+def unstripped(key: bytes, subscription_id: int) -> bytes:
+    """What `stripped` has made of a key, back with an id."""
+    return _SUBSCRIPTION.pack(key[:1], subscription_id) + key[1:]
 
 
 def slice_key(subscription_id: int, slice_id: SliceId) -> bytes:
@@ -92,6 +109,11 @@ def block_key(subscription_id: int, slice_id: SliceId, block_id: int) -> bytes:
 def parse_block_key(key: bytes) -> int:
     """The block id of a block's key."""
     return int(_BLOCK.unpack(key)[4])
+
+
+def block_of_slice(key: bytes, block_id: int) -> bytes:
+    """Key of a block, from the key of its slice; both stripped, or both not."""
+    return BLOCK + key[1:] + _NUMBER.pack(block_id)
 
 
 def bitmap_key(kind: bytes, subscription_id: int, ledger_id: int, version: int) -> bytes:

@@ -74,7 +74,6 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     if wanted.dry_run:
         _, plan = make_plan(wanted, None)
         return {"dry_run": True, **described(plan)}, 0
-    files.make()
     with DaemonSession(Path(wanted.socket)) as session:
         cluster, plan = planned(wanted, files, watch)
         indexes = taken(session, wanted, plan)
@@ -113,6 +112,8 @@ def planned(wanted: RebuildOptions, files: Files, watch: Stages) -> tuple[Cluste
     with watch.stage("plan", "looking at the topic") as stage:
         kept = files.read_json(PLAN)
         cluster, plan = make_plan(wanted, None if kept is None else Plan.of_json(kept))
+        # Not before: what cannot be done leaves nothing behind.
+        files.make()
         files.write_json(PLAN, plan.as_json())
         stage |= {"tasks": len(plan.tasks), "entries": plan.entries}
     return cluster, plan

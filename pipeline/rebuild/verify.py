@@ -36,7 +36,6 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     watch, files = Stages(context), Files(wanted.work)
     # What was read by a former job is not what is there now.
     files.remove(OURS)
-    files.make()
     counts = dict.fromkeys(("checked", *_KINDS), 0)
     told = []
     with DaemonSession(Path(wanted.socket)) as session:

@@ -42,6 +42,8 @@ PULSARS_OWN_TRACKER = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryT
 SOCKET_KEY = "tidegateSocket"
 HORIZON_KEY = "tidegateHorizonMillis"
 ALLOW_UNKNOWN_KEY = "tidegateAllowUnknownVersion"
+INDEX_LOG_KEY = "tidegateIndexLog"
+NO_INDEX_LOG = "none"
 ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
 ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
@@ -56,6 +58,7 @@ class Wanted:
     horizon_ms: int | None = None
     tune_acks: bool | None = None
     allow_unknown_version: bool | None = None
+    index_log: str | None = None
 
 
 @dataclass(frozen=True)
@@ -261,6 +264,7 @@ def _settings(wanted: Wanted, before: AttachedSettings | None, default_socket: P
         otherwise.allow_unknown_version
         if wanted.allow_unknown_version is None
         else wanted.allow_unknown_version,
+        otherwise.index_log if wanted.index_log is None else wanted.index_log,
     )
 
 
@@ -274,6 +278,8 @@ def _keys(settings: AttachedSettings, values: Mapping[str, str]) -> dict[str, st
         keys |= _ack_keys(values)
     if settings.allow_unknown_version:
         keys[ALLOW_UNKNOWN_KEY] = "true"
+    if settings.index_log != NO_INDEX_LOG:
+        keys[INDEX_LOG_KEY] = settings.index_log
     return keys
 
 

@@ -20,12 +20,16 @@ FILE_NAME = "attach.json"
 
 @dataclass(frozen=True)
 class AttachedSettings:
-    """What an attached broker is told. ``horizon_ms``: how far ahead due entries come to the broker."""
+    """What an attached broker is told.
+
+    horizon_ms: how far ahead due entries come to the broker. index_log: where index logs are kept.
+    """
 
     socket: str
     horizon_ms: int
     tune_acks: bool = False
     allow_unknown_version: bool = False
+    index_log: str = "none"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,14 @@ from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class IndexLog(StrEnum):
+    """The homes of index logs."""
+
+    BOOKKEEPER = "bookkeeper"
+    NONE = "none"
+
 
 Home = Annotated[
     Path,
@@ -63,6 +72,12 @@ def attach(  # noqa: PLR0917 the flags
             help="Try a Pulsar that the shim does not know.",
         ),
     ] = None,
+    index_log: Annotated[
+        IndexLog | None,
+        typer.Option(
+            help="Where each index is kept too, so that it goes where its topic goes [default: none]."
+        ),
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +85,9 @@ def attach(  # noqa: PLR0917 the flags
 
     Attached already, only what is given and differs is changed. Takes effect when the broker is restarted.
     """
-    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version)
+    wanted = Wanted(
+        socket, horizon_ms, tune_acks, allow_unknown_version, None if index_log is None else index_log.value
+    )
     plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())
     _carry_out_and_show(plan, dry_run, as_json)
 

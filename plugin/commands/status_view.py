@@ -45,6 +45,8 @@ def render(answer: dict[str, Any], console: Console) -> None:
         if _fits(table, console):
             console.print(table)
             for row in rows:
+                if row.log:
+                    say(console, f"{row.topic}:{row.subscription}  {row.log}")
                 if row.slices:
                     console.print(_slice_table(row))
         else:
@@ -82,6 +84,7 @@ class _Row:
         self.overdue = _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-"
         self.next_due = _next_due(one["next_due_ms"], now_ms)
         self.width = _width(one)
+        self.log = _log(one.get("index_log"))
         self.slices = [
             (
                 _instant(part["start_ms"]),
@@ -104,6 +107,8 @@ class _Row:
                 for start, width, entries, state in self.slices
             ),
         ]
+        if self.log:
+            said.append(f"  {self.log}")
         if self.slices_omitted:
             said.append(f"  … {self.slices_omitted} more slices")
         return said
@@ -161,6 +166,20 @@ def _width(one: dict[str, Any]) -> str:
     text = duration(one["slice_width_ms"])
     # An older daemon does not say.
     return f"{text} auto" if one.get("slice_width_auto") else text
+
+
+def _log(log: dict[str, Any] | None) -> str:
+    """Where the index log is, and how far behind."""
+    if log is None:
+        return ""
+    if log["failure"]:
+        state = f"{_duration(log['lag_seconds'])} behind: {log['failure']}"
+    elif log["lag_seconds"]:
+        state = f"{_duration(log['lag_seconds'])} and {_size(log['waiting_bytes'])} behind"
+    else:
+        state = "up to date"
+    where = "" if log["ledger_id"] is None else f" ledger {log['ledger_id']}"
+    return one_line(f"index log in {log['home']}{where}, {state}")
 
 
 def _duration(seconds: float) -> str:

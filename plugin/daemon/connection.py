@@ -23,10 +23,12 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
+from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
@@ -42,6 +44,7 @@ from tidegate.plugin.wire.messages import (
     Error,
     Hello,
     Ingest,
+    LogAnswer,
     MarkDelete,
     Message,
     Open,
@@ -61,8 +64,18 @@ READ_BYTES = 128 * 1024
 FLUSH_BYTES = 64 * 1024
 SMALL_ADD_BYTES = 2_048  # of payload: larger ADD frames are applied as they come
 SILENT_HEARTBEATS = 3
+LATER_BYTES = 8 * 1024 * 1024
 CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
 NS_PER_MS = 1_000_000
+
+
+@dataclass
+class Opening:
+    """A stream whose index is still being brought here, and what came for it meanwhile."""
+
+    task: asyncio.Task[None]
+    later: list[tuple[Frame, Credit | Change]] = field(default_factory=list)
+    size_bytes: int = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -83,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.lost: asyncio.Future[None] = loop.create_future()
         self.hello: Hello | None = None
         self.streams: dict[int, Stream] = {}
+        self.log_requests = LogRequests(self.send, loop)
         self.writable = True
         self.connected_at_ms = clock.now_ms()
         self._engine = engine
@@ -104,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
         self._ended_streams: set[int] = set()
+        self._opening: dict[int, Opening] = {}
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._to_answer: deque[Stream] = deque()
@@ -209,6 +224,10 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._heartbeat, self._pause):
             if timer is not None:
                 timer.cancel()
+        self.log_requests.close()
+        for opening in self._opening.values():
+            opening.task.cancel()
+        self._opening.clear()
         for stream in list(self.streams.values()):
             self._engine.ended(stream)
         self.streams.clear()
@@ -260,13 +279,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         del self.streams[stream_id]
         self._ended_streams.add(stream_id)
+        self.log_requests.end_stream(stream_id)
         self._engine.ended(stream)
         self.send(Error(code, message), stream_id)
 
     def close_stream(self, stream: Stream) -> None:
         """Answer CLOSE: the stream has ended as the broker wished."""
-        self.streams.pop(stream.session.stream_id, None)
+        if not self._is_open(stream):
+            return
+        del self.streams[stream.session.stream_id]
         self._engine.ended(stream)
+        self.log_requests.end_stream(stream.session.stream_id)
         stream.send(Close())
 
     def fail(self, code: ErrorCode, message: str) -> None:
@@ -344,6 +367,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._engine.ingest(self, message, partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
+            case LogAnswer() if self.hello.role == Role.BROKER:
+                self.log_requests.answered(frame.stream, frame.seq, message)
             case Open() | Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
                 self.hello.role == Role.BROKER
             ):
@@ -371,14 +396,25 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.close()
             return
+        opening = self._opening.pop(stream_id, None)
+        if opening is not None:
+            opening.task.cancel()
         stream = self.streams.pop(stream_id, None)
         if stream is not None:
             self._engine.ended(stream)
+            self.log_requests.end_stream(stream_id)
 
     def _on_stream_frame(self, frame: Frame, message: Open | Credit | Change) -> None:
         stream_id = frame.stream
         if isinstance(message, Open):
             self._on_open(stream_id, message)
+            return
+        opening = self._opening.get(stream_id)
+        if opening is not None:
+            opening.later.append((frame, message))
+            opening.size_bytes += len(frame.payload)
+            if opening.size_bytes > LATER_BYTES:
+                opening.task.cancel()  # the broker has read so far that it needs no log any more
             return
         stream = self.streams.get(stream_id)
         if stream is None:
@@ -395,13 +431,48 @@ class Connection(asyncio.BufferedProtocol):
             self.end_stream(stream, error.code, error.message)
 
     def _on_open(self, stream_id: int, request: Open) -> None:
-        if stream_id in self.streams:
+        if stream_id in self.streams or stream_id in self._opening:
             raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
+        try:
+            restoring = self._engine.restoring(self, stream_id, request)
+        except StreamError as error:
+            self._refuse(stream_id, error)
+            return
+        if restoring is None:
+            self._open(stream_id, request)
+            return
+
+        async def restored() -> None:
+            await restoring
+
+        task = self._loop.create_task(restored())
+        self._opening[stream_id] = Opening(task)
+        task.add_done_callback(lambda _: self._restored(stream_id, request))
+
+    def _restored(self, stream_id: int, request: Open) -> None:
+        opening = self._opening.pop(stream_id, None)
+        if opening is None or self._closing:
+            return
+        failure = None if opening.task.cancelled() else opening.task.exception()
+        if failure is not None:
+            self._log.error("restoring an index failed unexpectedly", exc_info=failure)
+        self._open(stream_id, request)
+        for frame, message in opening.later:
+            try:
+                self._on_stream_frame(frame, message)
+            except ProtocolError as error:
+                self.fail(error.code, error.message)
+                return
+
+    def _refuse(self, stream_id: int, error: StreamError) -> None:
+        self._ended_streams.add(stream_id)
+        self.send(Error(error.code, error.message), stream_id)
+
+    def _open(self, stream_id: int, request: Open) -> None:
         try:
             stream = self._engine.open(self, stream_id, request)
         except StreamError as error:
-            self._ended_streams.add(stream_id)
-            self.send(Error(error.code, error.message), stream_id)
+            self._refuse(stream_id, error)
             return
         self._ended_streams.discard(stream_id)
         self.streams[stream_id] = stream

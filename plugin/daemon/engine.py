@@ -12,7 +12,7 @@ looked at in ``due_timer``, when a change is durable in ``committer``, what happ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.due_timer import DueTimer
+from tidegate.plugin.daemon.index_logs import IndexLogs, LogState
 from tidegate.plugin.daemon.intake import Intake, refusal
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
@@ -89,6 +90,7 @@ class DaemonEngine:
         log: structlog.typing.FilteringBoundLogger,
         product: Callable[[], str],
         daemon_id: int,
+        logs: IndexLogs | None = None,
     ) -> None:
         self.catalog = catalog
         self.clock = clock
@@ -101,6 +103,7 @@ class DaemonEngine:
         self.ownership: Ownership[Stream] = Ownership()
         self._loop = loop
         self._metrics = metrics
+        self._logs = logs
         self._log = log
         self.surveyor = Surveyor(catalog)
         self._seldom = Seldom(clock.monotonic_ns)
@@ -156,6 +159,8 @@ class DaemonEngine:
         self._due.stop()
         self._maintenance.stop()
         self._committer.commit_now()
+        if self._logs is not None:
+            self._logs.stop()
         for task in self._answers:
             task.cancel()
 
@@ -302,6 +307,24 @@ class DaemonEngine:
 
     # --- streams ----------------------------------------------------------------------------------
 
+    def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
+        """See ``stream.Engine``."""
+        name = SubscriptionName(request.topic, request.subscription)
+        _check_length("topic", name.topic)
+        _check_length("subscription", name.subscription)
+        self.ownership.admit(name, request.incarnation, request.epoch)
+        if self._logs is None or self._stopping:
+            return None
+        return self._logs.restoring(connection.log_requests, stream_id, request)
+
+    def log_of(self, name: SubscriptionName) -> LogState | None:
+        """How the index log of a subscription stands, None if there is none."""
+        return None if self._logs is None else self._logs.state(self.ownership.get(name))
+
+    def log_states(self) -> list[LogState]:
+        """How all index logs stand."""
+        return [] if self._logs is None else self._logs.states()
+
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
         """See ``stream.Engine``."""
         name = SubscriptionName(request.topic, request.subscription)
@@ -314,6 +337,8 @@ class DaemonEngine:
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
         stream = Stream(connection, session)
+        if self._logs is not None:
+            self._logs.begin(stream, connection.log_requests, stream_id, request)
         previous = self.ownership.take_over(stream)
         self._unserved.end(name)
         if previous is not None:
@@ -341,6 +366,8 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         self._due.discard(stream)
         self._committer.forget(stream)
+        if self._logs is not None:
+            self._logs.end(stream)
         self._readable(stream)
         blocked = self._blocked.get(stream.connection)
         if blocked is not None:
@@ -459,8 +486,14 @@ class DaemonEngine:
         stream.send(Durable(), durability.seq)
         self._metrics.durable_lag.observe((self.clock.monotonic_ns() - durability.received_ns) / 1e9)
         if stream.session.closing and not stream.session.undurable_frames:
-            stream.connection.close_stream(stream)
-            self._forget_if_empty(stream)
+            if self._logs is None:
+                self._close(stream)
+            else:
+                self._logs.after_last_words(stream, lambda: self._close(stream))
+
+    def _close(self, stream: Stream) -> None:
+        stream.connection.close_stream(stream)
+        self._forget_if_empty(stream)
 
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""

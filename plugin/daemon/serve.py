@@ -21,10 +21,20 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.index import Catalog, Clock, IndexOptions, RocksStore, Store, SystemClock, TidegateIndexError
+from tidegate.index import (
+    Catalog,
+    Clock,
+    IndexOptions,
+    RocksStore,
+    Store,
+    SystemClock,
+    TappedStore,
+    TidegateIndexError,
+)
 from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server
@@ -106,8 +116,10 @@ async def running_daemon(
         listener = stack.enter_context(closing(Listener(settings.socket)))
         executor = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
-        catalog = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
+        log_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-log"))
+        catalog, store = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
         metrics, health = Metrics(product_version), Health()
+        logs = IndexLogs(catalog, store, clock, loop, executor=log_executor, metrics=metrics, log=log)
         engine = DaemonEngine(
             catalog,
             clock,
@@ -119,6 +131,7 @@ async def running_daemon(
             log=log,
             product=product_name,
             daemon_id=secrets.randbits(64),
+            logs=logs,
         )
 
         async def exposition() -> bytes:
@@ -194,10 +207,10 @@ def _where(address: HttpAddress | None, port: int | None) -> str | None:
 @contextmanager
 def _open_catalog(
     settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor
-) -> Iterator[Catalog]:
+) -> Iterator[tuple[Catalog, TappedStore]]:
     options = index_options(settings)
     try:
-        store = store_factory(settings)
+        store = TappedStore(store_factory(settings), clock)
         try:
             catalog = Catalog.open(store, clock, options, executor)
         except TidegateIndexError:
@@ -206,7 +219,7 @@ def _open_catalog(
     except TidegateIndexError as error:
         raise StartError(str(error)) from error
     try:
-        yield catalog
+        yield catalog, store
     finally:
         try:
             catalog.close()

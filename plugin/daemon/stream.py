@@ -7,10 +7,11 @@ engine sees it, ``Engine`` the engine as the connection does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from tidegate.index import PositionSet, SubscriptionName
+from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import Hello, Ingest, Message, Open, Welcome
@@ -85,6 +86,11 @@ class Link(Protocol):
         ...
 
     @property
+    def log_requests(self) -> LogRequests:
+        """What is asked of the broker about index logs."""
+        ...
+
+    @property
     def writable(self) -> bool:
         """Whether the peer takes more for now."""
         ...
@@ -115,6 +121,10 @@ class Engine(Protocol):
 
     def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
         """A client has said HELLO; ``version`` is spoken."""
+        ...
+
+    def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
+        """What is to be waited for before ``open``: the index is brought here. Raises ``StreamError``."""
         ...
 
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:

@@ -58,7 +58,9 @@ _BOOKIE_CONF = {
     "dbStorage_writeCacheMaxSizeMb": "64",
     "dbStorage_readAheadCacheMaxSizeMb": "32",
     "nettyMaxFrameSizeBytes": "5253120",
-    "httpServerEnabled": "false",
+    "httpServerEnabled": "true",
+    "httpServerClass": "org.apache.bookkeeper.http.vertx.VertxHttpServer",
+    "httpServerHost": LOOPBACK,
     "enableStatistics": "false",
 }
 _BROKER_CONF = {
@@ -250,7 +252,8 @@ class LocalCluster:
         self._jar = jar
         jvm = jvm or Jvm()
         small = Jvm(heap_mib=min(jvm.heap_mib, 256), options=jvm.options)
-        ports = free_ports(2 + 3 * brokers)
+        ports = free_ports(3 + 3 * brokers)
+        self.bookie_url = f"http://{LOOPBACK}:{ports[2]}"
         self._store = f"zk:{LOOPBACK}:{ports[0]}"
         self._small = small
         self._zookeeper = ZooKeeper(
@@ -269,6 +272,7 @@ class LocalCluster:
             conf={
                 **_BOOKIE_CONF,
                 "bookiePort": str(ports[1]),
+                "httpServerPort": str(ports[2]),
                 "metadataServiceUri": f"metadata-store:{self._store}",
                 "journalDirectory": str(work_dir / "bookie" / "journal"),
                 "ledgerDirectories": str(work_dir / "bookie" / "ledgers"),
@@ -280,7 +284,7 @@ class LocalCluster:
         self.nodes = []
         for number in range(brokers):
             name = chr(ord("a") + number)
-            port, web_port, counters_port = ports[2 + 3 * number : 5 + 3 * number]
+            port, web_port, counters_port = ports[3 + 3 * number : 6 + 3 * number]
             daemon = Daemon(
                 work_dir / name,
                 socket_path=socket_dir / f"{name}.sock",

@@ -108,6 +108,10 @@ class Gauges:
     streams: int
     streams_without_credit: int
     uncommitted_entries: int
+    index_logs: int
+    index_logs_failing: int
+    index_log_waiting_bytes: int
+    index_log_lag_seconds: float
     ready: bool
     uptime_seconds: float
     series: Sequence[SubscriptionGauges]
@@ -162,6 +166,22 @@ class _GaugeCollector:
                 state.streams_without_credit,
             ),
             ("uncommitted_entries", "Entries received that are not durable yet", state.uncommitted_entries),
+            ("index_logs", "Index logs that are written here", state.index_logs),
+            (
+                "index_logs_failing",
+                "Index logs that cannot be written at present",
+                state.index_logs_failing,
+            ),
+            (
+                "index_log_waiting_bytes",
+                "Bytes that wait to be appended to index logs",
+                state.index_log_waiting_bytes,
+            ),
+            (
+                "index_log_lag_seconds",
+                "How old the oldest change is that is not in its index log",
+                state.index_log_lag_seconds,
+            ),
             ("ready", "1 if /readyz says so", int(state.ready)),
             ("uptime_seconds", "Seconds since the daemon started", state.uptime_seconds),
         ):
@@ -252,6 +272,19 @@ class Metrics:
         )
         self.commit_duration = self._distribution(
             "commit_duration_seconds", "Duration of a group commit", LAG_BUCKETS_S
+        )
+        self.index_log_bytes = self._count("index_log_bytes", "Bytes appended to index logs")
+        self.index_log_failures = self._count(
+            "index_log_failures", "Times that an index log could not be written and was left for later"
+        )
+        self.index_log_restored = self._count(
+            "index_log_restored", "Indexes restored from their logs when a topic came to this daemon"
+        )
+        self.index_log_unreadable = self._count(
+            "index_log_unreadable", "Index logs that could not be read, so that the topic is read again"
+        )
+        self.index_log_restore_seconds = self._distribution(
+            "index_log_restore_seconds", "From OPEN until the index was restored", LATENESS_BUCKETS_S
         )
 
     def _register(self, collector: CollectorT) -> CollectorT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,6 +56,40 @@ class Stream(Protocol):
     @property
     def credit(self) -> int:
         """How many more entries its broker has room for."""
+        ...
+
+
+class Log(Protocol):
+    """An index log, as far as it is told of."""
+
+    @property
+    def home(self) -> str:
+        """Where it is."""
+        ...
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger that counts, -1 before there is one."""
+        ...
+
+    @property
+    def ledger_bytes(self) -> int:
+        """How long that is."""
+        ...
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is not in it yet."""
+        ...
+
+    @property
+    def lag_seconds(self) -> float:
+        """How old the oldest change is that is not in it."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why it cannot be written, empty if it can."""
         ...
 
 
@@ -146,6 +180,14 @@ class Daemon(Protocol):
         """Entries and positions received that no commit has covered yet."""
         ...
 
+    def log_of(self, name: SubscriptionName) -> Log | None:
+        """The index log of a subscription that is served, None if it has none."""
+        ...
+
+    def log_states(self) -> Sequence[Log]:
+        """The index logs of all subscriptions that are served."""
+        ...
+
 
 async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
     """What ``tidegate status --json`` prints, as JSON.
@@ -233,8 +275,22 @@ def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, A
         "blocks_quarantined": stats.blocks_quarantined,
         "memory_bytes": stats.memory_bytes,
         "disk_bytes": stats.disk_bytes,
+        "index_log": _log(daemon.log_of(index.name)),
         "slices": slices,
         "slices_omitted": max(0, len(stats.slices) - SLICES_MAX),
+    }
+
+
+def _log(log: Log | None) -> dict[str, Any] | None:
+    if log is None:
+        return None
+    return {
+        "home": log.home,
+        "ledger_id": None if log.ledger_id < 0 else log.ledger_id,
+        "ledger_bytes": log.ledger_bytes,
+        "waiting_bytes": log.waiting_bytes,
+        "lag_seconds": log.lag_seconds,
+        "failure": log.failure,
     }
 
 
@@ -242,6 +298,7 @@ async def gauges(daemon: Daemon) -> Gauges:
     """The state of the daemon for a scrape."""
     totals = (await daemon.surveyor.survey()).totals
     streams = list(daemon.ownership)
+    logs = daemon.log_states()
     names = heapq.nsmallest(daemon.settings.metrics_subscriptions, (index.name for index in daemon.catalog))
     series = [_series(index) async for index in in_turns(map(daemon.catalog.get, names)) if index is not None]
     return Gauges(
@@ -267,6 +324,10 @@ async def gauges(daemon: Daemon) -> Gauges:
         streams=len(streams),
         streams_without_credit=sum(stream.credit == 0 for stream in streams),
         uncommitted_entries=daemon.uncommitted_entries,
+        index_logs=len(logs),
+        index_logs_failing=sum(bool(log.failure) for log in logs),
+        index_log_waiting_bytes=sum(log.waiting_bytes for log in logs),
+        index_log_lag_seconds=max((log.lag_seconds for log in logs), default=0.0),
         ready=daemon.health.ready,
         uptime_seconds=(daemon.clock.now_ms() - daemon.started_at_ms) / 1_000,
         series=series,

@@ -39,6 +39,10 @@ from tidegate.plugin.wire.messages import (
     Held,
     Hello,
     Ingest,
+    LogAnswer,
+    LogCode,
+    LogOp,
+    LogRequest,
     MarkDelete,
     Message,
     Open,
@@ -64,6 +68,8 @@ _POSITION = struct.Struct("<qq")
 _LEDGER = struct.Struct("<qI")
 _HELLO = struct.Struct("<4sHHB")
 _WELCOME = struct.Struct("<HIQ")
+_LOG_REQUEST = struct.Struct("<Bqqq")
+_LOG_ANSWER = struct.Struct("<Bq")
 _OPEN = struct.Struct("<16sQQIIqq")
 _ON_STREAM_0 = {
     FrameType.HELLO,
@@ -83,6 +89,8 @@ _WITH_SEQ = {
     FrameType.CLEAR,
     FrameType.CLOSE,
     FrameType.DURABLE,
+    FrameType.LOG_REQUEST,
+    FrameType.LOG_ANSWER,
     FrameType.PING,
     FrameType.PONG,
     FrameType.QUERY,
@@ -178,6 +186,8 @@ def _read_open(reader: _Reader, _: int) -> Open:
         reader.string(),
         reader.string(),
         reader.positions(),
+        reader.string(),
+        reader.string(),
     )
 
 
@@ -186,6 +196,23 @@ def _mark_delete(reader: _Reader, ledger_id: int, entry_id: int) -> tuple[int, i
     if ledger_id < -1 or not -1 <= entry_id <= ENTRY_ID_MAX:
         raise reader.malformed(f"position {ledger_id}:{entry_id} is out of range")
     return ledger_id, entry_id
+
+
+def _read_log_request(reader: _Reader, _: int) -> LogRequest:
+    op, ledger_id, first, last = reader.unpack(_LOG_REQUEST)
+    if op not in iter(LogOp):
+        raise reader.malformed(f"unknown operation {op}")
+    return LogRequest(LogOp(op), ledger_id, first, last, reader.string(), reader.string(), reader.rest())
+
+
+def _read_log_answer(reader: _Reader, _: int) -> LogAnswer:
+    code, number = reader.unpack(_LOG_ANSWER)
+    if code not in iter(LogCode):
+        raise reader.malformed(f"unknown code {code}")
+    message = reader.string()
+    return LogAnswer(
+        LogCode(code), number, message, tuple(bytes(reader.take(reader.u32())) for _ in range(reader.u32()))
+    )
 
 
 _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
@@ -206,6 +233,8 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.CLEAR: lambda _r, _: Clear(),
     FrameType.CLOSE: lambda _r, _: Close(),
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
+    FrameType.LOG_REQUEST: _read_log_request,
+    FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.QUERY: lambda r, _: Query(r.rest()),
     FrameType.REPLY: lambda r, _: Reply(r.rest()),
     FrameType.INGEST: lambda r, flags: Ingest(
@@ -273,17 +302,17 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
         case Held():
             payload = message.held.serialize() + message.acknowledged.serialize()
             flags = FLAG_LAST if message.last else 0
-        case Add():
+        case Add() | Due():
             payload = _records(message.entries)
-            flags = FLAG_NEAR if message.near else 0
-        case Due():
-            payload = _records(message.entries)
+            flags = FLAG_NEAR if isinstance(message, Add) and message.near else 0
         case Credit():
             payload = _U32.pack(message.more)
         case Ack() | Unack() | Unheld():
             payload = message.positions.serialize()
         case MarkDelete():
             payload = _POSITION.pack(*message.position)
+        case LogRequest() | LogAnswer():
+            payload = _log(message)
         case Query() | Reply():
             payload = message.body
         case Ingest():
@@ -312,7 +341,18 @@ def _open(message: Open) -> bytes:
         message.credit,
         *message.mark_delete,
     )
-    return head + _string(message.topic) + _string(message.subscription) + message.in_flight.serialize()
+    names = _string(message.topic) + _string(message.subscription)
+    log = _string(message.log_home) + _string(message.log_pointer)
+    return head + names + message.in_flight.serialize() + log
+
+
+def _log(message: LogRequest | LogAnswer) -> bytes:
+    if isinstance(message, LogRequest):
+        head = _LOG_REQUEST.pack(message.op, message.ledger_id, message.first, message.last)
+        return head + _string(message.old) + _string(message.new) + message.entry
+    head = _LOG_ANSWER.pack(message.code, message.number) + _string(message.message)
+    entries = [_U32.pack(len(entry)) + entry for entry in message.entries]
+    return b"".join([head, _U32.pack(len(entries)), *entries])
 
 
 def split_positions(positions: PositionSet, cut_bytes: int = SET_CUT_BYTES) -> Iterator[PositionSet]:

@@ -54,6 +54,8 @@ class FrameType(IntEnum):
     CLEAR = 0x19
     CLOSE = 0x1A
     UNHELD = 0x1B
+    LOG_REQUEST = 0x1C
+    LOG_ANSWER = 0x1D
     QUERY = 0x20
     REPLY = 0x21
     INGEST = 0x22

@@ -74,7 +74,10 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A stream for a subscription begins."""
+    """A stream for a subscription begins.
+
+    log_home: where its index log is to be, empty for nowhere. log_pointer: where it is now.
+    """
 
     type: ClassVar[FrameType] = FrameType.OPEN
     incarnation: bytes
@@ -86,6 +89,8 @@ class Open:
     topic: str
     subscription: str
     in_flight: PositionSet
+    log_home: str = ""
+    log_pointer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,60 @@ class Unheld:
     positions: PositionSet
 
 
+class LogOp(IntEnum):
+    """What the daemon asks of a home of index logs."""
+
+    CREATE = 1
+    APPEND = 2
+    OPEN = 3
+    READ = 4
+    CLOSE = 5
+    DELETE = 6
+    POINT = 7
+
+
+class LogCode(IntEnum):
+    """How it went."""
+
+    OK = 0
+    FENCED = 1
+    NO_LEDGER = 2
+    STALE = 3
+    AWAY = 4
+    REFUSED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogRequest:
+    """Something to be done about the index log; the broker looks into nothing of it.
+
+    first, last: the entries that READ asks for. old, new: the pointers of POINT. entry: what APPEND appends.
+    """
+
+    type: ClassVar[FrameType] = FrameType.LOG_REQUEST
+    op: LogOp
+    ledger_id: int = -1
+    first: int = -1
+    last: int = -1
+    old: str = ""
+    new: str = ""
+    entry: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class LogAnswer:
+    """The answer to the LOG_REQUEST of the same seq.
+
+    number: the ledger's id for CREATE, the entry's number for APPEND, the last entry's for OPEN.
+    """
+
+    type: ClassVar[FrameType] = FrameType.LOG_ANSWER
+    code: LogCode
+    number: int = -1
+    message: str = ""
+    entries: tuple[bytes, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A question of a control client; ``body`` is a JSON object."""
@@ -239,6 +298,8 @@ Message = (
     | Clear
     | Close
     | Unheld
+    | LogRequest
+    | LogAnswer
     | Query
     | Reply
     | Ingest

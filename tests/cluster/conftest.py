@@ -24,15 +24,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
-    """ZooKeeper, a bookie, two brokers and two daemons."""
+def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
+    """ZooKeeper, a bookie, two brokers and two daemons.
+
+    A module says where index logs are kept with ``INDEX_LOG``.
+    """
     try:
         check_parts(TrackerKind.TIDEGATE)
     except MissingPartError as error:
         pytest.fail(str(error), pytrace=False)
     # A socket's path may have about 100 bytes; pytest's own directories can be longer.
     with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
-        started = TwoBrokers(tmp_path_factory.mktemp("cluster"), Path(short))
+        started = TwoBrokers(
+            tmp_path_factory.mktemp("cluster"), Path(short), index_log=request.module.INDEX_LOG
+        )
         try:
             started.start()
             yield started

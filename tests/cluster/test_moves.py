@@ -13,6 +13,7 @@ from tests.support.resetting import keep_only
 from tests.support.two_brokers import TwoBrokers
 from tests.support.waiting import wait_until
 
+INDEX_LOG = "none"
 MESSAGES = 2_000
 
 

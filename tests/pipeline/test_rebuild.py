@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> 
 
 
 def job(
-    module: Any, spark: SparkSession, cluster: Cluster, lane: Lane, work: Path, **more: Any
+    module: Any, spark: SparkSession, cluster: Cluster, lane: Lane, work: Path, /, **more: Any
 ) -> tuple[dict[str, Any], int]:
     """What a command's job does, without a process of its own."""
     options = RebuildOptions(
@@ -143,6 +144,28 @@ def test_a_wrong_time_is_found_and_put_right(
     found, code = job(verify, spark, cluster, lane, tmp_path / "work", repair=True)
     assert (code, kinds(found), found["repaired"]) == (1, (0, 0, 9, 0), 9)
     assert job(verify, spark, cluster, lane, tmp_path / "work")[1] == 0
+
+
+@pytest.mark.parametrize("module", [rebuild, verify])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"subscription": "nobody"}, "has no subscription 'nobody': it has sub"),
+        ({"topic": "persistent://public/default/nothing"}, "there is no topic"),
+        ({"admin_url": "http://127.0.0.1:1"}, "does not answer"),
+        ({"socket": "/nonexistent/daemon.sock"}, "no daemon answers on /nonexistent/daemon.sock"),
+        ({"token_file": "/nonexistent/token"}, "cannot read the token"),
+        ({"work": "/proc/nowhere"}, "choose another --work"),
+        ({"work": "nosuch://bucket/work"}, "--work nosuch://bucket/work"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_leaves_nothing(
+    cluster: Cluster, lane: Lane, spark: SparkSession, tmp_path: Path, module: Any, change: Any, said: str
+) -> None:
+    lane.reserve()
+    with pytest.raises(UserError, match=re.escape(said)):
+        job(module, spark, cluster, lane, tmp_path / "work", **change)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_killed_job_goes_on_and_a_second_one_is_refused(

@@ -65,8 +65,12 @@ async def opened(path: Path, profile: Path) -> AsyncIterator[Page]:
             async with session.ws_connect(url, max_msg_size=0) as socket:
                 page = Page(socket)
                 async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    while await page.evaluate("document.readyState") != "complete":
+                    # Before the file there is an empty page, complete as well, which goes while it is asked.
+                    wanted, found = [path.as_uri(), "complete"], None
+                    while found != wanted:
                         await asyncio.sleep(0.05)
+                        with contextlib.suppress(AssertionError):
+                            found = await page.evaluate("[location.href, document.readyState]")
                 yield page
     finally:
         process.terminate()

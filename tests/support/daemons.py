@@ -25,8 +25,11 @@ class DaemonProcess(Daemon):
     """
 
     open_files: int | None = None
+    _log_from = 0
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
+        # The log goes on with what earlier daemons of the same directory wrote.
+        self._log_from = len(self.log()) if self.log_path.exists() else 0
         command, environment = super()._prepare()
         if self.open_files is not None:
             command = ["sh", "-c", f'ulimit -n {self.open_files}; exec "$@"', "sh", *command]
@@ -38,8 +41,9 @@ class DaemonProcess(Daemon):
 
     async def base_url(self) -> str:
         """Where HTTP is, of a daemon that logs JSON and was told port 0."""
-        await until(lambda: '"serving"' in self.log())
-        (serving,) = (one for one in map(json.loads, self.log().splitlines()) if one["event"] == "serving")
+        await until(lambda: '"serving"' in self.log()[self._log_from :])
+        lines = map(json.loads, self.log()[self._log_from :].splitlines())
+        (serving,) = (one for one in lines if one["event"] == "serving")
         return f"http://{serving['http']}"
 
     def log(self) -> str:

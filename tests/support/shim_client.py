@@ -15,7 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.log_answers import answered_by
 from tidegate.index.entry import Entries
+from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.errors import ErrorCode
@@ -32,6 +34,7 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
+    LogRequest,
     MarkDelete,
     Message,
     Open,
@@ -152,6 +155,8 @@ class ClientStream:
                 self.closed = True
             case Error():
                 self.error = DaemonError(message.code, message.message)
+            case LogRequest():
+                self.client.answer_log(self.stream_id, seq, message)
             case _:
                 raise AssertionError(f"{message.type.name} on a stream")
 
@@ -167,9 +172,12 @@ class ShimClient:
         self.closed = False
         self.sent_bytes = 0
         self.received_bytes = 0
+        self.logs: MemoryHome | None = None
+        self.log_silent = False  # True: what the daemon asks about index logs is not answered
         self.silent = False  # True: no PING and no PONG, as a hung broker
         self._reader = reader
         self._writer = writer
+        self._answering: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Condition()
         self._next_stream = 1
         self._sent_at = asyncio.get_running_loop().time()
@@ -236,6 +244,8 @@ class ShimClient:
                 topic,
                 subscription,
                 PositionSet() if in_flight is None else in_flight,
+                "" if self.logs is None else "bookkeeper",
+                "" if self.logs is None else self.logs.world.pointer,
             ),
             stream_id,
         )
@@ -268,6 +278,24 @@ class ShimClient:
         )
         await stream.until(lambda: stream.answered)
         return stream
+
+    def offer_logs(self, world: World) -> None:
+        """Be the owner of the one subscription of `world`, whose index log it is, from the next OPEN on."""
+        self.logs = world.new_owner()
+
+    def answer_log(self, stream_id: int, seq: int, request: LogRequest) -> None:
+        """Do what the daemon asks, as the shim does."""
+        if self.log_silent:
+            return
+
+        async def answer() -> None:
+            assert self.logs is not None
+            answered = await answered_by(self.logs, request)
+            self.send(answered, stream_id, seq)
+
+        task = asyncio.create_task(answer())
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
     async def until(self, happened: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
         """Wait for something that a frame brings about.

@@ -23,8 +23,8 @@ class CrashStore:
     """Knows what a power loss would leave: everything up to the last sync, and any prefix beyond it."""
 
     def __init__(self, durable: MemoryStore | None = None) -> None:
-        self._durable = durable or MemoryStore()
-        self._live = copied(self._durable)
+        self.durable = durable or MemoryStore()
+        self._live = copied(self.durable)
         self._unsynced: list[Batch] = []
 
     def get(self, key: bytes) -> bytes | None:
@@ -35,7 +35,7 @@ class CrashStore:
         self._unsynced.append(batch)
         if sync:
             for each in self._unsynced:
-                self._durable.write(each, sync=True)
+                self.durable.write(each, sync=True)
             self._unsynced = []
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -64,8 +64,8 @@ class CrashStore:
     def crashed(self, kept_writes: int) -> CrashStore:
         """The store as found after a crash that kept the first `kept_writes` unsynced writes."""
         for batch in self._unsynced[:kept_writes]:
-            self._durable.write(batch, sync=True)
-        return CrashStore(self._durable)
+            self.durable.write(batch, sync=True)
+        return CrashStore(self.durable)
 
 
 class FailingStore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pulsar
@@ -34,8 +35,9 @@ class TwoBrokers:
 
     kind = TrackerKind.TIDEGATE
 
-    def __init__(self, work_dir: Path, socket_dir: Path) -> None:
-        self.cluster = LocalCluster(PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=_CONF)
+    def __init__(self, work_dir: Path, socket_dir: Path, *, index_log: str) -> None:
+        conf = {**_CONF, "tidegateIndexLog": index_log}
+        self.cluster = LocalCluster(PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf)
         self.a, self.b = self.cluster.nodes
         self._admins = {node.name: Admin(node.broker.admin_url) for node in self.cluster.nodes}
         self.admin = self.admin_of(self.a)
@@ -124,10 +126,45 @@ class TwoBrokers:
         """How many positions the daemon of ``node`` holds."""
         return self._status(node, topic, "held")
 
+    def log(self, node: Node, topic: str) -> dict[str, Any]:
+        """How the index log of the topic's subscription stands at ``node``; empty if it has none there."""
+        logs = [one["index_log"] for one in self._subscriptions(node, topic)]
+        return next((log for log in logs if log is not None), {})
+
+    def wait_logged(self, node: Node, topic: str, held: int) -> None:
+        """Wait until the daemon of ``node`` holds so many, and the index log has all that it knows."""
+
+        def logged() -> bool:
+            if self.held(node, topic) != held:
+                return False
+            log = self.log(node, topic)
+            return bool(log) and log["ledger_id"] is not None and not log["lag_seconds"]
+
+        wait_until(logged, f"the index log of {topic} is up to date")
+
+    def ledgers(self) -> set[int]:
+        """Every ledger that there is."""
+        answer = httpx.get(f"{self.cluster.bookie_url}/api/v1/ledger/list", timeout=5.0, trust_env=False)
+        return {int(ledger_id) for ledger_id in answer.raise_for_status().json()}
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        """Delete a ledger, whoever needs it."""
+        url = f"{self.cluster.bookie_url}/api/v1/ledger/delete"
+        params = {"ledger_id": ledger_id}
+        httpx.delete(url, params=params, timeout=5.0, trust_env=False).raise_for_status()
+
+    def counted(self, node: Node, name: str) -> float:
+        """A counter of the daemon of ``node``."""
+        text = httpx.get(f"{node.daemon.url}/metrics", timeout=5.0, trust_env=False).text
+        return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
+
     def _status(self, node: Node, topic: str, field: str) -> int:
+        return sum(one[field] for one in self._subscriptions(node, topic))
+
+    def _subscriptions(self, node: Node, topic: str) -> list[dict[str, Any]]:
         status = ask_socket(node.daemon.socket_path, {"what": "status"})
         full_name = f"persistent://{topic}"
-        return sum(one[field] for one in status["subscriptions"] if one["topic"] == full_name)
+        return [one for one in status["subscriptions"] if one["topic"] == full_name]
 
     def epoch(self, topic: str) -> int:
         """How many trackers the subscription had had when its topic was loaded."""

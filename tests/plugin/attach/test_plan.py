@@ -16,6 +16,7 @@ from tidegate.plugin.attach.plan import (
     ACK_LONG_ARRAY_KEY,
     ACK_RANGES_KEY,
     HORIZON_KEY,
+    INDEX_LOG_KEY,
     PULSARS_OWN_TRACKER,
     SOCKET_KEY,
     TRACKER_FACTORY,
@@ -43,8 +44,9 @@ def attach(
     horizon_ms: int | None = None,
     tune_acks: bool | None = None,
     allow_unknown_version: bool | None = None,
+    index_log: str | None = None,
 ) -> Plan:
-    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version)
+    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log)
     plan = plan_attach(home, wanted, jar, SOCKET)
     carry_out(plan)
     return plan
@@ -129,6 +131,16 @@ def test_the_second_time_nothing_is_written(home: Path) -> None:
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in home.rglob("*")} == written
     detach(home)
     assert detach(home).changes == ()
+
+
+def test_the_home_of_index_logs_is_kept_until_another_one_is_given(home: Path) -> None:
+    attach(home)
+    assert INDEX_LOG_KEY not in conf_values(home, "broker.conf")
+    attach(home, index_log="bookkeeper")
+    attach(home, horizon_ms=900)
+    assert conf_values(home, "broker.conf")[INDEX_LOG_KEY] == "bookkeeper"
+    attach(home, index_log="none")
+    assert INDEX_LOG_KEY not in conf_values(home, "broker.conf")
 
 
 def test_other_settings_start_from_the_original(home: Path) -> None:

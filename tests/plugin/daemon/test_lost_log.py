@@ -20,10 +20,8 @@ POSITIONS = PositionSet.of((1, at) for at in range(50))
 
 async def lost_commits(daemon: DaemonProcess) -> float:
     """The metric, as Prometheus reads it."""
-    lines = [json.loads(line) for line in daemon.log().splitlines()]
-    port = [line for line in lines if line["event"] == "serving"][-1]["http"].rpartition(":")[2]
-    async with httpx.AsyncClient() as http:
-        text = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
+    async with httpx.AsyncClient(base_url=await daemon.base_url()) as http:
+        text = (await http.get("/metrics")).text
     (line,) = (line for line in text.splitlines() if line.startswith("tidegate_lost_commits "))
     return float(line.split()[1])
 

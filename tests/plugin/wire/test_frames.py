@@ -30,6 +30,10 @@ from tidegate.plugin.wire.messages import (
     Held,
     Hello,
     Ingest,
+    LogAnswer,
+    LogCode,
+    LogOp,
+    LogRequest,
     MarkDelete,
     Message,
     Open,
@@ -92,6 +96,8 @@ def test_the_values_of_a_golden_frame() -> None:
         topic="persistent://public/default/orders-partition-3",
         subscription="billing/é",
         in_flight=PositionSet.of([(12, 4), (12, 6), (15, 0), (15, 131_081)]),
+        log_home="bookkeeper",
+        log_pointer="1;4711;4700;bookkeeper",
     )
 
 
@@ -99,6 +105,7 @@ u16 = st.integers(0, 0xFFFF)
 u32 = st.integers(0, 0xFFFF_FFFF)
 u64 = st.integers(0, 0xFFFF_FFFF_FFFF_FFFF)
 ids = st.integers(0, 2**63 - 1)
+any_ids = st.integers(-1, 2**63 - 1)
 strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 positions = st.lists(st.tuples(st.integers(0, 2**40), u32), max_size=20).map(PositionSet.of)
 some_entries = st.lists(st.tuples(ids, ids, u32), max_size=20).map(Entries.of)
@@ -128,6 +135,8 @@ on_stream = st.one_of(
         strings,
         strings,
         positions,
+        strings,
+        strings,
     ),
     st.builds(Held, positions, positions, st.booleans()),
     st.builds(Due, some_entries),
@@ -142,6 +151,23 @@ on_stream_with_seq = st.one_of(
     st.builds(MarkDelete, mark_deletes),
     st.just(Clear()),
     st.just(Close()),
+    st.builds(
+        LogRequest,
+        st.sampled_from(LogOp),
+        any_ids,
+        any_ids,
+        any_ids,
+        strings,
+        strings,
+        st.binary(max_size=40),
+    ),
+    st.builds(
+        LogAnswer,
+        st.sampled_from(LogCode),
+        any_ids,
+        strings,
+        st.lists(st.binary(max_size=20), max_size=3).map(tuple),
+    ),
 )
 stream_ids = st.integers(1, 0xFFFF_FFFF)
 sent = st.one_of(

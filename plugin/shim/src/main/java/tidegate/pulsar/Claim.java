@@ -51,7 +51,7 @@ final class Claim {
         owned = false;
     }
 
-    /** What to write now, or null; the answer must be brought to {@link #answered}. */
+    /** What to write now, or null; the answer must be brought to {@link #written}. */
     Ownership begin(long nowMs) {
         if (owned || writing || !pause.isOver(nowMs, pauseMs())) {
             return null;
@@ -67,7 +67,7 @@ final class Claim {
     }
 
     /** The write of what {@link #begin} gave has succeeded or failed. */
-    void answered(boolean done, long nowMs) {
+    void written(boolean done, long nowMs) {
         writing = false;
         owned = done;
         if (done) {

@@ -18,7 +18,7 @@ import org.slf4j.LoggerFactory;
 class CursorHost implements TrackerHost {
     private static final Logger LOG = LoggerFactory.getLogger(CursorHost.class);
     private static final Position NOWHERE = new Position(-1, -1);
-    private static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
+    static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
     /** Among the properties of the mark-delete position, which a reset replaces. */
     private static final String SEAL = PREFIX + "generation";
     /** Among the properties of the cursor, which live as long as the subscription. */
@@ -30,14 +30,16 @@ class CursorHost implements TrackerHost {
     private final ManagedCursor cursor;
     private final DaemonLink link;
     private final Executor background;
+    private final LogLedgers log;
     private TrackerCore core;
 
     /** {@code background} runs what may take a while. */
-    CursorHost(String name, ManagedCursor cursor, DaemonLink link, Executor background) {
+    CursorHost(String name, ManagedCursor cursor, DaemonLink link, Executor background, LogLedgers.Shared logs) {
         this.name = name;
         this.cursor = cursor;
         this.link = link;
         this.background = background;
+        log = new LogLedgers(name, cursor, logs);
     }
 
     /** The ownership that a cursor's properties tell; null if there is none. */
@@ -114,6 +116,11 @@ class CursorHost implements TrackerHost {
             LOG.debug("[{}] The broker stops; the next one claims the subscription", name, e);
             done.accept(false);
         }
+    }
+
+    @Override
+    public LogLedgers log() {
+        return log;
     }
 
     @Override

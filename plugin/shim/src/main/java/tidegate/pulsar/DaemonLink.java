@@ -229,7 +229,7 @@ final class DaemonLink implements AutoCloseable {
         channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
         channel.configureBlocking(false);
         channel.register(selector, SelectionKey.OP_READ);
-        trackers.connected(new LinkSession(brokerName, product, monotonicMs()));
+        trackers.connected(new LinkSession(brokerName, product, monotonicMs(), () -> submit(() -> {})));
     }
 
     private void write(LinkSession session) throws IOException {

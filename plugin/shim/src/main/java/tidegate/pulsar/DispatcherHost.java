@@ -19,8 +19,8 @@ final class DispatcherHost extends CursorHost {
 
     /** {@code background} may wait for Pulsar's locks. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
-            Executor background) {
-        super(dispatcher.getName(), dispatcher.getCursor(), link, background);
+            Executor background, LogLedgers.Shared logs) {
+        super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
         consumerReset = new ConsumerReset(dispatcher.getName(), dispatcher.getSubscription(), this::disconnectAll,

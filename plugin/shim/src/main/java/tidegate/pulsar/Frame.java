@@ -1,5 +1,8 @@
 package tidegate.pulsar;
 
+import java.nio.ByteBuffer;
+import java.util.List;
+
 /**
  * The frames of docs/protocol.md, one record a type; the field order is the payload's.
  *
@@ -77,10 +80,12 @@ sealed interface Frame {
 
     /**
      * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
-     * and handed-out positions.
+     * and handed-out positions; {@code logHome} = where the index log is to be, empty for nowhere, {@code logPointer} = where it
+     * is.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
-                long markDeleteEntryId, String topic, String subscription, Positions inFlight) implements Frame {
+                long markDeleteEntryId, String topic, String subscription, Positions inFlight, String logHome,
+                String logPointer) implements Frame {
         static final int TYPE = 0x10;
 
         @Override
@@ -204,6 +209,50 @@ sealed interface Frame {
     /** Positions that the index no longer answers for. */
     record Unheld(Positions positions) implements Frame {
         static final int TYPE = 0x1b;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The daemon wants something done about the index log; the answer carries the same seq. */
+    record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
+            implements Frame {
+        static final int TYPE = 0x1c;
+        static final int CREATE = 1;
+        static final int APPEND = 2;
+        static final int OPEN = 3;
+        static final int READ = 4;
+        static final int CLOSE = 5;
+        static final int DELETE = 6;
+        static final int POINT = 7;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** {@code number}: the new ledger's id, the appended entry's number or the last entry's, whatever was asked for. */
+    record LogAnswer(int code, long number, String message, List<ByteBuffer> entries) implements Frame {
+        static final int TYPE = 0x1d;
+        static final int OK = 0;
+        static final int FENCED = 1;
+        static final int NO_LEDGER = 2;
+        static final int STALE = 3;
+        static final int AWAY = 4;
+        static final int REFUSED = 5;
+
+        private static final int MAX_MESSAGE = 1_000;
+
+        static LogAnswer ok(long number) {
+            return new LogAnswer(OK, number, "", List.of());
+        }
+
+        static LogAnswer failed(int code, String message) {
+            return new LogAnswer(code, -1, message.substring(0, Math.min(message.length(), MAX_MESSAGE)), List.of());
+        }
 
         @Override
         public int type() {

@@ -5,6 +5,8 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.zip.CRC32;
 import tidegate.pulsar.Frame.Envelope;
 
@@ -108,7 +110,7 @@ final class Frames {
             return 2 + stringBytes(f.message());
         } else if (frame instanceof Frame.Open f) {
             return Incarnation.SIZE + 8 + 8 + 4 + 4 + 16 + stringBytes(f.topic()) + stringBytes(f.subscription())
-                    + f.inFlight().sizeBytes();
+                    + f.inFlight().sizeBytes() + stringBytes(f.logHome()) + stringBytes(f.logPointer());
         } else if (frame instanceof Frame.Held f) {
             return f.held().sizeBytes() + f.acknowledged().sizeBytes();
         } else if (frame instanceof Frame.Add f) {
@@ -125,6 +127,11 @@ final class Frames {
             return f.positions().sizeBytes();
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
+        } else if (frame instanceof Frame.LogRequest f) {
+            return 1 + 3 * Long.BYTES + stringBytes(f.oldPointer()) + stringBytes(f.newPointer()) + f.entry().remaining();
+        } else if (frame instanceof Frame.LogAnswer f) {
+            return 1 + Long.BYTES + stringBytes(f.message()) + Integer.BYTES
+                    + f.entries().stream().mapToInt(entry -> Integer.BYTES + entry.remaining()).sum();
         }
         return 0;
     }
@@ -146,6 +153,8 @@ final class Frames {
             writeString(f.topic(), out);
             writeString(f.subscription(), out);
             f.inFlight().write(out);
+            writeString(f.logHome(), out);
+            writeString(f.logPointer(), out);
         } else if (frame instanceof Frame.Held f) {
             f.held().write(out);
             f.acknowledged().write(out);
@@ -163,6 +172,16 @@ final class Frames {
             f.positions().write(out);
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
+        } else if (frame instanceof Frame.LogRequest f) {
+            out.put((byte) f.op()).putLong(f.ledgerId()).putLong(f.first()).putLong(f.last());
+            writeString(f.oldPointer(), out);
+            writeString(f.newPointer(), out);
+            out.put(f.entry().duplicate());
+        } else if (frame instanceof Frame.LogAnswer f) {
+            out.put((byte) f.code()).putLong(f.number());
+            writeString(f.message(), out);
+            out.putInt(f.entries().size());
+            f.entries().forEach(entry -> out.putInt(entry.remaining()).put(entry.duplicate()));
         }
     }
 
@@ -183,7 +202,7 @@ final class Frames {
                 in.get(incarnation);
                 long epoch = in.getLong();
                 yield new Frame.Open(new Incarnation(incarnation), epoch, readGeneration(in), in.getInt(), in.getInt(),
-                        in.getLong(), in.getLong(), readString(in), readString(in), Positions.read(in));
+                        in.getLong(), in.getLong(), readString(in), readString(in), Positions.read(in), readString(in), readString(in));
             }
             case Frame.Held.TYPE ->
                     new Frame.Held((flags & Frame.Held.LAST) != 0, Positions.read(in), Positions.read(in));
@@ -197,6 +216,10 @@ final class Frames {
             case Frame.Clear.TYPE -> new Frame.Clear();
             case Frame.Close.TYPE -> new Frame.Close();
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
+            case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
+                    in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
+            case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),
+                    readEntries(in));
             default -> throw malformed("frames of type 0x" + Integer.toHexString(type) + " are not known");
         };
     }
@@ -207,6 +230,25 @@ final class Frames {
             throw malformed("generation " + Long.toUnsignedString(generation) + " has more than 63 bits");
         }
         return generation;
+    }
+
+    private static List<ByteBuffer> readEntries(ByteBuffer in) {
+        int count = in.getInt();
+        List<ByteBuffer> entries = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            entries.add(readBytes(in, in.getInt()));
+        }
+        return entries;
+    }
+
+    /** A copy: the buffer of the socket is used again. */
+    private static ByteBuffer readBytes(ByteBuffer in, int sizeBytes) {
+        if (sizeBytes < 0 || sizeBytes > in.remaining()) {
+            throw new BufferUnderflowException();
+        }
+        byte[] bytes = new byte[sizeBytes];
+        in.get(bytes);
+        return ByteBuffer.wrap(bytes);
     }
 
     private static int u16(ByteBuffer in) {

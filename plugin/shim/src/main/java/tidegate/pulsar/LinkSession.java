@@ -8,6 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import tidegate.pulsar.Frame.Envelope;
 
 /**
@@ -29,13 +30,18 @@ final class LinkSession {
     private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
     private final Set<TrackerCore> unopened = new HashSet<>();
     private final Set<TrackerCore> undrained = new HashSet<>();
+    /** Answers about index logs that other threads have brought. */
+    private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
+    private final Runnable wake;
     private long outputBytes;
     private int lastStream;
     private Frame.Welcome welcome;
     private long lastReceivedMs;
     private long lastSentMs;
 
-    LinkSession(String brokerName, String product, long nowMs) {
+    /** {@code wake} has {@link #tick} called soon; any thread may run it. */
+    LinkSession(String brokerName, String product, long nowMs, Runnable wake) {
+        this.wake = wake;
         lastReceivedMs = nowMs;
         lastSentMs = nowMs;
         send(0, 0, new Frame.Hello(Frames.VERSION, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
@@ -89,6 +95,9 @@ final class LinkSession {
         }
         if (nowMs - lastReceivedMs > 3L * welcome.heartbeatMs()) {
             throw new ProtocolException(0, "nothing was heard of the daemon for " + (nowMs - lastReceivedMs) + " ms");
+        }
+        for (Envelope answer; (answer = answers.poll()) != null; ) {
+            send(answer.stream(), answer.seq(), answer.frame());
         }
         for (TrackerCore core : Set.copyOf(unopened)) {
             Frame.Open open = core.open();
@@ -189,6 +198,11 @@ final class LinkSession {
             core.onDurable(envelope.seq());
         } else if (frame instanceof Frame.Unheld unheld) {
             core.onUnheld(unheld);
+        } else if (frame instanceof Frame.LogRequest request) {
+            core.onLogRequest(request).thenAccept(answer -> {
+                answers.add(new Envelope(envelope.stream(), envelope.seq(), answer));
+                wake.run();
+            });
         } else if (frame instanceof Frame.Error error) {
             core.onStreamError(error.code(), error.message());
             unopened.add(core);

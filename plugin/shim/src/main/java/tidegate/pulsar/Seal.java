@@ -20,6 +20,9 @@ final class Seal {
     private final TrackerHost host;
     private final RandomGenerator random;
     private volatile long generation;
+    /** One that was put and is not gone by. */
+    private volatile long voided = NONE;
+    private boolean refused;
 
     /** Takes the seal that the cursor has, or puts one there. */
     Seal(TrackerHost host, RandomGenerator random) {
@@ -31,14 +34,20 @@ final class Seal {
         }
     }
 
-    /** The number that the tracker goes by; {@link #NONE} if the cursor takes none. */
+    /** The number that the tracker goes by; {@link #NONE} if the cursor takes none, or not yet. */
     long generation() {
         return generation;
     }
 
     /** Whether the cursor still has it. */
     boolean isIntact() {
-        return host.seal() == generation;
+        long there = host.seal();
+        return there == generation || generation == NONE && there == voided;
+    }
+
+    /** Whether there is none, and there can be one now. */
+    boolean isWanted() {
+        return generation == NONE && !refused && host.hasConsumers();
     }
 
     /** Whether what the cursor showed after {@code then} was read as the generation, and before this call, is still so. */
@@ -46,12 +55,30 @@ final class Seal {
         return then == generation && isIntact();
     }
 
-    /** Puts another one into the cursor; what was learned under the former is doubtful from now on. */
+    /**
+     * Puts another one into the cursor; what was learned under the former is doubtful from now on.
+     *
+     * <p>Not without consumers, before and after: a seek disconnects them first, then takes the seal, and clears the
+     * acknowledgements only when its record is written. A seal put between the two would be stored with the seek's position if
+     * the topic is unloaded just then, and vouch for what was acknowledged before the seek.
+     */
     void renew() {
+        generation = NONE;
+        if (!host.hasConsumers()) {
+            return;
+        }
         long next;
         do {
             next = random.nextLong() & Long.MAX_VALUE;
         } while (next == NONE);
-        generation = host.putSeal(next) ? next : NONE;
+        refused = !host.putSeal(next);
+        if (refused) {
+            return;
+        }
+        if (host.hasConsumers()) {
+            generation = next;
+        } else {
+            voided = next;
+        }
     }
 }

@@ -26,9 +26,11 @@ import java.util.regex.Pattern;
  *     ({@code tidegateReadAheadEntries})
  * @param readAheadPerSecond entries of the broker that are read ahead in a second at most
  *     ({@code tidegateReadAheadPerSecond})
+ * @param indexLog where index logs are kept: {@code bookkeeper} or {@code none} ({@code tidegateIndexLog})
  */
 record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, long nearMaxEntries, long maxPendingEntries,
-                  int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond) {
+                  int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond,
+                  String indexLog) {
     static final String SOCKET = "tidegateSocket";
     static final String BROKER_NAME = "tidegateBrokerName";
     static final String HORIZON = "tidegateHorizonMillis";
@@ -37,6 +39,7 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     static final String MAX_PENDING = "tidegateMaxPendingEntries";
     static final String ACK_POLL = "tidegateAckPollMillis";
     static final String DAEMON_WAIT = "tidegateDaemonWaitMillis";
+    static final String INDEX_LOG = "tidegateIndexLog";
     static final String READ_AHEAD = "tidegateReadAhead";
     static final String READ_AHEAD_ENTRIES = "tidegateReadAheadEntries";
     static final String READ_AHEAD_PER_SECOND = "tidegateReadAheadPerSecond";
@@ -64,7 +67,16 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
                 number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000),
                 flag(properties, READ_AHEAD, true),
                 number(properties, READ_AHEAD_ENTRIES, 100_000, 1_000, 100_000_000),
-                number(properties, READ_AHEAD_PER_SECOND, 300_000, 1_000, 100_000_000));
+                number(properties, READ_AHEAD_PER_SECOND, 300_000, 1_000, 100_000_000),
+                indexLog(properties));
+    }
+
+    private static String indexLog(Properties properties) throws ShimConfigException {
+        String value = text(properties, INDEX_LOG, LogLedgers.NONE);
+        if (!value.equals(LogLedgers.NONE) && !value.equals(LogLedgers.BOOKKEEPER)) {
+            throw new ShimConfigException(INDEX_LOG + "=" + value + " is neither bookkeeper nor none");
+        }
+        return value;
     }
 
     /**

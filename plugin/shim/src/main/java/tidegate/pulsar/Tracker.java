@@ -27,12 +27,14 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     private final TrackerCore core;
     private final DaemonLink link;
+    private final LogLedgers log;
 
-    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, Timer unusedTimer,
-            BucketSnapshotStorage leftovers) throws RecoverDelayedDeliveryTrackerException {
+    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, LogLedgers log,
+            Timer unusedTimer, BucketSnapshotStorage leftovers) throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
         this.core = core;
         this.link = link;
+        this.log = log;
     }
 
     @Override
@@ -90,7 +92,9 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public CompletableFuture<Void> clear() {
-        return core.clear();
+        // With consumers it is the backlog that goes, without perhaps the subscription.
+        boolean goes = !dispatcher.isConsumerConnected();
+        return core.clear().thenCompose(done -> goes ? log.deleteAll() : CompletableFuture.completedFuture(null));
     }
 
     /**

@@ -1,10 +1,8 @@
 package tidegate.pulsar;
 
 import java.time.Clock;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.Frame.Envelope;
@@ -12,122 +10,67 @@ import tidegate.pulsar.Frame.Envelope;
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
  *
- * <p>Each position the dispatcher has met is in at most one of these states:
- * <ul>
- *   <li><b>undecided</b>: read before the daemon said what it holds; answered as tracked, decided by HELD;
- *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
- *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at;
- *   <li><b>handed out</b>: given to the dispatcher, not yet known acknowledged;
- *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
- *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position;
- *   <li><b>doubtful</b>: reported before what may have been a reset of the cursor; looked at again by the next watch.
- * </ul>
- * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these. Rules kept here: skip only what
- * the index surely holds; never early ({@code clock >= deliver_at}, whatever the tick). What is known acknowledged is true of
- * one {@link Seal} of the cursor: it is told the daemon under that seal, believed under that seal, and looked at again
- * when that seal is gone. All state but the lock-free sets is
- * guarded by this object's monitor; the order of locks is dispatcher, then core, and the core calls nothing that takes the
- * dispatcher's lock while it holds its own.
+ * <p>Its parts: the positions by state ({@link PositionStates}), what the cursor shows ({@link CursorWatch}), the stream to the
+ * daemon ({@link DaemonStream}) and what goes out on it ({@link Outbox}), what is deleted in the cursor again
+ * ({@link SettlingDeletes}), and whether the dispatcher may read ({@link ReadGate}). They know nothing of each other's doings but
+ * what they are handed; what happens when is decided here.
+ *
+ * <p>Rules kept here: skip only what the index surely holds; never early ({@code clock >= deliver_at}, whatever the tick). What is
+ * known acknowledged is true of one {@link Seal} of the cursor: it is told the daemon under that seal, believed under that seal,
+ * and looked at again when that seal is gone. All state but the lock-free sets is guarded by this object's monitor, that of the
+ * parts, too; the order of locks is dispatcher, then core, and the core calls nothing that takes the dispatcher's lock while it
+ * holds its own.
  */
 final class TrackerCore {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerCore.class);
-    private static final int DELETE_CHUNK = 10_000;
-    private static final long MARK_DELETE_INTERVAL_MS = 1000;
-    private static final long CLEAR_TIMEOUT_MS = 5000;
+    private static final long LOOK_INTERVAL_MS = 1000;
     private static final long CLOSE_POLL_MS = 2000;
-    private static final long RETRY_MS = 1000;
     private static final long MAX_LOOK_AGE_MS = 2000;
-    private static final long ANSWER_WAIT_MS = 1000;
 
     /** What the tracker is told at its creation; times in ms. */
     record Settings(String topic, String subscription, Ownership ownership, int horizonMs, int credit, long nearMaxEntries,
                     long daemonWaitMs) {}
 
-    /** How far the stream to the daemon is; CLOSING: it is being closed to be opened again. */
-    enum Stream { UNOPENED, OPENING, OPEN, CLOSING }
-
     /** A picture of the state for metrics and tests. */
     record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
                  boolean open, boolean paused, long memoryBytes) {}
 
-    private static final class DeleteChunk {
-        final List<TrackerHost.Position> positions;
-        /** Null until the cursor has answered. */
-        volatile Boolean outcome;
-
-        DeleteChunk(List<TrackerHost.Position> positions) {
-            this.positions = positions;
-        }
-    }
-
     private final TrackerHost host;
     private final Clock clock;
     private final Settings settings;
-    private final PendingBudget budget;
     private final Seal seal;
     private final Claim claim;
     private final AheadGate ahead = new AheadGate();
-
-    private final PositionSet contained = new PositionSet();
-    private final PositionSet handedOut = new PositionSet();
-    private final PositionSet settling = new PositionSet();
-    private final PositionSet reported = new PositionSet();
-    private final PositionSet doubtful = new PositionSet();
-    private final NearTier near = new NearTier();
+    private final PositionStates positions = new PositionStates();
     private final Outbox outbox = new Outbox();
-    private Records undecided = new Records();
-
-    private Stream stream = Stream.UNOPENED;
-    /** Whether entries are decided at once: HELD has come, or the wait for it is over. */
-    private volatile boolean decided;
-    private boolean heldOnce;
-    /** The daemon must be told anew: another seal, what is in flight. Nothing more goes out on the stream until then. */
-    private boolean reopen;
-    /** The generation that the last OPEN told. */
-    private long openedUnder;
-    /** HELD in parts: collected here until the last one. */
-    private PositionSet heldNow = new PositionSet();
-    private PositionSet acknowledgedNow = new PositionSet();
-    private final Wait sinceCreated = new Wait();
-    private final Wait sinceRefused = new Wait();
-    private int lastErrorCode;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final SettlingDeletes deletes;
+    private final ReadGate gate;
 
     /** When the clock was read last; never later than the clock, unless it was set back. */
     private long lookedMs;
-    private int creditBack;
     private long wakeMs = NearTier.NONE;
-    private TrackerHost.Position markDeleteSent = new TrackerHost.Position(-1, -1);
-    private TrackerHost.Position markDeleteSeen = new TrackerHost.Position(-1, -1);
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
-    /** What of the settling positions is being deleted now, or null. */
-    private DeleteChunk chunk;
-    private int chunkMax = DELETE_CHUNK;
-    private final Wait sinceDeleteRefused = new Wait();
-    private int budgeted;
-    private volatile boolean paused;
-    /** A read was put off because the daemon's answer was awaited. */
-    private volatile boolean awaiting;
-    private boolean waiting;
     /** How many entries have been taken that were read ahead. */
     private long takenAhead;
 
-    private CompletableFuture<Void> clearing;
-    private long clearSeq;
     private volatile boolean closing;
-    private final CompletableFuture<Void> closedFuture = new CompletableFuture<>();
-    private final Wait sinceClosing = new Wait();
     private volatile boolean finished;
+    private final Wait sinceClosing = new Wait();
+    private final CompletableFuture<Void> closedFuture = new CompletableFuture<>();
 
     TrackerCore(TrackerHost host, Clock clock, Settings settings, Seal seal, PendingBudget budget) {
         this.host = host;
         this.clock = clock;
         this.settings = settings;
         this.seal = seal;
-        this.budget = budget;
         claim = new Claim(host, settings.ownership());
-        sinceCreated.begin(clock.millis());
-        markDeleteSeen = host.markDelete();
+        stream = new DaemonStream(host, settings, outbox, positions);
+        cursor = new CursorWatch(host, seal, positions, outbox, this::afterReset);
+        deletes = new SettlingDeletes(host, positions, this::onDeleteRefused);
+        gate = new ReadGate(host, budget, clock.millis());
     }
 
     String name() {
@@ -154,7 +97,7 @@ final class TrackerCore {
 
     private void onClaimed(boolean done) {
         synchronized (this) {
-            claim.answered(done, clock.millis());
+            claim.written(done, clock.millis());
         }
         if (done) {
             host.framesWaiting();
@@ -164,34 +107,6 @@ final class TrackerCore {
     /** Speaks for the subscription as its last tracker did, without a claim of its own. */
     synchronized void speakForLast() {
         claim.take();
-    }
-
-    // ---- resets of the cursor -------------------------------------------------------------------------------------
-
-    /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. Lock held. */
-    private void noticeReset() {
-        if (!seal.isIntact()) {
-            onReset();
-        }
-    }
-
-    /**
-     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Nothing known acknowledged is
-     * believed before it has been looked at again, and the daemon hears of the new seal before anything else. Lock held.
-     */
-    private void onReset() {
-        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", host.name());
-        // First, so that what is looked at from now on is true of the new seal.
-        seal.renew();
-        outbox.dropAcknowledgements();
-        doubtful.addAll(reported);
-        reported.clear();
-        settling.forEach(contained::remove);
-        settling.clear();
-        chunk = null;
-        reopen = stream == Stream.OPENING || stream == Stream.OPEN;
-        signal();
-        followMarkDelete(host.markDelete());
     }
 
     // ---- the dispatcher's side ------------------------------------------------------------------------------------
@@ -208,17 +123,16 @@ final class TrackerCore {
         boolean signal;
         boolean tracked;
         synchronized (this) {
-            if (!contained.add(ledgerId, entryId)) {
+            if (!positions.enter(ledgerId, entryId)) {
                 return addAgain(ledgerId, entryId, deliverAtMs);
             }
-            if (!decided) {
-                undecided.add(ledgerId, entryId, deliverAtMs);
+            if (!positions.isDecided()) {
+                positions.postpone(ledgerId, entryId, deliverAtMs);
                 return true;
             }
             tracked = addNew(ledgerId, entryId, deliverAtMs, nowFor(deliverAtMs));
             ahead.onReadInVain();
-            signal = stream == Stream.OPEN && !waiting && outbox.hasUnsent();
-            waiting |= signal;
+            signal = stream.noteAdded();
         }
         if (signal) {
             host.framesWaiting();
@@ -238,19 +152,19 @@ final class TrackerCore {
     }
 
     private boolean addNew(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
-        boolean wasReported = !reported.isEmpty() && reported.contains(ledgerId, entryId);
-        boolean isDoubtful = !doubtful.isEmpty() && doubtful.contains(ledgerId, entryId);
+        boolean wasReported = positions.isReported(ledgerId, entryId);
+        boolean isDoubtful = positions.isDoubtful(ledgerId, entryId);
         if ((wasReported || isDoubtful || deliverAtMs <= nowMs) && host.isDeleted(ledgerId, entryId)) {
             // Read before it was acknowledged: the second of two overlapping replay reads, see addAgain.
-            contained.remove(ledgerId, entryId);
+            positions.leave(ledgerId, entryId);
             return true;
         }
         if (wasReported) {
             // The cursor was reset, or it would not have been read.
-            onReset();
+            cursor.onReset();
         }
         if (deliverAtMs <= nowMs) {
-            handedOut.add(ledgerId, entryId);
+            positions.handOut(ledgerId, entryId);
             return false;
         }
         track(ledgerId, entryId, deliverAtMs, nowMs);
@@ -259,23 +173,21 @@ final class TrackerCore {
 
     /** A position that is contained was read all the same: a redelivery, or a read that began before it was contained. */
     private boolean addAgain(long ledgerId, long entryId, long deliverAtMs) {
-        if (!decided || settling.contains(ledgerId, entryId)) {
+        if (!positions.isDecided() || positions.isSettling(ledgerId, entryId)) {
             return true;
         }
         if (deliverAtMs <= clock.millis()) {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
             // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
-            if (handedOut.contains(ledgerId, entryId)
+            if (positions.isHandedOut(ledgerId, entryId)
                     && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
                 return true;
             }
-            leaveNear(ledgerId, entryId);
-            handedOut.add(ledgerId, entryId);
+            positions.handOut(ledgerId, entryId);
             return false;
         }
-        if (handedOut.remove(ledgerId, entryId)) {
-            // The clock was set back since it was handed out.
-            near.add(ledgerId, entryId, deliverAtMs, false);
+        // The clock may have been set back since it was handed out.
+        if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
             arm();
         }
         return true;
@@ -283,10 +195,10 @@ final class TrackerCore {
 
     /** Makes a new entry known to the daemon and, if it is due soon or nobody else can gate it, to the near tier. */
     private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
-        boolean gateHere = stream != Stream.OPEN
-                || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
+        boolean gateHere = !stream.isOpen()
+                || deliverAtMs <= nowMs + settings.horizonMs() && positions.near() < settings.nearMaxEntries();
         if (gateHere) {
-            near.add(ledgerId, entryId, deliverAtMs, false);
+            positions.gate(ledgerId, entryId, deliverAtMs);
             outbox.addNear(ledgerId, entryId, deliverAtMs);
             if (deliverAtMs < wakeMs || wakeMs <= nowMs) {
                 arm();
@@ -298,12 +210,12 @@ final class TrackerCore {
 
     /** Whether the dispatcher must not read the position. Lock-free. */
     boolean contains(long ledgerId, long entryId) {
-        return contained.contains(ledgerId, entryId);
+        return positions.contains(ledgerId, entryId);
     }
 
     synchronized boolean hasDue() {
         lookedMs = clock.millis();
-        boolean due = near.headMs() <= lookedMs;
+        boolean due = positions.headMs() <= lookedMs;
         if (!due) {
             arm();
         }
@@ -315,7 +227,7 @@ final class TrackerCore {
         boolean due;
         synchronized (this) {
             wakeMs = NearTier.NONE;
-            due = near.headMs() <= clock.millis();
+            due = positions.headMs() <= clock.millis();
             if (!due) {
                 arm();
             }
@@ -327,7 +239,7 @@ final class TrackerCore {
 
     /** When the next entry is due, in ms, or {@link NearTier#NONE}. */
     synchronized long nextDueMs() {
-        return near.headMs();
+        return positions.headMs();
     }
 
     /** Hands out at most {@code max} entries whose time has come, in (deliver_at, position) order. */
@@ -335,15 +247,11 @@ final class TrackerCore {
         boolean signal;
         synchronized (this) {
             long nowMs = clock.millis();
-            for (int i = 0; i < max && near.headMs() <= nowMs; i++) {
-                long ledgerId = near.headLedgerId();
-                long entryId = near.headEntryId();
-                leaveNear(ledgerId, entryId);
-                handedOut.add(ledgerId, entryId);
-                visitor.visit(ledgerId, entryId);
+            for (int i = 0; i < max && positions.headMs() <= nowMs; i++) {
+                positions.popHead(visitor);
             }
             arm();
-            signal = wantsToSend();
+            signal = stream.noteAny();
         }
         if (signal) {
             host.framesWaiting();
@@ -351,37 +259,26 @@ final class TrackerCore {
     }
 
     /**
-     * Called before every read, with the dispatcher's lock held: notices that all consumers were replaced, and tells
-     * whether reading must pause because too much waits for the daemon.
+     * Called before every read, with the dispatcher's lock held: notices resets and that all consumers were replaced, and tells
+     * whether reading must pause.
      */
     boolean shouldPause() {
         boolean replaced = host.consumersReplaced();
         synchronized (this) {
-            noticeReset();
+            cursor.noticeReset();
+            long nowMs = clock.millis();
             if (replaced) {
-                onConsumersReplaced();
+                // Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained.
+                positions.takeAllBack(nowMs);
                 ahead.want();
             }
-            long nowMs = clock.millis();
-            boolean wait = awaitsAnswer(nowMs) || ahead.isAwaited(nowMs) && near.headMs() > nowMs;
-            if (wait && host.redeliveries() == 0) {
-                awaiting = true;
+            boolean hasDue = positions.headMs() <= nowMs;
+            if (gate.awaits(isAsking(), ahead.isAwaited(nowMs) && !hasDue, nowMs)) {
                 arm();
                 return true;
             }
             accountPending();
-            boolean pause = budget.isExceeded() && budgeted > 0 && near.headMs() > nowMs
-                    && host.redeliveries() == 0;
-            if (pause != paused) {
-                paused = pause;
-                if (pause) {
-                    LOG.warn("[{}] Reading pauses: {} entries of this broker wait for the Tidegate daemon, the bound"
-                            + " (tidegateMaxPendingEntries) is reached", host.name(), budget.entries());
-                } else {
-                    LOG.info("[{}] Reading goes on: {} entries of this broker wait for the Tidegate daemon",
-                            host.name(), budget.entries());
-                }
-            }
+            boolean pause = gate.pauses(hasDue);
             if (pause) {
                 arm();
             }
@@ -389,25 +286,14 @@ final class TrackerCore {
         }
     }
 
-    /**
-     * Whether the daemon is being asked what it holds and will soon answer. Until then every read may be of what it holds, so
-     * there is none; but nobody waits for long.
-     */
-    private boolean awaitsAnswer(long nowMs) {
-        boolean asking = stream == Stream.OPENING || !claim.isOwned();
-        return !decided && asking && !sinceCreated.isOver(nowMs, ANSWER_WAIT_MS);
-    }
-
-    /** Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained. */
-    private void onConsumersReplaced() {
-        long nowMs = clock.millis();
-        handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, nowMs, false));
-        handedOut.clear();
+    /** Whether the daemon is being asked what it holds, or will be as soon as the subscription is claimed. */
+    private boolean isAsking() {
+        return !positions.isDecided() && (stream.isOpening() || !claim.isOwned());
     }
 
     /** Delayed messages that were not handed out: what Pulsar shows as msgDelayed. */
     long delayedMessages() {
-        return Math.max(0, contained.size() - handedOut.size() - settling.size());
+        return positions.delayed();
     }
 
     /**
@@ -417,43 +303,25 @@ final class TrackerCore {
     CompletableFuture<Void> clear() {
         if (host.hasConsumers()) {
             synchronized (this) {
-                onMarkDelete(host.markDelete());
+                cursor.onMarkDelete(host.markDelete());
                 reportMarkDelete();
-                waiting = true;
+                stream.note();
             }
             host.framesWaiting();
             return CompletableFuture.completedFuture(null);
         }
-        CompletableFuture<Void> future;
         CompletableFuture<Void> former;
+        CompletableFuture<Void> cleared;
         synchronized (this) {
-            contained.clear();
-            handedOut.clear();
-            settling.clear();
-            reported.clear();
-            doubtful.clear();
-            creditBack += Math.toIntExact(near.clear());
-            undecided.clear();
+            positions.clear();
             ahead.renew();
-            former = clearing;
-            clearing = null;
-            outbox.clear();
+            former = stream.takeClearing();
+            cleared = stream.clear();
             accountPending();
-            if (stream == Stream.UNOPENED) {
-                future = CompletableFuture.completedFuture(null);
-            } else {
-                clearing = new CompletableFuture<>();
-                clearSeq = stream == Stream.OPEN ? outbox.lastSeq() : NearTier.NONE;
-                // Unsubscribing must not hang on a daemon that does not answer; the CLEAR stays in the outbox.
-                future = clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
-            }
-            waiting = true;
         }
-        if (former != null) {
-            former.complete(null);
-        }
+        former.complete(null);
         host.framesWaiting();
-        return future;
+        return cleared;
     }
 
     /** The dispatcher is done with this tracker. Acknowledgements are still watched until the cursor is closed. */
@@ -481,17 +349,17 @@ final class TrackerCore {
 
     /** Whether a pass with that ticket may go on. */
     synchronized boolean mayAddAhead(long ticket) {
-        return ahead.isValid(ticket) && stream == Stream.OPEN && !reopen && !closing && !finished;
+        return ahead.isValid(ticket) && stream.takesMore() && !closing && !finished;
     }
 
     /** Whether there is room for more: in the broker's budget, and below so many entries of this subscription. */
     synchronized boolean mayReadAhead(long maxWaiting) {
-        return !budget.isExceeded() && outbox.pendingEntries() < maxWaiting;
+        return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
     }
 
     /** Whether reading the position would be in vain: it is contained, or acknowledged. */
     boolean isKnown(long ledgerId, long entryId) {
-        return contained.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId);
+        return positions.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId);
     }
 
     /**
@@ -505,7 +373,7 @@ final class TrackerCore {
         boolean read;
         boolean signal;
         synchronized (this) {
-            noticeReset();
+            cursor.noticeReset();
             if (!mayAddAhead(ticket)) {
                 return -1;
             }
@@ -515,17 +383,17 @@ final class TrackerCore {
                 long ledgerId = records.ledgerId(i);
                 long entryId = records.entryId(i);
                 // In this order: what was handed out is contained until it has been seen deleted.
-                if (!contained.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)
-                        && !reported.contains(ledgerId, entryId) && !doubtful.contains(ledgerId, entryId)) {
-                    contained.add(ledgerId, entryId);
+                if (!positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)
+                        && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
+                    positions.enter(ledgerId, entryId);
                     track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
                     taken++;
                 }
             }
             takenAhead += taken;
             accountPending();
-            read = near.headMs() <= nowMs;
-            signal = wantsToSend();
+            read = positions.headMs() <= nowMs;
+            signal = stream.noteAny();
         }
         if (read) {
             host.readMore();
@@ -541,8 +409,7 @@ final class TrackerCore {
         boolean read;
         synchronized (this) {
             ahead.advance(next, clock.millis());
-            read = awaiting;
-            awaiting = false;
+            read = gate.goOn();
         }
         if (read) {
             host.readMore();
@@ -559,40 +426,22 @@ final class TrackerCore {
 
     /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
     synchronized Frame.Open open() {
-        boolean refused = !sinceRefused.isOver(clock.millis(), RETRY_MS);
-        if (stream != Stream.UNOPENED || finished && outbox.isEmpty() || !claim.isOwned() || refused) {
+        if (!stream.mayOpen(clock.millis()) || finished && outbox.isEmpty() || !claim.isOwned()) {
             return null;
         }
-        stream = Stream.OPENING;
-        reopen = false;
-        openedUnder = seal.generation();
-        heldNow = new PositionSet();
-        acknowledgedNow = new PositionSet();
-        PositionSet inFlight = new PositionSet();
-        inFlight.addAll(near.members());
-        inFlight.addAll(handedOut);
-        // What does not fit may come as DUE although it is here already, and is ignored then.
-        List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
-        markDeleteSent = host.persistedMarkDelete();
-        outbox.opened(inFlight, finished);
-        Ownership owner = claim.ownership();
-        return new Frame.Open(owner.incarnation(), owner.epoch(), openedUnder, settings.horizonMs(), settings.credit(),
-                markDeleteSent.ledgerId(), markDeleteSent.entryId(), settings.topic(), settings.subscription(),
-                parts.isEmpty() ? new Positions() : parts.get(0));
+        return stream.open(claim.ownership(), seal.generation(), finished);
     }
 
     void onHeld(Frame.Held held) {
         synchronized (this) {
-            if (stream == Stream.OPEN && !finished) {
+            if (stream.isOpen() && !finished) {
                 onHeldSince(held.held());
             }
-            if (stream != Stream.OPENING) {
+            if (!stream.isOpening()) {
                 return;
             }
         }
-        // Only the link's thread touches these two while the stream is opening.
-        heldNow.addAll(held.held());
-        acknowledgedNow.addAll(held.acknowledged());
+        stream.collect(held);
         if (held.last()) {
             onHeldComplete();
         }
@@ -602,24 +451,22 @@ final class TrackerCore {
      * The daemon has got entries from elsewhere since it has answered OPEN, as from a rebuild: they need not be read. What it
      * had not heard when it said so counts, and what was acknowledged is left to the cursor. Lock held.
      */
-    private void onHeldSince(Positions positions) {
+    private void onHeldSince(Positions held) {
         PositionSet since = new PositionSet();
-        since.addAll(positions);
+        since.addAll(held);
         outbox.applyPendingTo(since, new PositionSet());
         TrackerHost.Position markDelete = host.markDelete();
         since.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-        reported.forEach(since::remove);
-        doubtful.forEach(since::remove);
-        contained.addAll(since);
+        positions.enterUnacknowledged(since);
     }
 
     private void onHeldComplete() {
         synchronized (this) {
-            outbox.applyPendingTo(heldNow, acknowledgedNow);
+            stream.correctAnswer();
         }
         // Asking the cursor about each may take long, so it is done without the lock.
         PositionSet undone = new PositionSet();
-        acknowledgedNow.forEach((ledgerId, entryId) -> {
+        stream.acknowledged().forEach((ledgerId, entryId) -> {
             if (!host.isDeleted(ledgerId, entryId)) {
                 undone.add(ledgerId, entryId);
             }
@@ -627,28 +474,20 @@ final class TrackerCore {
         PositionSet lost;
         synchronized (this) {
             // Once more: the watch and the dispatcher went on meanwhile.
-            outbox.applyPendingTo(heldNow, acknowledgedNow);
+            stream.correctAnswer();
             TrackerHost.Position markDelete = host.markDelete();
-            heldNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-            acknowledgedNow.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-            onMarkDelete(markDelete);
+            stream.discardUpTo(markDelete);
+            cursor.onMarkDelete(markDelete);
             believe(undone);
-            lost = heldOnce ? notHeld() : new PositionSet();
-            lost.forEach(contained::remove);
-            contained.addAll(heldNow);
+            lost = stream.notHeld();
+            positions.leaveAll(lost);
+            positions.enterAll(stream.held());
             undone.forEach(this::settle);
-            reported.addAll(acknowledgedNow);
-            stream = Stream.OPEN;
-            lastErrorCode = 0;
-            heldOnce = true;
-            decide(heldNow);
+            positions.knowReported(stream.acknowledged());
+            stream.opened();
+            decide(stream.held());
             ahead.open();
-            if (clearing != null) {
-                clearSeq = outbox.lastSeq();
-            }
-            heldNow = new PositionSet();
-            acknowledgedNow = new PositionSet();
-            waiting = true;
+            stream.answerDone();
         }
         host.framesWaiting();
         host.readMore();
@@ -663,13 +502,22 @@ final class TrackerCore {
     private void believe(PositionSet undone) {
         boolean[] seenDeleted = {false};
         undone.forEach((ledgerId, entryId) ->
-                seenDeleted[0] |= reported.contains(ledgerId, entryId) && !settling.contains(ledgerId, entryId));
-        if (!seal.isIntact() || seenDeleted[0]) {
-            onReset();
+                seenDeleted[0] |= positions.isReported(ledgerId, entryId) && !positions.isSettling(ledgerId, entryId));
+        if (seenDeleted[0]) {
+            cursor.onReset();
+        } else {
+            cursor.noticeReset();
         }
-        if (openedUnder != seal.generation()) {
-            acknowledgedNow.clear();
+        if (stream.generation() != seal.generation() || stream.generation() == Seal.NONE) {
+            stream.acknowledged().clear();
             undone.clear();
+        }
+    }
+
+    /** Unless the mark-delete position has passed it meanwhile, or a pending frame says otherwise. */
+    private void settle(long ledgerId, long entryId) {
+        if (stream.acknowledged().contains(ledgerId, entryId)) {
+            positions.settle(ledgerId, entryId);
         }
     }
 
@@ -687,52 +535,18 @@ final class TrackerCore {
         }
     }
 
-    /** Acknowledged before a failover, but the cursor does not know: delete it there again, and skip it until then. */
-    private void settle(long ledgerId, long entryId) {
-        if (!acknowledgedNow.contains(ledgerId, entryId)) {
-            // The mark-delete position has passed it meanwhile, or a pending frame says otherwise.
-            return;
-        }
-        leaveNear(ledgerId, entryId);
-        handedOut.remove(ledgerId, entryId);
-        contained.add(ledgerId, entryId);
-        settling.add(ledgerId, entryId);
-    }
-
-    /** Contained positions that neither the daemon nor this broker will hand out. */
-    private PositionSet notHeld() {
-        PositionSet answered = new PositionSet();
-        answered.addAll(heldNow);
-        answered.addAll(near.members());
-        answered.addAll(handedOut);
-        answered.addAll(settling);
-        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> answered.add(ledgerId, entryId));
-        for (int i = 0; i < undecided.size(); i++) {
-            answered.add(undecided.ledgerId(i), undecided.entryId(i));
-        }
-        PositionSet lost = new PositionSet();
-        contained.forEach((ledgerId, entryId) -> {
-            if (!answered.contains(ledgerId, entryId)) {
-                lost.add(ledgerId, entryId);
-            }
-        });
-        return lost;
-    }
-
     /** Decides what was read while it was not known what the daemon holds. */
     private void decide(PositionSet held) {
-        decided = true;
-        Records entries = undecided;
-        undecided = new Records();
+        Records entries = positions.decide();
         long nowMs = clock.millis();
         for (int i = 0; i < entries.size(); i++) {
             long ledgerId = entries.ledgerId(i);
             long entryId = entries.entryId(i);
             // Not contained any more: the mark-delete position has passed it meanwhile.
-            if (contained.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
-                    && !settling.contains(ledgerId, entryId)) {
-                if (reported.contains(ledgerId, entryId)) {
-                    contained.remove(ledgerId, entryId);
+            if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
+                    && !positions.isSettling(ledgerId, entryId)) {
+                if (positions.isReported(ledgerId, entryId)) {
+                    positions.leave(ledgerId, entryId);
                 } else {
                     track(ledgerId, entryId, entries.deliverAtMs(i), nowMs);
                 }
@@ -750,33 +564,28 @@ final class TrackerCore {
         boolean isDue;
         boolean signal;
         synchronized (this) {
-            if (stream != Stream.OPEN || finished) {
+            if (!stream.isOpen() || finished) {
                 return;
             }
             // Else it is handed out when due, and Pulsar leaves out what is deleted.
             boolean sure = seal.stood(then);
             Positions acknowledged = new Positions();
             for (int i = 0; i < deleted.length; i++) {
-                long ledgerId = records.ledgerId(i);
-                long entryId = records.entryId(i);
                 if (deleted[i] && sure) {
-                    creditBack++;
-                    acknowledge(ledgerId, entryId, acknowledged);
-                } else if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
-                        || !near.add(ledgerId, entryId, records.deliverAtMs(i), true)) {
-                    creditBack++;
+                    positions.freeCredit();
+                    acknowledged.add(records.ledgerId(i), records.entryId(i));
                 } else {
-                    contained.add(ledgerId, entryId);
+                    positions.push(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
                 }
             }
             if (!acknowledged.isEmpty()) {
-                outbox.acknowledge(acknowledged.optimized());
+                cursor.acknowledge(acknowledged);
             }
-            isDue = near.headMs() <= clock.millis();
+            isDue = positions.headMs() <= clock.millis();
             if (!isDue) {
                 arm();
             }
-            signal = wantsToSend();
+            signal = stream.noteAny();
         }
         if (isDue) {
             host.readMore();
@@ -787,23 +596,17 @@ final class TrackerCore {
     }
 
     void onDurable(long seq) {
-        CompletableFuture<Void> cleared = null;
+        CompletableFuture<Void> cleared;
         boolean resume;
         synchronized (this) {
-            if (stream != Stream.OPEN && stream != Stream.CLOSING) {
+            if (!stream.durable(seq)) {
                 return;
             }
-            outbox.durable(seq);
             accountPending();
-            resume = mayResume();
-            if (clearing != null && seq >= clearSeq) {
-                cleared = clearing;
-                clearing = null;
-            }
+            resume = gate.mayResume();
+            cleared = stream.takeClearingUpTo(seq);
         }
-        if (cleared != null) {
-            cleared.complete(null);
-        }
+        cleared.complete(null);
         if (isClosed()) {
             closedFuture.complete(null);
         }
@@ -816,13 +619,13 @@ final class TrackerCore {
         PositionSet lost = new PositionSet();
         synchronized (this) {
             unheld.positions().forEach((ledgerId, entryId) -> {
-                if (!near.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
-                        && contained.contains(ledgerId, entryId)) {
+                if (!positions.isNear(ledgerId, entryId) && !positions.isHandedOut(ledgerId, entryId)
+                        && positions.contains(ledgerId, entryId)) {
                     lost.add(ledgerId, entryId);
                 }
             });
             outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> lost.remove(ledgerId, entryId));
-            lost.forEach(contained::remove);
+            positions.leaveAll(lost);
         }
         rereadLost(lost);
     }
@@ -830,11 +633,7 @@ final class TrackerCore {
     /** The daemon gave the stream up (disk full, stale epoch, …): like a lost connection, for this stream alone. */
     void onStreamError(int code, String message) {
         synchronized (this) {
-            if (code != lastErrorCode) {
-                LOG.warn("[{}] The daemon refused the stream: {} (code {}); trying again", host.name(), message, code);
-            }
-            lastErrorCode = code;
-            sinceRefused.begin(clock.millis());
+            stream.refused(code, message, clock.millis());
             if (code == ProtocolException.STALE_EPOCH) {
                 claim.lost();
             }
@@ -844,57 +643,27 @@ final class TrackerCore {
 
     /** The daemon has closed the stream, as it was asked to. */
     synchronized void onClosed() {
-        if (stream == Stream.CLOSING) {
-            stream = Stream.UNOPENED;
-            creditBack = 0;
-            near.forgetCredits();
-            outbox.restart();
-        }
+        stream.closed();
     }
 
     /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
     void onDisconnected() {
         CompletableFuture<Void> cleared;
         synchronized (this) {
-            stream = Stream.UNOPENED;
-            waiting = false;
-            creditBack = 0;
-            near.forgetCredits();
-            outbox.restart();
-            if (decided) {
-                outbox.gateHere((ledgerId, entryId, deliverAtMs) -> {
-                    if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)) {
-                        near.add(ledgerId, entryId, deliverAtMs, false);
-                    }
-                });
+            stream.lost();
+            if (positions.isDecided()) {
+                outbox.gateHere(positions::gateAgain);
                 arm();
             }
-            cleared = clearing;
-            clearing = null;
+            cleared = stream.takeClearing();
         }
-        if (cleared != null) {
-            cleared.complete(null);
-        }
+        cleared.complete(null);
         host.readMore();
     }
 
     /** The frames to send now, numbered; empty unless the stream is open. */
     synchronized List<Envelope> takeFrames(int streamId) {
-        waiting = false;
-        if (stream != Stream.OPEN) {
-            return List.of();
-        }
-        if (reopen && !finished) {
-            stream = Stream.CLOSING;
-            clearSeq = NearTier.NONE;
-            return outbox.takeClose(streamId);
-        }
-        List<Envelope> frames = outbox.takeUnsent(streamId);
-        if (!finished && creditBack >= creditStep()) {
-            frames.add(new Envelope(streamId, 0, new Frame.Credit(creditBack)));
-            creditBack = 0;
-        }
-        return frames;
+        return stream.takeFrames(streamId, finished);
     }
 
     /**
@@ -902,19 +671,16 @@ final class TrackerCore {
      * life of it: the subscription was deleted and made again. What was acknowledged counts if the cursor still has the seal.
      */
     void adopt(TrackerCore former) {
-        Outbox left;
         synchronized (former) {
-            left = former.outbox;
             former.finished = true;
-            former.stream = Stream.UNOPENED;
-            former.budget.add(-former.budgeted);
-            former.budgeted = 0;
+            former.stream.abandon();
+            former.gate.account(0);
             synchronized (this) {
                 if (former.claim.ownership().incarnation().equals(claim.ownership().incarnation())) {
                     if (former.seal.generation() != seal.generation()) {
-                        left.dropAcknowledgements();
+                        former.outbox.dropAcknowledgements();
                     }
-                    outbox.adopt(left);
+                    outbox.adopt(former.outbox);
                     accountPending();
                 }
             }
@@ -928,7 +694,7 @@ final class TrackerCore {
         long nowMs = clock.millis();
         claim();
         long then = seal.generation();
-        Positions found = findAcknowledged();
+        Positions found = cursor.findAcknowledged();
         boolean read = false;
         boolean signal;
         synchronized (this) {
@@ -936,30 +702,27 @@ final class TrackerCore {
                 return;
             }
             lookedMs = nowMs;
-            report(found, then);
-            onMarkDelete(host.markDelete());
-            noticeLostReport();
-            if (sinceMarkDelete.isOver(nowMs, MARK_DELETE_INTERVAL_MS)) {
+            cursor.report(found, then);
+            cursor.onMarkDelete(host.markDelete());
+            cursor.noticeLostReport();
+            if (sinceMarkDelete.isOver(nowMs, LOOK_INTERVAL_MS)) {
                 sinceMarkDelete.begin(nowMs);
                 reportMarkDelete();
             }
-            if (sinceTrim.isOver(nowMs, MARK_DELETE_INTERVAL_MS)) {
+            if (sinceTrim.isOver(nowMs, LOOK_INTERVAL_MS)) {
                 sinceTrim.begin(nowMs);
-                trim();
+                positions.trim();
             }
-            if (!decided && sinceCreated.isOver(nowMs, settings.daemonWaitMs())) {
+            if (!positions.isDecided() && gate.isOlderThan(settings.daemonWaitMs(), nowMs)) {
                 LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory",
                         host.name(), settings.daemonWaitMs());
                 decide(new PositionSet());
                 read = true;
             }
             // Another subscription's DURABLE may have made room.
-            read |= mayResume();
-            if (awaiting && !awaitsAnswer(nowMs) && !ahead.isAwaited(nowMs)) {
-                awaiting = false;
-                read = true;
-            }
-            signal = wantsToSend();
+            read |= gate.mayResume();
+            read |= gate.mayGoOn(isAsking(), ahead.isAwaited(nowMs), nowMs);
+            signal = stream.noteAny();
         }
         if (read) {
             host.readMore();
@@ -971,143 +734,36 @@ final class TrackerCore {
         }
     }
 
-    private Positions findAcknowledged() {
-        Positions found = new Positions();
-        for (PositionSet candidates : List.of(handedOut, doubtful)) {
-            candidates.forEach((ledgerId, entryId) -> {
-                if (host.isDeleted(ledgerId, entryId)) {
-                    found.add(ledgerId, entryId);
-                }
-            });
-        }
-        return found;
+    /** Nothing that was known acknowledged is believed any more. Lock held. */
+    private void afterReset() {
+        deletes.abandon();
+        stream.reopen();
     }
 
-    /** Tells what was found, unless the cursor has lost the seal under which that was looked at. */
-    private void report(Positions found, long then) {
-        noticeReset();
-        if (!seal.stood(then)) {
-            return;
-        }
-        // What was not found of them will be read again.
-        doubtful.clear();
-        if (!found.isEmpty()) {
-            Positions acknowledged = new Positions();
-            found.forEach((ledgerId, entryId) -> acknowledge(ledgerId, entryId, acknowledged));
-            outbox.acknowledge(acknowledged.optimized());
-        }
-    }
-
-    /** Should a reset ever leave the seal: it takes all acknowledgements back, so the highest one shows it. */
-    private void noticeLostReport() {
-        long[] last = reported.last();
-        if (last != null && !settling.contains(last[0], last[1]) && !host.isDeleted(last[0], last[1])) {
-            onReset();
-        }
-    }
-
-    private void acknowledge(long ledgerId, long entryId, Positions acknowledged) {
-        leaveNear(ledgerId, entryId);
-        handedOut.remove(ledgerId, entryId);
-        contained.remove(ledgerId, entryId);
-        reported.add(ledgerId, entryId);
-        acknowledged.add(ledgerId, entryId);
-    }
-
-    /** The cursor's mark-delete position, which may have moved either way. */
-    private void onMarkDelete(TrackerHost.Position position) {
-        if (position.equals(markDeleteSeen)) {
-            return;
-        }
-        if (position.compareTo(markDeleteSeen) < 0) {
-            // A reset, should it ever leave the seal. It follows the position, too.
-            onReset();
-        } else {
-            followMarkDelete(position);
-        }
-    }
-
-    private void followMarkDelete(TrackerHost.Position position) {
-        markDeleteSeen = position;
-        contained.discardUpTo(position.ledgerId(), position.entryId());
-        handedOut.discardUpTo(position.ledgerId(), position.entryId());
-        settling.discardUpTo(position.ledgerId(), position.entryId());
-        creditBack += Math.toIntExact(near.discardUpTo(position.ledgerId(), position.entryId()));
-    }
-
-    /** Only forward: a position that goes back is told by OPEN. */
     private void reportMarkDelete() {
         TrackerHost.Position persisted = host.persistedMarkDelete();
-        if (persisted.compareTo(markDeleteSent) > 0) {
-            markDeleteSent = persisted;
-            reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
-            outbox.markDelete(persisted.ledgerId(), persisted.entryId());
+        if (stream.tellMarkDelete(persisted)) {
+            positions.discardReportedUpTo(persisted);
         }
     }
 
-    /**
-     * Deletes what is settling, a chunk at each look. The cursor's answer is only noted where it comes: that may be under the
-     * cursor's own lock, or within the call.
-     */
     private void deleteSettling() {
-        DeleteChunk next;
-        long then;
+        SettlingDeletes.Chunk next;
         synchronized (this) {
-            if (chunk != null && !settleChunk()) {
-                return;
-            }
-            boolean refused = !sinceDeleteRefused.isOver(clock.millis(), RETRY_MS);
-            // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
-            if (settling.isEmpty() || refused || !host.hasConsumers() || host.isClosed()) {
-                return;
-            }
-            then = seal.generation();
-            List<TrackerHost.Position> first = new ArrayList<>();
-            settling.forFirst(chunkMax, (ledgerId, entryId) -> first.add(new TrackerHost.Position(ledgerId, entryId)));
-            next = new DeleteChunk(first);
-            chunk = next;
+            next = deletes.next(seal.generation(), clock.millis());
         }
-        host.delete(next.positions, then, done -> next.outcome = done);
+        if (next != null) {
+            deletes.begin(next);
+        }
     }
 
-    /** Whether the chunk under way has been answered; then what follows from it is done. */
-    private boolean settleChunk() {
-        Boolean done = chunk.outcome;
-        if (done == null) {
-            return false;
-        }
-        List<TrackerHost.Position> positions = chunk.positions;
-        chunk = null;
-        if (done) {
-            chunkMax = Math.min(DELETE_CHUNK, chunkMax * 2);
-            for (TrackerHost.Position position : positions) {
-                if (settling.remove(position.ledgerId(), position.entryId())) {
-                    contained.remove(position.ledgerId(), position.entryId());
-                }
-            }
-            return true;
-        }
-        sinceDeleteRefused.begin(clock.millis());
-        if (positions.size() > 1) {
-            // One that the cursor refuses must not keep the others.
-            chunkMax = Math.max(1, positions.size() / 2);
-        } else {
-            LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), positions.get(0));
-            takeBack(positions.get(0));
-        }
-        return true;
-    }
-
-    /** The cursor refuses to have it deleted, so it is delivered again. */
-    private void takeBack(TrackerHost.Position position) {
-        reported.remove(position.ledgerId(), position.entryId());
-        if (settling.remove(position.ledgerId(), position.entryId())) {
-            contained.remove(position.ledgerId(), position.entryId());
-        }
+    /** The cursor refuses to have it deleted, so it is delivered again. Lock held. */
+    private void onDeleteRefused(TrackerHost.Position position) {
+        positions.unreport(position.ledgerId(), position.entryId());
         Positions one = new Positions();
         one.add(position.ledgerId(), position.entryId());
         outbox.unacknowledge(one);
-        signal();
+        stream.signal();
     }
 
     private void finishClose(long nowMs) {
@@ -1124,21 +780,17 @@ final class TrackerCore {
     /** Reports the last acknowledgements and ends the stream. Idempotent. */
     void finish() {
         long then = seal.generation();
-        Positions found = findAcknowledged();
+        Positions found = cursor.findAcknowledged();
         synchronized (this) {
             if (finished) {
                 return;
             }
-            report(found, then);
+            cursor.report(found, then);
             reportMarkDelete();
             closing = true;
             finished = true;
-            undecided.clear();
-            if (stream == Stream.OPEN || stream == Stream.OPENING || !outbox.isEmpty()) {
-                outbox.close();
-            }
-            near.clear();
-            waiting = true;
+            positions.stop();
+            stream.end();
         }
         host.cancelWake();
         host.framesWaiting();
@@ -1146,9 +798,10 @@ final class TrackerCore {
 
     /** Whether {@link #watch} has something to look at more often than once a second. */
     boolean isBusy() {
-        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || !decided || closing
-                || paused || awaiting;
+        return positions.hasUnseen() || closing || gate.isPaused() || gate.isAwaiting();
     }
+
+    // ---- the end, and telling -------------------------------------------------------------------------------------
 
     /** Completes when a finished tracker has nothing left to send. */
     CompletableFuture<Void> whenClosed() {
@@ -1166,54 +819,46 @@ final class TrackerCore {
     }
 
     synchronized boolean isOpen() {
-        return stream == Stream.OPEN;
+        return stream.isOpen();
+    }
+
+    /** What the daemon asks about the subscription's index log. */
+    CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
+        return host.log().answer(request);
     }
 
     /** Gives the budget back when the tracker is forgotten. */
     void release() {
+        host.log().close();
         synchronized (this) {
-            budget.add(-budgeted);
-            budgeted = 0;
+            gate.account(0);
         }
         closedFuture.complete(null);
     }
 
     synchronized Stats stats() {
-        return new Stats(contained.size(), near.size(), handedOut.size(), settling.size(), undecided.size(),
-                outbox.pendingEntries(), takenAhead, stream == Stream.OPEN, paused, memoryBytes());
+        return new Stats(positions.contained(), positions.near(), positions.handedOut(), positions.settling(),
+                positions.undecided(), outbox.pendingEntries(), takenAhead, stream.isOpen(), gate.isPaused(), memoryBytes());
     }
 
     /** Bytes that the sets, the near tier and the buffers take. */
     synchronized long memoryBytes() {
-        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
-                + doubtful.memoryBytes() + near.memoryBytes() + outbox.memoryBytes() + undecided.memoryBytes();
+        return positions.memoryBytes() + outbox.memoryBytes();
+    }
+
+    /** @throws IllegalStateException if an invariant of a part does not hold */
+    synchronized void check() {
+        positions.check();
+        cursor.check();
+        stream.check();
+        deletes.check();
+        gate.check();
     }
 
     // ---- helpers, called with the lock held -----------------------------------------------------------------------
 
-    private void leaveNear(long ledgerId, long entryId) {
-        if (near.remove(ledgerId, entryId) == NearTier.Removed.CREDITED) {
-            creditBack++;
-        }
-    }
-
-    private void signal() {
-        waiting = true;
-        host.framesWaiting();
-    }
-
-    private int creditStep() {
-        return Math.max(1, settings.credit() / 8);
-    }
-
-    private boolean wantsToSend() {
-        boolean wants = stream == Stream.OPEN && !waiting && (outbox.hasUnsent() || reopen || creditBack >= creditStep());
-        waiting |= wants;
-        return wants;
-    }
-
     private void arm() {
-        long headMs = near.headMs();
+        long headMs = positions.headMs();
         if (closing || headMs == NearTier.NONE) {
             return;
         }
@@ -1224,23 +869,7 @@ final class TrackerCore {
         }
     }
 
-    private void trim() {
-        contained.trim();
-        handedOut.trim();
-        settling.trim();
-        reported.trim();
-        doubtful.trim();
-        near.trim();
-    }
-
-    /** Whether a paused dispatcher would not pause now: as {@link #shouldPause}, but for what is due. */
-    private boolean mayResume() {
-        return paused && (!budget.isExceeded() || budgeted == 0);
-    }
-
     private void accountPending() {
-        int pending = outbox.pendingEntries() + undecided.size();
-        budget.add(pending - budgeted);
-        budgeted = pending;
+        gate.account(outbox.pendingEntries() + positions.undecided());
     }
 }

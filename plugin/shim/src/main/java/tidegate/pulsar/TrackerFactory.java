@@ -9,6 +9,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.PulsarVersion;
@@ -45,6 +46,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
     private ExecutorService background;
+    private LogLedgers.Shared logs;
     /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
     private Timer unusedTimer;
 
@@ -61,6 +63,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             thread.setDaemon(true);
             return thread;
         });
+        logs = new LogLedgers.Shared(config.indexLog(), pulsar::getBookKeeperClient, background, new AtomicLong());
         leftovers = new LeftoverSnapshots(pulsar, background);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
@@ -73,8 +76,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             readAhead = new ReadAhead(clock, ReadAhead.STRIDE, new Pace(config.readAheadPerSecond()), config.readAheadEntries());
             readAhead.start();
         }
-        LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms", version,
-                config.brokerName(), config.socket(), config.horizonMs());
+        LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms, index log {}", version,
+                config.brokerName(), config.socket(), config.horizonMs(), config.indexLog());
     }
 
     /** The client that reads what the topics' ledgers hold; null if the dispatcher sees something else than is there. */
@@ -93,13 +96,13 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     @Override
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
-        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background);
+        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs);
         Ownership ownership = host.ownership();
         TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
                 ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
-            tracker = new Tracker(dispatcher, core, link, unusedTimer, leftovers);
+            tracker = new Tracker(dispatcher, core, link, host.log(), unusedTimer, leftovers);
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so that there is nothing to recover that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
@@ -137,14 +140,15 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             }
         }
         Ownership ownership = CursorHost.ownership(cursor);
-        return ownership == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, ownership));
+        return ownership == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, ownership))
+                .thenCompose(done -> new LogLedgers(cursor.getName(), cursor, logs).deleteAll());
     }
 
     /** Tells the daemon to forget the subscription, through a stream of its own; waits a bounded time. */
     private CompletableFuture<Void> clear(ManagedCursor cursor, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());
-        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link, background);
+        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link, background, logs);
         TrackerCore core = newCore(host, topic, subscription, ownership);
         core.speakForLast();
         core.clear();

@@ -49,6 +49,11 @@ interface TrackerHost {
      */
     void putOwnership(Ownership next, Consumer<Boolean> done);
 
+    /** The index log of the subscription. */
+    default LogHome log() {
+        return LogHome.NONE;
+    }
+
     /** Whether the cursor is closed: no acknowledgement comes any more. */
     boolean isClosed();
 

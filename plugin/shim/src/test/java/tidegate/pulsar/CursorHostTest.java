@@ -26,7 +26,7 @@ class CursorHostTest {
     private final List<Position> deleted = new ArrayList<>();
     private Runnable beforeLock = () -> {};
     private boolean refuses;
-    private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run);
+    private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run, null);
 
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},

@@ -39,8 +39,9 @@ class FramesTest {
         frames.put("03_error_stream", frame(7, 0, new Frame.Error(8, "no space left in the data directory")));
         frames.put("04_ping", frame(0, 42, new Frame.Ping()));
         frames.put("05_pong", frame(0, 42, new Frame.Pong()));
-        frames.put("10_open", frame(7, 0, open(0, 0, -1, new Positions())));
-        frames.put("10_open_in_flight", frame(7, 0, open(3, 0x7123456789abcdefL, 3, positions(12, 4, 12, 6, 15, 0, 15, 2 << 16 | 9))));
+        frames.put("10_open", frame(7, 0, open(0, 0, -1, new Positions(), "", "")));
+        frames.put("10_open_in_flight", frame(7, 0, open(3, 0x7123456789abcdefL, 3,
+                positions(12, 4, 12, 6, 15, 0, 15, 2 << 16 | 9), "bookkeeper", "1;4711;4700;bookkeeper")));
         frames.put("11_held", frame(7, 0, new Frame.Held(true, three(), positions(12, 6, 12, 8))));
         frames.put("11_held_more", frame(7, 0, new Frame.Held(false, positions(12, 5), new Positions())));
         frames.put("11_held_empty", frame(7, 0, new Frame.Held(true, new Positions(), new Positions())));
@@ -58,6 +59,14 @@ class FramesTest {
         frames.put("1a_close", frame(7, 7, new Frame.Close()));
         frames.put("1a_close_daemon", frame(7, 0, new Frame.Close()));
         frames.put("1b_unheld", frame(7, 0, new Frame.Unheld(positions(15, 70_000))));
+        ByteBuffer nothing = ByteBuffer.allocate(0);
+        frames.put("1c_log_request", frame(7, 41, new Frame.LogRequest(Frame.LogRequest.APPEND, 4711, -1, -1, "", "",
+                ByteBuffer.wrap(new byte[] {0x54, 0x47, 0x01, 0x62}))));
+        frames.put("1c_log_request_point", frame(7, 42, new Frame.LogRequest(Frame.LogRequest.POINT, -1, -1, -1,
+                "1;4700;4711;bookkeeper", "1;4711;4700;bookkeeper", nothing)));
+        frames.put("1d_log_answer", frame(7, 43, new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "",
+                List.of(ByteBuffer.wrap(new byte[] {0x54, 0x47, 0x01, 0x68}), ByteBuffer.wrap(new byte[] {7})))));
+        frames.put("1d_log_answer_away", frame(7, 44, Frame.LogAnswer.failed(Frame.LogAnswer.AWAY, "no bookie")));
         return frames;
     }
 
@@ -65,13 +74,14 @@ class FramesTest {
         return new Envelope(stream, seq, frame);
     }
 
-    private static Frame.Open open(long epoch, long generation, long markDeleteEntryId, Positions inFlight) {
+    private static Frame.Open open(long epoch, long generation, long markDeleteEntryId, Positions inFlight,
+            String logHome, String logPointer) {
         byte[] incarnation = new byte[16];
         for (int i = 0; i < incarnation.length; i++) {
             incarnation[i] = (byte) (0xa0 + i);
         }
         return new Frame.Open(new Incarnation(incarnation), epoch, generation, 2000, 20_000, 12, markDeleteEntryId,
-                "persistent://public/default/orders-partition-3", "billing/é", inFlight);
+                "persistent://public/default/orders-partition-3", "billing/é", inFlight, logHome, logPointer);
     }
 
     private static Positions positions(long... pairs) {

@@ -38,7 +38,7 @@ class OwnershipTest {
         if (next == null) {
             return false;
         }
-        cursor.putOwnership(next, done -> claim.answered(done, nowMs));
+        cursor.putOwnership(next, done -> claim.written(done, nowMs));
         cursor.runCursor();
         return true;
     }
@@ -85,9 +85,9 @@ class OwnershipTest {
         Claim other = new Claim(cursor, Ownership.first(new Random(2)));
         Ownership next = one.begin(0);
         assertEquals(1, other.begin(0).epoch());
-        cursor.putOwnership(next, done -> one.answered(done, 0));
+        cursor.putOwnership(next, done -> one.written(done, 0));
         cursor.runCursor();
-        other.answered(false, 0);
+        other.written(false, 0);
         assertTrue(write(other, 60_000));
         assertEquals(new Ownership(first.incarnation(), 2), other.ownership());
     }

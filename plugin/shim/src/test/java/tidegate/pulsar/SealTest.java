@@ -8,11 +8,45 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.HashSet;
 import java.util.Random;
 import java.util.Set;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
 class SealTest {
     private final ToyBroker cursor = new ToyBroker(new VirtualClock(ToyWorld.START_MS));
+
+    @BeforeEach
+    void somebodyConsumes() {
+        cursor.connect();
+    }
+
+    @Test
+    void isNotPutWithoutConsumers() {
+        cursor.disconnectAll();
+        Seal seal = new Seal(cursor, new Random(1));
+        assertEquals(Seal.NONE, seal.generation());
+        assertEquals(Seal.NONE, cursor.seal());
+        assertTrue(seal.isIntact(), "nothing has to be looked at again before there are some");
+        assertFalse(seal.isWanted());
+        cursor.connect();
+        assertTrue(seal.isWanted());
+    }
+
+    @Test
+    void oneThatConsumersDidNotSeeIsNotGoneBy() {
+        ToyBroker racing = new ToyBroker(new VirtualClock(ToyWorld.START_MS)) {
+            @Override
+            public boolean putSeal(long number) {
+                disconnectAll();
+                return super.putSeal(number);
+            }
+        };
+        racing.connect();
+        Seal seal = new Seal(racing, new Random(1));
+        assertEquals(Seal.NONE, seal.generation());
+        assertNotEquals(Seal.NONE, racing.seal());
+        assertTrue(seal.isIntact());
+    }
 
     @Test
     void isTheOneThatTheCursorHas() {
@@ -36,6 +70,7 @@ class SealTest {
         assertTrue(seal.stood(then));
         cursor.reset(cursor.publish(new Position(1, 0), -1));
         assertFalse(seal.stood(then));
+        cursor.connect();
         seal.renew();
         assertTrue(seal.isIntact());
         assertFalse(seal.stood(then), "what was seen before is of the former seal");
@@ -50,9 +85,11 @@ class SealTest {
                 return false;
             }
         };
+        refusing.connect();
         Seal seal = new Seal(refusing, new Random(1));
         assertEquals(Seal.NONE, seal.generation());
         assertTrue(seal.isIntact(), "nothing is learned under it, so nothing has to be looked at again and again");
+        assertFalse(seal.isWanted());
     }
 
     @Test

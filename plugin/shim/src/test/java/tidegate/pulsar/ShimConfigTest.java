@@ -28,7 +28,7 @@ class ShimConfigTest {
     void onlyTheSocketHasNoDefault() throws ShimConfigException {
         properties.setProperty("tidegateSocket", " /run/tidegate.sock ");
         assertEquals(new ShimConfig(Path.of("/run/tidegate.sock"), "127.0.0.1:6650", 2000, 20_000, 200_000, 1_000_000, 50,
-                10_000, true, 100_000, 300_000), read());
+                10_000, true, 100_000, 300_000, "none"), read());
     }
 
     @Test
@@ -41,17 +41,19 @@ class ShimConfigTest {
         properties.setProperty("tidegateMaxPendingEntries", "9000");
         properties.setProperty("tidegateAckPollMillis", "10");
         properties.setProperty("tidegateDaemonWaitMillis", "0");
+        properties.setProperty("tidegateIndexLog", "bookkeeper");
         properties.setProperty("tidegateReadAhead", "false");
         properties.setProperty("tidegateReadAheadEntries", "5000");
         properties.setProperty("tidegateReadAheadPerSecond", "6000");
-        assertEquals(new ShimConfig(Path.of("/s"), "b1", 100, 7, 8, 9000, 10, 0, false, 5000, 6000), read());
+        assertEquals(new ShimConfig(Path.of("/s"), "b1", 100, 7, 8, 9000, 10, 0, false, 5000, 6000, "bookkeeper"), read());
     }
 
     @ParameterizedTest
     @CsvSource({
         "tidegateSocket, ''", "tidegateSocket, relative.sock", "tidegateHorizonMillis, 0", "tidegateHorizonMillis, soon",
         "tidegateCredit, -1", "tidegateCredit, 1.5", "tidegateMaxPendingEntries, 10", "tidegateAckPollMillis, 0",
-        "tidegateDaemonWaitMillis, -5", "tidegateNearMaxEntries, many", "tidegateReadAhead, yes",
+        "tidegateDaemonWaitMillis, -5", "tidegateIndexLog, somewhere",
+        "tidegateNearMaxEntries, many", "tidegateReadAhead, yes",
         "tidegateReadAheadEntries, 0", "tidegateReadAheadPerSecond, 0"
     })
     void aBadValueIsRefusedByItsName(String key, String value) {

@@ -207,7 +207,8 @@ class ToyBroker implements TrackerHost {
     }
 
     void persistCursor(int acknowledgements) {
-        disk.markDelete = markDelete;
+        // A reset that is under way has replaced what is stored next, and not yet what is in memory.
+        disk.markDelete = resettingTo == null ? markDelete : before(resettingTo);
         disk.deleted = new TreeSet<>(deleted.stream().limit(acknowledgements).toList());
         disk.seal = seal;
         persistedMarkDelete = markDelete;
@@ -250,13 +251,17 @@ class ToyBroker implements TrackerHost {
 
     /** The seek is answered after this. */
     void completeReset() {
-        Position previous = log.lowerKey(resettingTo);
-        markDelete = previous == null ? START : previous;
+        markDelete = before(resettingTo);
         deleted = new TreeSet<>();
         seal = Seal.NONE;
         readPosition = resettingTo;
         resettingTo = null;
         persistCursor();
+    }
+
+    private Position before(Position position) {
+        Position previous = log.lowerKey(position);
+        return previous == null ? START : previous;
     }
 
     /** The cursor's ledger cannot be read: all that is left is an older mark-delete position in the metadata. */

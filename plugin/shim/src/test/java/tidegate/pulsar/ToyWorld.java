@@ -76,7 +76,7 @@ final class ToyWorld {
 
     void connect() {
         if (session == null && daemonUp) {
-            session = new LinkSession("toy", "toy", clock.monotonicMs());
+            session = new LinkSession("toy", "toy", clock.monotonicMs(), () -> { });
             table.connected(session);
         }
     }
@@ -111,7 +111,7 @@ final class ToyWorld {
         }
         try {
             for (TrackerCore core : watched) {
-                session.framesWaiting(core);
+                table.framesWaiting(core);
             }
             session.tick(clock.monotonicMs());
             for (ByteBuffer bytes; (bytes = session.output()) != null; ) {
@@ -191,6 +191,7 @@ final class ToyWorld {
             broker.runCursor();
         }
         table.forgetClosed(clock.monotonicMs());
+        watched.forEach(TrackerCore::check);
     }
 
     /** Lets everybody do what there is to do, at one instant. */

@@ -35,7 +35,7 @@ class TrackerTableTest {
     }
 
     private void connect() throws ProtocolException {
-        session = new LinkSession("toy", "toy", clock.millis());
+        session = new LinkSession("toy", "toy", clock.millis(), () -> { });
         reader = new FrameReader();
         table.connected(session);
         daemonSends(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));

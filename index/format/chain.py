@@ -1,0 +1,35 @@
+"""Which index log the local data of a subscription has written, or was restored from."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from tidegate.index.errors import CorruptRecordError
+from tidegate.index.format import keys
+from tidegate.index.format.envelope import seal, unseal
+
+_CHAIN = struct.Struct("<q")
+
+
+class Chain(NamedTuple):
+    """The local data has all that the log in ledger `ledger_id` of `home` says, and perhaps more."""
+
+    ledger_id: int
+    home: str
+
+    def encode(self) -> bytes:
+        """The chain as a stored value."""
+        return seal(keys.CHAIN, _CHAIN.pack(self.ledger_id) + self.home.encode("utf-8"))
+
+    @classmethod
+    def decode(cls, value: bytes) -> Chain:
+        """Read a chain. Raises CorruptRecordError."""
+        body = unseal(keys.CHAIN, value)
+        if len(body) < _CHAIN.size:
+            raise CorruptRecordError("a chain is cut short")
+        try:
+            home = str(body[_CHAIN.size :], "utf-8")
+        except UnicodeDecodeError as error:
+            raise CorruptRecordError("a chain names no home") from error
+        return cls(_CHAIN.unpack_from(body)[0], home)

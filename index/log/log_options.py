@@ -1,0 +1,24 @@
+"""What can be chosen about index logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.index.options import MIB
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Sizes and times of index logs.
+
+    interval_ms: what is written is put into the log so much later at most, together with what came since.
+    tail_bytes: a log whose records after the snapshot are longer than this, and than twice the snapshot, is
+        begun anew.
+    queue_bytes: what waits of one subscription, at most; past it the log is begun anew when that is possible.
+    record_bytes: writes are put together into records of about this size.
+    """
+
+    interval_ms: int = 50
+    tail_bytes: int = 4 * MIB
+    queue_bytes: int = 16 * MIB
+    record_bytes: int = MIB

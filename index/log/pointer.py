@@ -1,0 +1,63 @@
+"""The pointer: the one line in the cursor's properties that says where a subscription's index log is.
+
+Invariant: it names every ledger of the log, one that is being made and those that are still to be deleted
+too, so that whoever deletes the subscription can delete them all without reading any.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tidegate.index.errors import UnreadableLogError
+
+POINTER_BYTES_MAX = 16_384
+NO_LEDGER = -1
+
+_POINTER = re.compile(r"1;(-1|[0-9]{1,19});((?:[0-9]{1,19}(?:,[0-9]{1,19})*)?);([!-~]{1,4096})", re.ASCII)
+
+
+class Pointer(NamedTuple):
+    """Where the index log is.
+
+    home: the kind of home that the ledgers are in, printable ASCII; ids of one home mean nothing in another.
+    ledger_id: the ledger that counts, NO_LEDGER before there is one.
+    others: all other ledgers of the log, ascending.
+    """
+
+    home: str
+    ledger_id: int = NO_LEDGER
+    others: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"1;{self.ledger_id};{','.join(map(str, self.others))};{self.home}"
+
+    @classmethod
+    def parse(cls, text: str) -> Pointer | None:
+        """Read a pointer, None if there is none (an empty text). Raises UnreadableLogError."""
+        if not text:
+            return None
+        found = _POINTER.fullmatch(text) if len(text) <= POINTER_BYTES_MAX else None
+        if found is None:
+            raise UnreadableLogError(f"the pointer {text[:80]!r} is none that this Tidegate can read")
+        ledger, others, home = found.groups()
+        ids = tuple(sorted({int(each) for each in others.split(",") if each}))
+        pointer = cls(home, int(ledger), ids)
+        if max((pointer.ledger_id, *ids)) >= 1 << 63:
+            raise UnreadableLogError(f"the pointer {text[:80]!r} names a ledger that cannot be")
+        return pointer
+
+    @property
+    def ledgers(self) -> tuple[int, ...]:
+        """All ledgers that it names."""
+        current = () if self.ledger_id == NO_LEDGER else (self.ledger_id,)
+        return current + self.others
+
+
+def of_home(text: str, home: str) -> Pointer:
+    """The pointer that a text is, if it can be read and names ledgers of `home`; else one that names none."""
+    try:
+        pointer = Pointer.parse(text)
+    except UnreadableLogError:
+        pointer = None
+    return pointer if pointer is not None and pointer.home == home else Pointer(home)

@@ -1,0 +1,131 @@
+"""Reading an index log: from the entries of its ledger to the keys of the subscription.
+
+Entries are taken in their order until one is missing or damaged. What came before it counts, because each
+state of the log is one that the store has had, or could have been left in by a crash. A log whose snapshot is
+not whole counts for nothing.
+
+Invariant: `Content` has never a part of a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.index.errors import CorruptRecordError, UnreadableLogError
+from tidegate.index.format.manifest import Identity
+from tidegate.index.log.home import AwayError, Home, HomeError
+from tidegate.index.log.records import EntryKind, Header, decode_operations, decode_piece
+from tidegate.index.store import Batch
+
+
+class Content:
+    """The keys of a subscription, without its id, and their values; operations are applied to it."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[bytes, dict[bytes, bytes]] = {}
+
+    def of(self, kind: bytes) -> dict[bytes, bytes]:
+        """The keys and values of one kind. Not to be changed."""
+        return self._kinds.get(kind, {})
+
+    def apply(self, kind: int, key: bytes, value: bytes) -> None:
+        """Apply one operation."""
+        of_kind = self._kinds.setdefault(key[:1], {})
+        if kind == Batch.PUT:
+            of_kind[key] = value
+        elif kind == Batch.DELETE:
+            of_kind.pop(key, None)
+        else:
+            for each in [each for each in of_kind if key <= each < value]:
+                del of_kind[each]
+
+
+class LogParser:
+    """Takes the entries of a log ledger one after another, and says what they add up to.
+
+    content: what the whole records say. complete: whether the snapshot is whole. entries, size_bytes: of the
+    records that count.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self.content = Content()
+        self.complete = False
+        self.entries = 0
+        self.size_bytes = 0
+        self._identity = identity
+        self._chain: int | None = None
+        self._pending: list[memoryview] = []
+        self._pending_kind: EntryKind | None = None
+        self._pending_bytes = 0
+
+    def take(self, entry: bytes) -> None:
+        """The next entry. Raises CorruptRecordError or UnreadableLogError; nothing after it counts then."""
+        if self._chain is None:
+            header = Header.decode(entry)
+            if header.identity != self._identity:
+                raise UnreadableLogError(f"it is the log of another subscription, {header.identity.name}")
+            self._chain = header.chain
+            self._count(1, len(entry))
+            return
+        number = self.entries + len(self._pending)
+        piece = decode_piece(entry, self._chain, number)
+        if self._pending_kind not in (None, piece.kind):
+            raise CorruptRecordError(f"entry {number} does not go on with the record before it")
+        if self.complete != (piece.kind is EntryKind.BATCH):
+            raise CorruptRecordError(f"entry {number} is where it does not belong")
+        self._pending.append(piece.data)
+        self._pending_kind = piece.kind if piece.more else None
+        self._pending_bytes += len(entry)
+        if piece.more:
+            return
+        # Whole before any of it is applied: a record counts as one.
+        operations = list(decode_operations(b"".join(self._pending)))
+        for operation in operations:
+            self.content.apply(*operation)
+        if piece.kind is EntryKind.SNAPSHOT_END:
+            self.complete = True
+        self._count(len(self._pending), self._pending_bytes)
+        self._pending = []
+        self._pending_bytes = 0
+
+    def _count(self, entries: int, size_bytes: int) -> None:
+        self.entries += entries
+        self.size_bytes += size_bytes
+
+
+@dataclass(frozen=True)
+class LogText:
+    """A log that has been read. `damage` says what is missing at its end, empty if nothing is."""
+
+    content: Content
+    entries: int
+    size_bytes: int
+    damage: str
+
+
+async def read_log(home: Home, ledger_id: int, identity: Identity) -> LogText:
+    """Open and read the log in a ledger; its former writer is fenced then.
+
+    Raises UnreadableLogError if nothing of it can be used, AwayError if the home does not answer.
+    """
+    parser = LogParser(identity)
+    damage = ""
+    try:
+        last = await home.open(ledger_id)
+        at = 0
+        while at <= last and not damage:
+            for entry in await home.read(ledger_id, at, last):
+                try:
+                    parser.take(entry)
+                except (CorruptRecordError, UnreadableLogError) as error:
+                    damage = f"entry {at}: {error}"
+                    break
+                at += 1
+    except AwayError:
+        # The rest may be there later, and then a successor would know what this owner does not.
+        raise
+    except HomeError as error:
+        damage = str(error)
+    if not parser.complete:
+        raise UnreadableLogError(damage or "its snapshot is not whole")
+    return LogText(parser.content, parser.entries, parser.size_bytes, damage)

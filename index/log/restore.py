@@ -1,0 +1,52 @@
+"""From what an index log says to the local store: which writes make it the data of a subscription.
+
+Invariant: the identity is in the last write, so that a crash before it leaves nothing that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.index.errors import CorruptRecordError
+from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
+from tidegate.index.format.manifest import Identity, decode_slice
+from tidegate.index.log.reader import Content
+from tidegate.index.store import Batch
+from tidegate.index.tap import LOGGED_KINDS
+
+
+def restoration(
+    content: Content, identity: Identity, chain: Chain, subscription_id: int, piece_bytes: int
+) -> Iterator[Batch]:
+    """Yield the writes that make `content` the data of a subscription with a new id; the last one synced.
+
+    Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
+    log.
+    """
+    named = _named(content)
+    batch = Batch()
+    for kind in LOGGED_KINDS:
+        for key, value in content.of(kind).items():
+            if kind == keys.BLOCK and key not in named:
+                continue
+            batch.put(keys.unstripped(key, subscription_id), value)
+            if batch.size_bytes >= piece_bytes:
+                yield batch
+                batch = Batch()
+    batch.put(keys.subscription_key(keys.CHAIN, subscription_id), chain.encode())
+    batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
+    yield batch
+
+
+def _named(content: Content) -> set[bytes]:
+    """The keys of the blocks that the slices name; all blocks of a slice whose record is damaged."""
+    named: set[bytes] = set()
+    for key, value in content.of(keys.SLICE).items():
+        try:
+            named.update(keys.block_of_slice(key, block.block_id) for block in decode_slice(value))
+        except CorruptRecordError:
+            # Recovery meets it again, and rebuilds it from its blocks.
+            prefix = keys.BLOCK + key[1:]
+            named.update(each for each in content.of(keys.BLOCK) if each.startswith(prefix))
+    return named

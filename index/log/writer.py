@@ -1,0 +1,272 @@
+"""Writing an index log: one ledger after another, each a snapshot and then what has been written since.
+
+The caller notes what the store has written (`note`) and calls `ship` from time to time; pauses and retries
+are its business. A ledger that cannot be gone on with, because an append failed or too much waited, is left,
+and the next `ship` begins another one with a snapshot.
+
+Invariants:
+
+- what a ledger says up to any record is a state that the store has had, or could have been left in;
+- at most one `ship` is under way;
+- the pointer names every ledger that was made here and is not deleted, as soon as it has been made;
+- what waits is never more than `queue_bytes` and one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from tidegate.index.format.manifest import Identity
+from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError
+from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
+from tidegate.index.log.records import EntryKind, Header, encode_operations, encode_record
+from tidegate.index.log.snapshot import Snapshot
+from tidegate.index.tap import Noted, Operation, TappedStore
+
+_OVERLAPPING_APPENDS = 4
+
+ResultT = TypeVar("ResultT")
+
+
+class Offload(Protocol):
+    """Runs what may block in another thread."""
+
+    def __call__(self, work: Callable[[], ResultT]) -> Awaitable[ResultT]:
+        """The result of `work`."""
+        ...
+
+
+class LedgerWriter:
+    """One log ledger while it is written. Any error of the home ends it.
+
+    size_bytes: of the entries that were appended.
+    """
+
+    def __init__(self, home: Home, ledger_id: int, chain: int) -> None:
+        self.ledger_id = ledger_id
+        self.size_bytes = 0
+        self._home = home
+        self._chain = chain
+        self._next = 0
+
+    async def put_header(self, identity: Identity) -> None:
+        """Append the header."""
+        await self._append([Header(self._chain, identity).encode()])
+
+    async def put(self, kind: EntryKind, data: bytes) -> None:
+        """Append a record; it is kept on return. Raises HomeError."""
+        await self._append(encode_record(kind, data, self._chain, self._next))
+
+    async def _append(self, entries: list[bytes]) -> None:
+        for at in range(0, len(entries), _OVERLAPPING_APPENDS):
+            group = entries[at : at + _OVERLAPPING_APPENDS]
+            numbers = await asyncio.gather(
+                *(self._home.append(self.ledger_id, entry) for entry in group), return_exceptions=True
+            )
+            for number in numbers:
+                if isinstance(number, BaseException):
+                    raise number
+                if number != self._next:
+                    raise NoLedgerError(f"ledger {self.ledger_id} has taken entry {self._next} as {number}")
+                self._next += 1
+        self.size_bytes += sum(map(len, entries))
+
+
+class LogWriter:
+    """Writes the index log of one subscription, on behalf of one owner.
+
+    text: the pointer that stands in the cursor. dirty_ns: since when the store may have what no log has, None
+    if it has not. catch_up: has what the store has noted so far brought to `note`. chained: told the ledger
+    that has all of the local data, when the pointer says so.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        subscription_id: int,
+        home: Home,
+        store: TappedStore,
+        text: str,
+        *,
+        options: LogOptions,
+        dirty_ns: int | None,
+        random: Callable[[], int],
+        offload: Offload,
+        catch_up: Callable[[], None],
+        chained: Callable[[int], None],
+    ) -> None:
+        self.pointer_text = text
+        """The pointer as it is believed to stand in the cursor."""
+        self.written_bytes = 0
+        """Of everything that was appended."""
+        self._identity = identity
+        self._subscription_id = subscription_id
+        self._home = home
+        self._store = store
+        pointer = of_home(text, home.kind)
+        self._current = pointer.ledger_id
+        self._others = set(pointer.others)
+        self._options = options
+        self._random = random
+        self._offload = offload
+        self._catch_up = catch_up
+        self._chained = chained
+        self._dirty_ns = dirty_ns
+        self._collects = False
+        self._queue: deque[Noted] = deque()
+        self._queue_bytes = 0
+        self._sending_ns: int | None = None
+        self._ledger: LedgerWriter | None = None
+        self._snapshot_bytes = 0
+
+    # ---- what is written
+
+    def note(self, noted: Noted) -> None:
+        """The store has written something."""
+        if not self._collects:
+            # The snapshot that is still to be begun will have it.
+            if self._dirty_ns is None:
+                self._dirty_ns = noted.written_ns
+            return
+        self._queue.append(noted)
+        self._queue_bytes += noted.size_bytes
+        if self._queue_bytes > self._options.queue_bytes:
+            self._leave()
+
+    @property
+    def since_ns(self) -> int | None:
+        """When the oldest change was written that is not known to be in the log; None if all is."""
+        times = [self._dirty_ns, self._sending_ns]
+        if self._queue:
+            times.append(self._queue[0].written_ns)
+        return min((at for at in times if at is not None), default=None)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait to be appended; what only a snapshot will have is not among them."""
+        return self._queue_bytes
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger that counts, NO_LEDGER before there is one."""
+        return self._current
+
+    @property
+    def ledger_bytes(self) -> int:
+        """How much has been appended to the ledger that is being written, 0 if none is."""
+        return 0 if self._ledger is None else self._ledger.size_bytes
+
+    @property
+    def wants_to_ship(self) -> bool:
+        """Whether `ship` has something to do."""
+        return self.since_ns is not None or self._too_long
+
+    @property
+    def _too_long(self) -> bool:
+        if self._ledger is None:
+            return False
+        tail_bytes = self._ledger.size_bytes - self._snapshot_bytes
+        return tail_bytes > max(self._options.tail_bytes, 2 * self._snapshot_bytes)
+
+    def _leave(self) -> None:
+        """From here on only a snapshot helps, which will have all that waits."""
+        self._dirty_ns = self.since_ns
+        self._sending_ns = None
+        self._collects = False
+        self._ledger = None
+        self._queue.clear()
+        self._queue_bytes = 0
+
+    # ---- shipping
+
+    async def ship(self) -> None:
+        """Bring the log up to date. Raises HomeError and StorageError: call again later then."""
+        try:
+            if self._ledger is None or self._too_long:
+                if self.wants_to_ship:
+                    await self._begin()
+            else:
+                await self._put_queue(self._ledger, EntryKind.BATCH)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def _begin(self) -> None:
+        """Another ledger, with a snapshot."""
+        self._ledger = None
+        ledger = LedgerWriter(self._home, await self._home.create(), self._random())
+        former = self._current
+        self._others.add(ledger.ledger_id)
+        try:
+            await self._point(former, self._others)
+            await ledger.put_header(self._identity)
+            await self._put_snapshot(ledger)
+            others = (self._others | {former}) - {ledger.ledger_id, NO_LEDGER}
+            await self._point(ledger.ledger_id, others)
+        except Exception:
+            await self._delete(ledger.ledger_id)
+            raise
+        self._current, self._others = ledger.ledger_id, others
+        self._ledger, self._snapshot_bytes = ledger, ledger.size_bytes
+        self._chained(ledger.ledger_id)
+        for each in sorted(others):
+            await self._delete(each)
+
+    async def _delete(self, ledger_id: int) -> None:
+        """Delete a ledger that does not count, now if that can be, else after the next one has been made.
+
+        The pointer goes on naming it until it is changed the next time, which does no harm.
+        """
+        with contextlib.suppress(HomeError):
+            await self._home.delete(ledger_id)
+            self._others.discard(ledger_id)
+
+    async def _point(self, ledger_id: int, others: set[int]) -> None:
+        new = str(Pointer(self._home.kind, ledger_id, tuple(sorted(others))))
+        await self._home.point(self.pointer_text, new)
+        self.pointer_text = new
+
+    async def _put_snapshot(self, ledger: LedgerWriter) -> None:
+        # What was noted until now is in the store, and so in the snapshot; what is noted from now on is kept.
+        self._catch_up()
+        since_ns = self.since_ns
+        self._leave()
+        self._sending_ns, self._dirty_ns, self._collects = since_ns, None, True
+        snapshot = Snapshot(self._store.untapped, self._subscription_id)
+        while (piece := await self._offload(snapshot.next_piece)) is not None:
+            await self._put(ledger, EntryKind.SNAPSHOT, piece)
+        # The snapshot has perhaps a part of a write that is not noted yet.
+        await self._offload(self._store.settle)
+        self._catch_up()
+        await self._put_queue(ledger, EntryKind.SNAPSHOT, since_ns)
+        await self._put(ledger, EntryKind.SNAPSHOT_END, b"")
+        self._sending_ns = None
+
+    async def _put_queue(self, ledger: LedgerWriter, kind: EntryKind, since_ns: int | None = None) -> None:
+        """Append what is in the queue now; `since_ns`: since when something else is under way, too."""
+        left = len(self._queue)
+        while left:
+            operations: list[Operation] = []
+            size_bytes = 0
+            oldest_ns = self._queue[0].written_ns
+            while left and size_bytes < self._options.record_bytes:
+                noted = self._queue.popleft()
+                left -= 1
+                operations += noted.operations
+                size_bytes += noted.size_bytes
+            self._queue_bytes -= size_bytes
+            self._sending_ns = oldest_ns if since_ns is None else min(since_ns, oldest_ns)
+            await self._put(ledger, kind, encode_operations(operations))
+            self._sending_ns = since_ns
+
+    async def _put(self, ledger: LedgerWriter, kind: EntryKind, data: bytes) -> None:
+        before = ledger.size_bytes
+        await ledger.put(kind, data)
+        self.written_bytes += ledger.size_bytes - before
+        if not self._collects:
+            raise AwayError("it is slower than what is written")

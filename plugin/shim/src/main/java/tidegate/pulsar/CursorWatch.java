@@ -1,0 +1,123 @@
+package tidegate.pulsar;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What a tracker learns from its cursor: what is acknowledged, how far mark-delete has got, and that it was reset.
+ *
+ * <p>What is known acknowledged is true of one {@link Seal}: it is looked for and reported under that seal, and looked at again
+ * when that seal is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position that was seen
+ * last. Guarded by the tracker's lock, but for {@link #findAcknowledged}.
+ */
+final class CursorWatch {
+    private static final Logger LOG = LoggerFactory.getLogger(CursorWatch.class);
+
+    private final TrackerHost host;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final Outbox outbox;
+    private final Runnable afterReset;
+    private TrackerHost.Position markDelete;
+
+    /** {@code afterReset} is called once nothing known acknowledged is believed any more. */
+    CursorWatch(TrackerHost host, Seal seal, PositionStates positions, Outbox outbox, Runnable afterReset) {
+        this.host = host;
+        this.seal = seal;
+        this.positions = positions;
+        this.outbox = outbox;
+        this.afterReset = afterReset;
+        markDelete = host.markDelete();
+    }
+
+    // ---- resets ---------------------------------------------------------------------------------------------------
+
+    /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. */
+    void noticeReset() {
+        if (!seal.isIntact() || seal.isWanted()) {
+            onReset();
+        }
+    }
+
+    /** Should a reset ever leave the seal: it takes all acknowledgements back, so the highest one shows it. */
+    void noticeLostReport() {
+        long[] last = positions.lastReported();
+        if (last != null && !positions.isSettling(last[0], last[1]) && !host.isDeleted(last[0], last[1])) {
+            onReset();
+        }
+    }
+
+    /**
+     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Nothing known acknowledged is
+     * believed before it has been looked at again, and the daemon hears of the new seal before anything else.
+     */
+    void onReset() {
+        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", host.name());
+        // First, so that what is looked at from now on is true of the new seal.
+        seal.renew();
+        outbox.dropAcknowledgements();
+        positions.doubt();
+        afterReset.run();
+        follow(host.markDelete());
+    }
+
+    // ---- acknowledgements -----------------------------------------------------------------------------------------
+
+    /** What may have been acknowledged and is. Needs no lock, as it may take long. */
+    Positions findAcknowledged() {
+        Positions found = new Positions();
+        positions.forEachUnseen((ledgerId, entryId) -> {
+            if (host.isDeleted(ledgerId, entryId)) {
+                found.add(ledgerId, entryId);
+            }
+        });
+        return found;
+    }
+
+    /** Tells what was found, unless the cursor has lost the seal under which that was looked at. */
+    void report(Positions found, long then) {
+        noticeReset();
+        if (!seal.stood(then)) {
+            return;
+        }
+        positions.endDoubt();
+        if (!found.isEmpty()) {
+            acknowledge(found);
+        }
+    }
+
+    /** The cursor has these as deleted. The positions are the outbox's from now on. */
+    void acknowledge(Positions found) {
+        found.forEach(positions::acknowledge);
+        outbox.acknowledge(found.optimized());
+    }
+
+    // ---- mark-delete ----------------------------------------------------------------------------------------------
+
+    /** The cursor's mark-delete position, which may have moved either way. */
+    void onMarkDelete(TrackerHost.Position position) {
+        if (position.equals(markDelete)) {
+            return;
+        }
+        if (position.compareTo(markDelete) < 0) {
+            // A reset, should it ever leave the seal. It follows the position, too.
+            onReset();
+        } else {
+            follow(position);
+        }
+    }
+
+    private void follow(TrackerHost.Position position) {
+        markDelete = position;
+        positions.discardUpTo(position);
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        positions.inFlight().forFirst(1, (ledgerId, entryId) -> {
+            if (new TrackerHost.Position(ledgerId, entryId).compareTo(markDelete) <= 0) {
+                throw new IllegalStateException(ledgerId + ":" + entryId + " is in flight below mark-delete " + markDelete);
+            }
+        });
+    }
+}

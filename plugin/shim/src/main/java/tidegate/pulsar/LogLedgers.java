@@ -1,0 +1,323 @@
+package tidegate.pulsar;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
+import org.apache.bookkeeper.client.api.BKException;
+import org.apache.bookkeeper.client.api.BookKeeper;
+import org.apache.bookkeeper.client.api.LedgerEntries;
+import org.apache.bookkeeper.client.api.LedgerEntry;
+import org.apache.bookkeeper.client.api.ReadHandle;
+import org.apache.bookkeeper.client.api.WriteAdvHandle;
+import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The index log of one subscription in BookKeeper: ledgers with the topic's own quorums, digest and password, and a pointer
+ * among the properties of the cursor.
+ *
+ * <p>Opening a ledger recovers and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
+ * {@link Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
+ */
+final class LogLedgers implements LogHome {
+    static final String BOOKKEEPER = "bookkeeper";
+    static final String NONE = "none";
+
+    private static final Logger LOG = LoggerFactory.getLogger(LogLedgers.class);
+    private static final String POINTER = CursorHost.PREFIX + "log";
+    /** What BookKeeper's tools show of a ledger, and by which ours are known. */
+    private static final String APPLICATION = "application";
+    private static final String OURS = "tidegate";
+    private static final int MAX_ANSWER_BYTES = 1 << 20;
+    private static final int MAX_READ_ENTRIES = 256;
+    private static final int MAX_POINTER_BYTES = 16_384;
+
+    /** What all logs of a broker share. {@code home} is what new logs are told to be in; {@code client} is there when asked for. */
+    record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
+        /** Bytes on their way to the bookies that one broker has for all logs together. */
+        static final long MAX_BYTES = 64L << 20;
+    }
+
+    private final String name;
+    private final ManagedCursor cursor;
+    private final Shared shared;
+    private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
+    private final Map<Long, ReadHandle> opened = new ConcurrentHashMap<>();
+    private volatile int readEntries = 4;
+
+    LogLedgers(String name, ManagedCursor cursor, Shared shared) {
+        this.name = name;
+        this.cursor = cursor;
+        this.shared = shared;
+    }
+
+    @Override
+    public String home() {
+        return shared.home().equals(NONE) ? "" : shared.home();
+    }
+
+    @Override
+    public String pointer() {
+        Map<String, String> properties = cursor.getCursorProperties();
+        return properties == null ? "" : properties.getOrDefault(POINTER, "");
+    }
+
+    @Override
+    public CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request) {
+        CompletableFuture<Frame.LogAnswer> done;
+        try {
+            done = switch (request.op()) {
+                case Frame.LogRequest.CREATE -> create();
+                case Frame.LogRequest.APPEND -> append(request.ledgerId(), request.entry());
+                case Frame.LogRequest.OPEN -> open(request.ledgerId());
+                case Frame.LogRequest.READ -> read(request.ledgerId(), request.first(), request.last());
+                case Frame.LogRequest.CLOSE -> closeOne(request.ledgerId());
+                case Frame.LogRequest.DELETE -> delete(request.ledgerId());
+                case Frame.LogRequest.POINT -> point(request.oldPointer(), request.newPointer());
+                default -> CompletableFuture.completedFuture(Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED,
+                        "operation " + request.op() + " is not known"));
+            };
+        } catch (RuntimeException e) {
+            done = CompletableFuture.failedFuture(e);
+        }
+        return done.exceptionally(LogLedgers::failure);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> create() {
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        return shared.client().get().newCreateLedgerOp()
+                .withEnsembleSize(config.getEnsembleSize())
+                .withWriteQuorumSize(config.getWriteQuorumSize())
+                .withAckQuorumSize(config.getAckQuorumSize())
+                .withDigestType(config.getDigestType())
+                .withPassword(config.getPassword())
+                .withCustomMetadata(Map.of(
+                        APPLICATION, bytes(OURS),
+                        "component", bytes("index-log"),
+                        "pulsar/managed-ledger", bytes(cursor.getManagedLedger().getName()),
+                        "pulsar/cursor", bytes(cursor.getName())))
+                .execute()
+                .thenApply(handle -> {
+                    written.put(handle.getId(), handle);
+                    return Frame.LogAnswer.ok(handle.getId());
+                });
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> append(long ledgerId, ByteBuffer entry) {
+        WriteHandle handle = written.get(ledgerId);
+        if (handle == null || handle instanceof WriteAdvHandle) {
+            return noLedger(ledgerId);
+        }
+        int sizeBytes = entry.remaining();
+        if (shared.bytesUnderWay().addAndGet(sizeBytes) > Shared.MAX_BYTES) {
+            shared.bytesUnderWay().addAndGet(-sizeBytes);
+            return CompletableFuture.completedFuture(
+                    Frame.LogAnswer.failed(Frame.LogAnswer.AWAY, "too much is on its way to the bookies"));
+        }
+        return handle.appendAsync(entry)
+                .whenComplete((entryId, error) -> shared.bytesUnderWay().addAndGet(-sizeBytes))
+                .thenApply(Frame.LogAnswer::ok);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> open(long ledgerId) {
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        BookKeeper client = shared.client().get();
+        return requireOurs(client, ledgerId).thenCompose(ours -> client.newOpenLedgerOp()
+                .withLedgerId(ledgerId)
+                .withRecovery(true)
+                .withDigestType(config.getDigestType())
+                .withPassword(config.getPassword())
+                .execute())
+                .thenApply(handle -> {
+                    ReadHandle former = opened.put(ledgerId, handle);
+                    if (former != null) {
+                        former.closeAsync();
+                    }
+                    return Frame.LogAnswer.ok(handle.getLastAddConfirmed());
+                });
+    }
+
+    private CompletableFuture<Frame.LogAnswer> read(long ledgerId, long first, long last) {
+        ReadHandle handle = opened.get(ledgerId);
+        if (handle == null || first < 0 || first > last || last > handle.getLastAddConfirmed()) {
+            return noLedger(ledgerId);
+        }
+        return handle.readAsync(first, Math.min(last, first + readEntries - 1)).thenApply(this::take);
+    }
+
+    /** As many of the entries as fit; entries differ in size, so how many to ask for is found out on the way. */
+    private Frame.LogAnswer take(LedgerEntries read) {
+        List<ByteBuffer> entries = new ArrayList<>();
+        long sizeBytes = 0;
+        boolean all = true;
+        try (read) {
+            for (LedgerEntry entry : read) {
+                sizeBytes += entry.getLength();
+                if (!entries.isEmpty() && sizeBytes > MAX_ANSWER_BYTES) {
+                    all = false;
+                    break;
+                }
+                entries.add(ByteBuffer.wrap(entry.getEntryBytes()));
+            }
+        }
+        readEntries = all ? Math.min(MAX_READ_ENTRIES, readEntries * 2) : Math.max(1, entries.size());
+        return new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> closeOne(long ledgerId) {
+        CompletableFuture<Void> closed = CompletableFuture.completedFuture(null);
+        for (ReadHandle handle : handles(ledgerId)) {
+            closed = closed.thenCompose(done -> handle.closeAsync());
+        }
+        return closed.thenApply(done -> Frame.LogAnswer.ok(-1));
+    }
+
+    private List<ReadHandle> handles(long ledgerId) {
+        List<ReadHandle> handles = new ArrayList<>();
+        WriteHandle writer = written.remove(ledgerId);
+        if (writer != null) {
+            handles.add(writer);
+        }
+        ReadHandle reader = opened.remove(ledgerId);
+        if (reader != null) {
+            handles.add(reader);
+        }
+        return handles;
+    }
+
+    private CompletableFuture<Frame.LogAnswer> delete(long ledgerId) {
+        // Not closed first: what is being deleted needs no last entry.
+        handles(ledgerId);
+        return deleted(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
+    }
+
+    /** A wrong number must not fence or delete a ledger of messages. */
+    private static CompletableFuture<Void> requireOurs(BookKeeper client, long ledgerId) {
+        return client.getLedgerMetadata(ledgerId).thenAccept(metadata -> {
+            byte[] application = metadata.getCustomMetadata().get(APPLICATION);
+            if (application == null || !Arrays.equals(application, bytes(OURS))) {
+                throw new IllegalArgumentException("ledger " + ledgerId + " is of no index log");
+            }
+        });
+    }
+
+    private static CompletableFuture<Void> deleted(BookKeeper client, long ledgerId) {
+        return requireOurs(client, ledgerId)
+                .thenCompose(ours -> client.newDeleteLedgerOp().withLedgerId(ledgerId).execute())
+                .exceptionally(error -> {
+            if (code(error) == BKException.Code.NoSuchLedgerExistsException
+                    || code(error) == BKException.Code.NoSuchLedgerExistsOnMetadataServerException) {
+                return null;
+            }
+            throw new CompletionException(cause(error));
+        });
+    }
+
+    private CompletableFuture<Frame.LogAnswer> point(String former, String next) {
+        if (bytes(next).length > MAX_POINTER_BYTES) {
+            return CompletableFuture.completedFuture(
+                    Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED, "a pointer of " + next.length() + " characters"));
+        }
+        try {
+            return CompletableFuture.supplyAsync(() -> {
+                if (!pointer().equals(former)) {
+                    return CompletableFuture.completedFuture(
+                            Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer()));
+                }
+                return cursor.putCursorProperty(POINTER, next).handle((done, error) -> error == null
+                        ? Frame.LogAnswer.ok(-1)
+                        // Another owner, or the cursor's own writes, which share its version: the latter may be tried again.
+                        : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
+                                "the cursor's metadata was written by somebody else at the same time"));
+            }, shared.background()).thenCompose(answer -> answer);
+        } catch (RejectedExecutionException e) {
+            return CompletableFuture.failedFuture(e);
+        }
+    }
+
+    private CompletableFuture<Frame.LogAnswer> noLedger(long ledgerId) {
+        return CompletableFuture.completedFuture(Frame.LogAnswer.failed(Frame.LogAnswer.NO_LEDGER,
+                "ledger " + ledgerId + " is not open, or has no such entry"));
+    }
+
+    @Override
+    public void close() {
+        written.values().forEach(ReadHandle::closeAsync);
+        opened.values().forEach(ReadHandle::closeAsync);
+        written.clear();
+        opened.clear();
+    }
+
+    /** Deletes every ledger that the cursor's pointer names, and the pointer: the subscription goes, or begins anew. */
+    CompletableFuture<Void> deleteAll() {
+        String pointer = pointer();
+        if (pointer.isEmpty()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
+        for (long ledgerId : ledgersOf(pointer)) {
+            handles(ledgerId);
+            deleted = deleted.thenCompose(done -> deleted(shared.client().get(), ledgerId)).exceptionally(error -> {
+                LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
+                        cause(error).getMessage());
+                return null;
+            });
+        }
+        return deleted.thenCompose(done -> cursor.removeCursorProperty(POINTER));
+    }
+
+    /** The ledgers that a pointer names, if it is one of BookKeeper's: docs/format.md. */
+    static Set<Long> ledgersOf(String pointer) {
+        Set<Long> ledgers = new LinkedHashSet<>();
+        String[] parts = pointer.split(";", 4);
+        if (parts.length == 4 && parts[0].equals("1") && parts[3].equals(BOOKKEEPER)) {
+            for (String id : (parts[1] + "," + parts[2]).split(",")) {
+                if (id.matches("[0-9]{1,18}")) {
+                    ledgers.add(Long.parseLong(id));
+                }
+            }
+        }
+        return ledgers;
+    }
+
+    private static Throwable cause(Throwable error) {
+        return error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+    }
+
+    private static int code(Throwable error) {
+        return cause(error) instanceof BKException failed ? failed.getCode() : BKException.Code.UnexpectedConditionException;
+    }
+
+    private static Frame.LogAnswer failure(Throwable error) {
+        if (cause(error) instanceof IllegalArgumentException refused) {
+            return Frame.LogAnswer.failed(Frame.LogAnswer.NO_LEDGER, refused.getMessage());
+        }
+        int code = switch (code(error)) {
+            case BKException.Code.LedgerFencedException -> Frame.LogAnswer.FENCED;
+            case BKException.Code.NoSuchLedgerExistsException, BKException.Code.NoSuchLedgerExistsOnMetadataServerException,
+                    BKException.Code.NoSuchEntryException, BKException.Code.DigestMatchException,
+                    BKException.Code.UnauthorizedAccessException -> Frame.LogAnswer.NO_LEDGER;
+            default -> Frame.LogAnswer.AWAY;
+        };
+        return Frame.LogAnswer.failed(code, String.valueOf(cause(error).getMessage()));
+    }
+}

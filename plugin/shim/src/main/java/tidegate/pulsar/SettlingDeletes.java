@@ -1,0 +1,104 @@
+package tidegate.pulsar;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Deletes in the cursor what is settling, a chunk at a time.
+ *
+ * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. What follows
+ * from it is done by the next {@link #next}. Invariant, walked by {@link #check}: at most one chunk is under way, and of at most
+ * so many positions. Guarded by the tracker's lock, but for {@link #begin}.
+ */
+final class SettlingDeletes {
+    private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
+    private static final int CHUNK_MAX = 10_000;
+    private static final long RETRY_MS = 1000;
+
+    /** What is being deleted under one seal. */
+    static final class Chunk {
+        private final List<TrackerHost.Position> targets = new ArrayList<>();
+        private final long generation;
+        /** Null until the cursor has answered. */
+        private volatile Boolean outcome;
+
+        private Chunk(long generation) {
+            this.generation = generation;
+        }
+    }
+
+    private final TrackerHost host;
+    private final PositionStates positions;
+    private final Consumer<TrackerHost.Position> refused;
+    private Chunk underWay;
+    private int chunkMax = CHUNK_MAX;
+    private final Wait sinceRefused = new Wait();
+
+    /** {@code refused} gets a position that the cursor does not want to have deleted. */
+    SettlingDeletes(TrackerHost host, PositionStates positions, Consumer<TrackerHost.Position> refused) {
+        this.host = host;
+        this.positions = positions;
+        this.refused = refused;
+    }
+
+    /** Does what follows from the last chunk; the next one, or null if there is none to begin now. */
+    Chunk next(long generation, long nowMs) {
+        if (underWay != null && !finish(nowMs)) {
+            return null;
+        }
+        boolean waits = !sinceRefused.isOver(nowMs, RETRY_MS);
+        // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
+        if (positions.settling() == 0 || waits || !host.hasConsumers() || host.isClosed()) {
+            return null;
+        }
+        Chunk chunk = new Chunk(generation);
+        positions.forFirstSettling(chunkMax,
+                (ledgerId, entryId) -> chunk.targets.add(new TrackerHost.Position(ledgerId, entryId)));
+        underWay = chunk;
+        return chunk;
+    }
+
+    /** Asks the cursor. Without the tracker's lock. */
+    void begin(Chunk chunk) {
+        host.delete(chunk.targets, chunk.generation, done -> chunk.outcome = done);
+    }
+
+    /** The cursor was reset: nothing follows from what it answers. */
+    void abandon() {
+        underWay = null;
+    }
+
+    /** Whether the cursor has answered; then what follows is done. */
+    private boolean finish(long nowMs) {
+        Boolean done = underWay.outcome;
+        if (done == null) {
+            return false;
+        }
+        List<TrackerHost.Position> targets = underWay.targets;
+        underWay = null;
+        if (done) {
+            chunkMax = Math.min(CHUNK_MAX, chunkMax * 2);
+            targets.forEach(position -> positions.settled(position.ledgerId(), position.entryId()));
+            return true;
+        }
+        sinceRefused.begin(nowMs);
+        if (targets.size() > 1) {
+            // One that the cursor refuses must not keep the others.
+            chunkMax = Math.max(1, targets.size() / 2);
+        } else {
+            LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), targets.get(0));
+            refused.accept(targets.get(0));
+        }
+        return true;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        if (chunkMax < 1 || chunkMax > CHUNK_MAX || underWay != null && underWay.targets.size() > CHUNK_MAX) {
+            throw new IllegalStateException("a chunk of " + chunkMax + " positions");
+        }
+    }
+}

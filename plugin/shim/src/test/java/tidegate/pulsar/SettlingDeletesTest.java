@@ -1,0 +1,72 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+import tidegate.pulsar.TrackerHost.Position;
+
+/** What was acknowledged before a failover is deleted in the cursor again, or not. */
+class SettlingDeletesTest extends TrackerScenario {
+    /** The broker dies, and the cursor has none of the acknowledgements; the daemon's answer to OPEN is on its way. */
+    private void forgetInACrash() {
+        world.broker.persistCursor(0);
+        world.crashBroker();
+        world.broker.connect();
+        world.runBroker();
+        world.watch();
+        world.connect();
+        world.toDaemon();
+        world.toShim(1);
+        world.toDaemon();
+    }
+
+    @Test
+    void aResetWhileAcknowledgementsAreDeletedAgain() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.toShim(Integer.MAX_VALUE);
+        assertEquals(9, world.core().stats().settling());
+        world.broker.reset(new Position(1, 0));
+        world.broker.runCursor();
+        assertFalse(world.broker.isDeleted(1, 5), "the deletion came too late: the cursor has another seal");
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertEquals(10, delivered().size());
+        assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
+    }
+
+    @Test
+    void withoutConsumersNothingIsDeletedAgain() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.broker.disconnectAll();
+        world.toShim(Integer.MAX_VALUE);
+        assertEquals(9, world.core().stats().settling());
+        world.runUntil(world.now() + 2000);
+        assertFalse(world.broker.isDeleted(1, 5), "a seek may be under way");
+        world.broker.connect();
+        world.runUntil(world.now() + 2000);
+        assertTrue(world.broker.isDeleted(1, 5));
+    }
+
+    @Test
+    void whatTheCursorRefusesToDeleteKeepsNothingElseBack() {
+        world.broker.connect();
+        for (int entry = 1; entry < 9; entry++) {
+            index().acknowledged.add(publish(entry, 0));
+        }
+        publish(9, 60_000);
+        theDaemonKnowsTheSubscription();
+        world.daemon.commit();
+        world.broker.undeletable.add(new Position(1, 3));
+        world.runUntil(world.now() + 10_000);
+        for (long entry = 1; entry < 9; entry++) {
+            assertEquals(entry != 3, world.broker.isDeleted(1, entry), "entry " + entry);
+        }
+        assertEquals(0, world.core().stats().settling());
+        assertFalse(index().acknowledged.contains(new Position(1, 3)), "rather twice than never");
+    }
+}

@@ -1,0 +1,117 @@
+"""A topic moves, and its index with it: the new owner's daemon restores it from BookKeeper."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+from tests.support.inbox import Inbox
+from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.two_brokers import TwoBrokers
+from tests.support.waiting import wait_until
+
+INDEX_LOG = "bookkeeper"
+MESSAGES = 20_000
+READ_AHEAD = 300  # what the dispatcher reads before the daemon has answered
+ADDED = "tidegate_entries_added_total"
+
+
+def test_who_gets_the_topic_gets_the_index(two: TwoBrokers, lane: Lane) -> None:
+    inbox = Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * MESSAGES)
+    near = lane.send_in(*[15_000] * 200)
+    lane.wait_delayed(len(far) + len(near))
+    two.wait_logged(two.a, lane.topic, len(far) + len(near))
+    before = two.counted(two.b, ADDED)
+    two.move(lane.topic, two.b)
+    wait_until(lambda: two.held(two.b, lane.topic) == len(far) + len(near), "daemon b holds all")
+    assert two.counted(two.b, "tidegate_index_log_restored_total") >= 1
+    inbox.wait_for(near)
+    assert two.counted(two.b, ADDED) - before <= READ_AHEAD, "nothing is read again"
+    lane.finish_partly(inbox, near + lane.send_in(100, None), left=len(far))
+
+
+def test_broker_and_daemon_killed_together(two: TwoBrokers, lane: Lane) -> None:
+    """What was acknowledged comes no more, and only what was on its way to the log is read again."""
+    before, inbox = Inbox(), Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(before)
+    far = lane.send_in(*[MINUTES_10_MS] * MESSAGES)
+    acknowledged = lane.send_in(*[500] * 500)
+    before.wait_for(acknowledged)
+    due = lane.send_in(*[12_000 + after for after in range(0, 4_000, 20)])
+    left = len(far) + len(due)
+    lane.wait_stats(lambda now: now.backlog == now.delayed == left, "the others are acknowledged")
+    wait_until(lambda: two.acknowledged(two.a, lane.topic) == len(acknowledged), "daemon a knows it")
+    two.wait_logged(two.a, lane.topic, left)
+    added = two.counted(two.b, ADDED)
+    two.a.daemon.kill()
+    two.a.broker.kill()
+    lane.disconnect()
+    lane.admin = two.admin_of(two.b)
+    lane.subscribe(inbox)
+    wait_until(lambda: two.held(two.b, lane.topic) >= len(far), "daemon b holds them", timeout_s=60.0)
+    inbox.wait_for(due)
+    assert two.counted(two.b, ADDED) - added <= READ_AHEAD
+    two.a.daemon.start()
+    two.a.broker.start()
+    lane.finish_partly(inbox, due, left=len(far))
+
+
+def test_a_daemon_that_lost_its_data_gets_it_from_the_log(two: TwoBrokers, lane: Lane) -> None:
+    inbox = Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * MESSAGES)
+    due = lane.send_in(*[12_000] * 100)
+    lane.wait_delayed(len(far) + len(due))
+    two.wait_logged(two.a, lane.topic, len(far) + len(due))
+    two.a.daemon.kill()
+    shutil.rmtree(two.a.daemon.data_dir)
+    two.a.daemon.start()
+    wait_until(lambda: two.held(two.a, lane.topic) == len(far) + len(due), "daemon a holds them again")
+    assert two.counted(two.a, ADDED) <= READ_AHEAD
+    lane.finish_partly(inbox, due, left=len(far))
+
+
+def test_a_log_that_cannot_be_read_costs_reading_the_topic(two: TwoBrokers, lane: Lane) -> None:
+    inbox = Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 2_000)
+    due = lane.send_in(*[15_000] * 100)
+    lane.wait_delayed(len(far) + len(due))
+    two.wait_logged(two.a, lane.topic, len(far) + len(due))
+    two.delete_ledger(two.log(two.a, lane.topic)["ledger_id"])
+    unreadable = two.counted(two.b, "tidegate_index_log_unreadable_total")
+    two.move(lane.topic, two.b)
+    lane.finish_partly(inbox, due, left=len(far))
+    assert two.counted(two.b, "tidegate_index_log_unreadable_total") == unreadable + 1
+    # It is whole again, for the next owner.
+    two.wait_logged(two.b, lane.topic, len(far))
+    two.move(lane.topic, two.a)
+    lane.wait_delayed(len(far))
+
+
+def test_with_the_subscription_its_log_is_deleted(two: TwoBrokers, lane: Lane) -> None:
+    two.move(lane.topic, two.a)
+    for count, gone in ((100, "subscription"), (200, "topic")):
+        # The second one begins with what the first one had, too.
+        lane.subscribe(Inbox())
+        lane.send_in(*[MINUTES_10_MS] * 100)
+        lane.wait_delayed(count)
+        two.wait_logged(two.a, lane.topic, count)
+        ledger_id = two.log(two.a, lane.topic)["ledger_id"]
+        assert ledger_id in two.ledgers()
+        lane.disconnect()
+        if gone == "topic":
+            lane.admin.delete_topic(lane.topic)
+        else:
+            lane.admin.delete_subscription(lane.topic, "sub")
+        wait_until(partial(_is_gone, two, ledger_id), "the log is deleted")
+
+
+def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:
+    return ledger_id not in two.ledgers()

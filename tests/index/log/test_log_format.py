@@ -1,0 +1,120 @@
+"""The bytes of an index log: golden files that must keep their meaning, and damage that must be noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.golden_format import DIRECTORY as FORMAT_DIRECTORY
+from tidegate.index.errors import CorruptRecordError, UnreadableLogError
+from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
+from tidegate.index.format.manifest import Identity
+from tidegate.index.log.reader import LogParser
+from tidegate.index.log.records import EntryKind, Header, encode_operations, encode_record
+from tidegate.index.names import SubscriptionName
+from tidegate.index.store import Batch
+
+DIRECTORY = FORMAT_DIRECTORY.parent / "log"
+CHAIN = 0x0123456789ABCDEF
+IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), bytes(range(16)))
+STATE = keys.stripped(keys.subscription_key(keys.STATE, 7))
+JOURNAL = keys.stripped(keys.journal_key(7, 42, 1))
+ENTRIES = {
+    "log_header": Header(CHAIN, IDENTITY).encode(),
+    "log_snapshot": encode_record(
+        EntryKind.SNAPSHOT, encode_operations([(Batch.PUT, STATE, b"state")]), CHAIN, 1
+    )[0],
+    "log_snapshot_end": encode_record(EntryKind.SNAPSHOT_END, b"", CHAIN, 2)[0],
+    "log_batch": encode_record(
+        EntryKind.BATCH,
+        encode_operations(
+            [
+                (Batch.PUT, JOURNAL, b"entries"),
+                (Batch.DELETE, STATE, b""),
+                (Batch.DELETE_RANGE, keys.JOURNAL, keys.after_kind(keys.JOURNAL)),
+            ]
+        ),
+        CHAIN,
+        3,
+    )[0],
+}
+
+
+def golden_entry(name: str) -> bytes:
+    lines = (DIRECTORY / f"{name}.hex").read_text().splitlines()
+    return bytes.fromhex("".join(line.split("#")[0].strip() for line in lines))
+
+
+def parsed(*entries: bytes) -> LogParser:
+    parser = LogParser(IDENTITY)
+    for entry in entries:
+        parser.take(entry)
+    return parser
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_golden_entries_are_written(name: str) -> None:
+    assert ENTRIES[name] == golden_entry(name)
+
+
+def test_golden_entries_are_read() -> None:
+    entries = [golden_entry(name) for name in ENTRIES]
+    snapshot = parsed(*entries[:3])
+    assert snapshot.complete
+    assert snapshot.content.of(keys.STATE) == {STATE: b"state"}
+    whole = parsed(*entries)
+    assert whole.entries == 4
+    assert not whole.content.of(keys.STATE)
+    assert not whole.content.of(keys.JOURNAL)
+
+
+def test_a_long_record_is_several_entries_and_counts_as_one() -> None:
+    data = encode_operations([(Batch.PUT, STATE, bytes(2_500_000))])
+    entries = encode_record(EntryKind.SNAPSHOT, data, CHAIN, 1)
+    assert len(entries) == 3
+    begun = parsed(ENTRIES["log_header"], *entries[:2])
+    assert not begun.content.of(keys.STATE)
+    begun.take(entries[2])
+    assert len(begun.content.of(keys.STATE)[STATE]) == 2_500_000
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_flipped_bit_is_noticed(name: str) -> None:
+    before = list(ENTRIES.values())[: list(ENTRIES).index(name)]
+    entry = ENTRIES[name]
+    for at in range(len(entry)):
+        parser = parsed(*before)
+        with pytest.raises((CorruptRecordError, UnreadableLogError)):
+            parser.take(entry[:at] + bytes([entry[at] ^ 1]) + entry[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        ["log_snapshot"],
+        ["log_header", "log_snapshot_end"],
+        ["log_header", "log_batch"],
+        ["log_header", "log_snapshot", "log_snapshot"],
+        ["log_header", "log_snapshot", "log_snapshot_end", "log_snapshot_end"],
+    ],
+)
+def test_entries_out_of_order_are_refused(entries: list[str]) -> None:
+    with pytest.raises(CorruptRecordError):
+        parsed(*(ENTRIES[name] for name in entries))
+
+
+def test_the_log_of_another_life_is_refused() -> None:
+    other = Header(CHAIN, IDENTITY._replace(incarnation=bytes(16))).encode()
+    with pytest.raises(UnreadableLogError, match="another subscription"):
+        parsed(other)
+
+
+def test_a_chain_is_written_and_read() -> None:
+    lines = (DIRECTORY / "chain.hex").read_text().splitlines()
+    value = bytes.fromhex("".join(line.split("#")[0].strip() for line in lines[lines.index("---") + 1 :]))
+    chain = Chain(4711, "bookkeeper")
+    assert chain.encode() == value
+    assert Chain.decode(value) == chain
+    for damaged in (value[:-1], value[:20] + b"x" + value[21:], b""):
+        with pytest.raises(CorruptRecordError):
+            Chain.decode(damaged)

@@ -1,0 +1,270 @@
+"""Whatever happens to an index, and wherever its log ends: who restores it holds nothing that it cannot hand
+out, and knows nothing acknowledged that was not. What is shipped to its end is all that the index knows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tests.support.index_logs import Shipper, copy_of, read, restored
+from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
+from tests.support.stores import CrashStore
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.errors import UnreadableLogError
+from tidegate.index.format.manifest import Identity
+from tidegate.index.log.home import HomeError
+from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.memory_home import World
+from tidegate.index.log.pointer import Pointer
+from tidegate.index.names import SubscriptionName
+from tidegate.index.options import IndexOptions
+from tidegate.index.positions import Position, PositionSet
+from tidegate.index.store import MemoryStore
+from tidegate.index.tap import TappedStore
+
+IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), b"\x01" * 16)
+
+positions = st.tuples(st.integers(0, LEDGERS - 1), st.integers(0, ENTRY_IDS - 1))
+position_sets = st.sets(positions, max_size=12)
+
+
+class FuzzyStore(CrashStore):
+    """In which something may happen while a snapshot is begun."""
+
+    def __init__(self, durable: MemoryStore | None = None) -> None:
+        super().__init__(durable)
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        happens, self.meanwhile = self.meanwhile, lambda: None  # what happens scans, too
+        happens()
+        self.meanwhile = happens
+        return super().scan(start, end)
+
+
+MEANWHILE = ("nothing", "add", "commit", "persist", "acknowledge")
+
+
+class LogMachine(RuleBasedStateMachine):
+    """An owner's index with its log; at any time the log is cut and restored elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+
+    def teardown(self) -> None:
+        self.loop.close()
+
+    @property
+    def shipper(self) -> Shipper:
+        """Who ships now. There must be one."""
+        assert self._shipper is not None
+        return self._shipper
+
+    @initialize(
+        options=st.builds(
+            IndexOptions,
+            slice_width_ms=st.sampled_from([3, 50, 1_000]),
+            staging_budget_bytes=st.sampled_from([0, 240, 2_400, 1 << 20]),
+            carry_ms=st.sampled_from([0, 5, 50]),
+            persist_age_ms=st.sampled_from([50, 1 << 30]),
+            block_entries=st.sampled_from([1, 3, 64]),
+            merge_runs=st.sampled_from([2, 3]),
+            write_piece_bytes=st.sampled_from([1, 300, 10_000]),
+        ),
+        log_options=st.builds(
+            LogOptions,
+            tail_bytes=st.sampled_from([100, 3_000, 1 << 20]),
+            queue_bytes=st.sampled_from([100, 5_000, 1 << 20]),
+            record_bytes=st.sampled_from([1, 500, 1 << 20]),
+        ),
+        log_from_the_start=st.booleans(),
+    )
+    def start(self, options: IndexOptions, log_options: LogOptions, log_from_the_start: bool) -> None:
+        self.options, self.log_options = options, log_options
+        self.clock = ManualClock(START_MS)
+        self.world = World()
+        self.store = FuzzyStore()
+        self.tap = TappedStore(self.store, self.clock)
+        self.catalog = Catalog.open(self.tap, self.clock, options)
+        self.index: DelayIndex = self.catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
+        self.oracle = Oracle()
+        self.ever_held: set[Position] = set()
+        self.ever_acknowledged: set[Position] = set()
+        self._shipper: Shipper | None = None
+        self.catalog.commit()
+        if log_from_the_start:
+            self.begin_log(untouched=True)
+
+    @precondition(lambda self: self._shipper is None)
+    @rule()
+    def begin_log(self, untouched: bool = False) -> None:
+        self._shipper = Shipper(
+            self.tap,
+            self.index.log.subscription_id,
+            IDENTITY,
+            self.world,
+            options=self.log_options,
+            dirty_ns=None if untouched else self.clock.monotonic_ns(),
+        )
+
+    @rule(which=st.lists(positions, min_size=1, max_size=20))
+    def add(self, which: list[Position]) -> None:
+        self.index.add(entries_of(which))
+        self.oracle.add(which)
+        self.ever_held.update(which)
+
+    @rule(limit=st.integers(0, 30))
+    def pop(self, limit: int) -> None:
+        self.index.pop_due(self.clock.now_ms(), limit)
+
+    @rule(which=position_sets)
+    def acknowledge(self, which: set[Position]) -> None:
+        self.index.acknowledge(PositionSet.of(which))
+        self.oracle.acknowledge(which)
+        self.ever_acknowledged.update(which)
+
+    @rule(which=position_sets)
+    def unacknowledge(self, which: set[Position]) -> None:
+        self.index.unacknowledge(PositionSet.of(which))
+        self.oracle.unacknowledge(which)
+
+    @rule(ledger_id=st.integers(0, LEDGERS - 2), entry_id=st.integers(-1, ENTRY_IDS))
+    def mark_delete(self, ledger_id: int, entry_id: int) -> None:
+        self.index.mark_delete(ledger_id, entry_id)
+        self.oracle.mark_delete((ledger_id, entry_id))
+
+    @precondition(lambda self: len(self.oracle.held) > 10)
+    @rule()
+    def clear(self) -> None:
+        self.index.clear()
+        self.oracle.clear()
+
+    @rule(by_ms=st.integers(1, 60))
+    def time_passes(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+
+    @rule()
+    def commit(self) -> None:
+        self.catalog.commit()
+
+    @rule()
+    def maintain(self) -> None:
+        self.catalog.maintain(self.clock.now_ms())
+
+    @rule()
+    def persist(self) -> None:
+        self.catalog.persist(IDENTITY.name)
+
+    @precondition(lambda self: self._shipper is not None)
+    @rule(
+        left=st.none() | st.integers(0, 6),
+        meanwhile=st.lists(st.tuples(st.sampled_from(MEANWHILE), position_sets), max_size=8),
+        during_scan=st.lists(st.tuples(st.sampled_from(MEANWHILE), position_sets), max_size=8),
+    )
+    def ship(
+        self,
+        left: int | None,
+        meanwhile: list[tuple[str, set[Position]]],
+        during_scan: list[tuple[str, set[Position]]],
+    ) -> None:
+        """The home goes away after some appends; between them, and within a snapshot, the index changes."""
+        self.world.appends_left = left
+        self.shipper.home.meanwhile = lambda: self._something(meanwhile)
+        self.store.meanwhile = lambda: self._something(during_scan)
+        with contextlib.suppress(HomeError):
+            self.loop.run_until_complete(self.shipper.ship())
+        self.shipper.home.meanwhile = self.store.meanwhile = lambda: None
+        self.world.appends_left, self.world.away = None, False
+
+    def _something(self, left: list[tuple[str, set[Position]]]) -> None:
+        what, which = left.pop() if left else ("nothing", set())
+        if what == "add" and which:
+            self.add(sorted(which))
+        elif what == "commit":
+            self.commit()
+        elif what == "persist":
+            self.persist()
+        elif what == "acknowledge":
+            self.acknowledge(which)
+
+    @precondition(lambda self: self._shipper is not None)
+    @rule()
+    def settle(self) -> None:
+        self.catalog.commit()
+        self.shipper.note()
+        for _ in range(20):
+            if self.shipper.writer.wants_to_ship:
+                with contextlib.suppress(HomeError):
+                    self.loop.run_until_complete(self.shipper.ship())
+        writer = self.shipper.writer
+        assert writer.since_ns is None and writer.waiting_bytes == 0
+        pointer = Pointer.parse(self.world.pointer)
+        if pointer is None:
+            assert not self.oracle.held and not self.world.ledgers
+            return
+        assert pointer.ledger_id in self.world.ledgers
+        assert set(self.world.ledgers) <= set(pointer.ledgers)
+        assert self.shipper.chained[-1:] in ([], [pointer.ledger_id])
+        log = self.loop.run_until_complete(read(copy_of(self.world), IDENTITY))
+        assert not log.damage
+        index = restored(log, IDENTITY, self.clock, self.options)
+        index.check()
+        assert list(index.held()) == sorted(self.oracle.held)
+        assert list(index.acknowledged()) == sorted(self.oracle.acknowledged)
+        assert index.mark_delete_position == self.oracle.mark
+
+    @precondition(lambda self: self._shipper is not None)
+    @rule()
+    def another_owner(self) -> None:
+        """Another process opens the local data, and the log anew; the former cannot change the pointer."""
+        former = self.shipper
+        self.catalog.commit()
+        self.store = FuzzyStore(self.store.crashed(0).durable)
+        self.tap = TappedStore(self.store, self.clock)
+        self.catalog = Catalog.open(self.tap, self.clock, self.options)
+        index = self.catalog.get(IDENTITY.name)
+        assert index is not None
+        self.index = index
+        self._shipper = None
+        self.begin_log()
+        before = self.world.pointer
+        with contextlib.suppress(HomeError):
+            self.loop.run_until_complete(former.ship())
+        assert self.world.pointer == before
+
+    @precondition(lambda self: Pointer.parse(self.world.pointer) is not None)
+    @rule(cut=st.integers(0, 40), flip=st.booleans())
+    def restore_a_part(self, cut: int, flip: bool) -> None:
+        """The log ends early, or is damaged there."""
+        world = copy_of(self.world)
+        pointer = Pointer.parse(world.pointer)
+        assert pointer is not None
+        ledger = world.ledgers.get(pointer.ledger_id)
+        if ledger is not None and flip and cut < len(ledger.entries):
+            entry = bytearray(ledger.entries[cut])
+            entry[len(entry) // 2] ^= 16
+            ledger.entries[cut] = bytes(entry)
+        elif ledger is not None:
+            del ledger.entries[cut:]
+        try:
+            log = self.loop.run_until_complete(read(world, IDENTITY))
+        except UnreadableLogError:
+            return
+        index = restored(log, IDENTITY, self.clock, self.options)
+        index.check()  # which walks whether everything held can be popped
+        assert set(index.held()) <= self.ever_held
+        assert set(index.acknowledged()) <= self.ever_acknowledged
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestLogMachine = LogMachine.TestCase

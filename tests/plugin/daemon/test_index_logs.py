@@ -1,0 +1,221 @@
+"""An index goes from daemon to daemon by its log, through a broker that keeps it in memory."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemons import StartDaemon
+from tests.support.shim_client import GENERATION, ShimClient, entries
+from tests.support.waiting import until
+from tidegate.index.log.memory_home import World
+from tidegate.index.log.pointer import Pointer
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon import index_logs
+from tidegate.plugin.daemon.serve import RunningDaemon
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+EARLY = "the index was restored from its log"
+UNREADABLE = "the index log cannot be read"
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def up_to_date(daemon: RunningDaemon) -> bool:
+    states = daemon.engine.log_states()
+    return bool(states) and all(one.ledger_id >= 0 and not one.lag_seconds for one in states)
+
+
+def pointed_to(world: World) -> int:
+    pointer = Pointer.parse(world.pointer)
+    assert pointer is not None
+    return pointer.ledger_id
+
+
+async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> None:
+    """100 entries, of which 10 are acknowledged, in the log."""
+    client.offer_logs(world)
+    stream = await client.open(TOPIC)
+    stream.add(entries(100, now_ms() + HOUR_MS))
+    stream.ack(PositionSet.of((1, entry_id) for entry_id in range(10)))
+    await stream.durable()
+    await until(lambda: up_to_date(daemon))
+
+
+async def test_another_daemon_knows_what_the_first_one_did(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        stream = client.streams[1]
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.close()  # which takes the last words to the log
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert len(stream.held) == 95
+        assert len(stream.acknowledged) == 10
+        assert EARLY in log.getvalue()
+        before = {pointed_to(world)}
+        stream.add(entries(1, now_ms(), ledger_id=3))
+        assert next(iter(await stream.take_due(1)))[1:] == (3, 0)
+        # Another ledger, and the former one is deleted.
+        await until(lambda: up_to_date(daemon) and set(world.ledgers) == {pointed_to(world)} != before)
+
+
+async def test_acknowledgements_of_another_generation_are_not_believed(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, generation=GENERATION + 1)
+        assert len(stream.held) == 90
+        assert not stream.acknowledged
+
+
+async def test_local_data_of_the_same_log_is_believed_without_reading_it(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=2)).held) == 90
+    assert EARLY not in log.getvalue()
+
+
+async def test_older_local_data_gives_way_to_the_log(start: StartDaemon, socket_path: Path) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        stream.ack(PositionSet.of((1, entry_id) for entry_id in range(50)))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+    async with start(store=store.reopen()) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3)
+        assert len(stream.held) == 50 == len(stream.acknowledged)
+        assert daemon.engine.catalog.stats().subscriptions == 1
+
+
+@pytest.mark.parametrize("what", ["gone", "empty", "flipped", "away", "pointer"])
+async def test_a_log_that_cannot_be_read_is_said_and_the_stream_opens(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, what: str
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    (ledger,) = world.ledgers.values()
+    match what:
+        case "gone":
+            world.ledgers.clear()
+        case "empty":
+            ledger.entries.clear()
+        case "flipped":
+            ledger.entries[0] = ledger.entries[0][:-1] + b"\xff"
+        case "away":
+            world.away = True
+        case _:
+            world.pointer = "7;what is this"
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert not stream.held
+        assert UNREADABLE in log.getvalue()
+        assert b"tidegate_index_log_unreadable_total 1.0" in await daemon.exposition()
+        world.away = False
+        stream.add(entries(3, now_ms()))
+        assert len(await stream.take_due(3)) == 3
+        await until(lambda: up_to_date(daemon) or what == "away")
+
+
+async def test_a_damaged_end_costs_the_end(start: StartDaemon, socket_path: Path, log: io.StringIO) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        stream = client.streams[1]
+        stream.add(entries(7, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+    (ledger,) = world.ledgers.values()
+    ledger.entries[-1] = ledger.entries[-1][:-1]
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=2)).held) == 90
+    assert "the end of an index log cannot be read" in log.getvalue()
+
+
+async def test_what_comes_while_the_log_is_read_counts_after_it(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    monkeypatch.setattr(index_logs, "RESTORE_SECONDS", 0.3)
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        client.log_silent = True
+        stream = client.begin_open(TOPIC, epoch=2)
+        stream.add(entries(3, now_ms(), ledger_id=9))
+        await stream.until(lambda: stream.answered)
+        assert not stream.held, "nobody has told what the log says"
+        assert len(await stream.take_due(3)) == 3
+
+
+async def test_while_the_home_is_away_all_goes_on_and_the_log_follows(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        world.away = True
+        stream = client.streams[1]
+        stream.add(entries(5, now_ms(), ledger_id=2))
+        assert len(await stream.take_due(5)) == 5
+        await until(lambda: any(one.failure for one in daemon.engine.log_states()))
+        assert "the index log cannot be written" in log.getvalue()
+        world.away = False
+        await until(lambda: up_to_date(daemon))
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=2)).held) == 95
+
+
+async def test_a_former_owner_writes_nothing_more(start: StartDaemon, socket_path: Path) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        world.new_owner()
+        (ledger,) = world.ledgers.values()
+        ledger.writer = None
+        pointer, kept = world.pointer, list(ledger.entries)
+        stream = client.streams[1]
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        await until(lambda: any("pointer" in one.failure for one in daemon.engine.log_states()))
+        assert world.pointer == pointer
+        assert ledger.entries == kept
+        assert list(world.ledgers.values()) == [ledger], "what it has made for nothing is deleted"
+
+
+async def test_without_a_home_there_is_no_log(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(5, now_ms() + HOUR_MS))
+        await stream.durable()
+        assert daemon.engine.log_states() == []

@@ -1,0 +1,129 @@
+"""An index log without a daemon: a writer on a store, and a home at which things happen meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
+from tidegate.index.format.manifest import Identity, decode_slice
+from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.memory_home import MemoryHome, World
+from tidegate.index.log.pointer import Pointer
+from tidegate.index.log.reader import LogText, read_log
+from tidegate.index.log.restore import restoration
+from tidegate.index.log.writer import LogWriter
+from tidegate.index.options import IndexOptions
+from tidegate.index.store import MemoryStore
+from tidegate.index.tap import TappedStore
+
+ResultT = TypeVar("ResultT")
+
+
+class BusyHome(MemoryHome):
+    """A home during whose answers something else happens."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def append(self, ledger_id: int, entry: bytes) -> int:
+        await asyncio.sleep(0)
+        number = await super().append(ledger_id, entry)
+        self.meanwhile()
+        return number
+
+
+async def inline(work: Callable[[], ResultT]) -> ResultT:
+    """Run it here and now."""
+    return work()
+
+
+class Shipper:
+    """A writer and what it needs; `run` drives it."""
+
+    def __init__(
+        self,
+        store: TappedStore,
+        subscription_id: int,
+        identity: Identity,
+        world: World,
+        *,
+        options: LogOptions,
+        dirty_ns: int | None,
+    ) -> None:
+        self.home = BusyHome(world)
+        world.owner = self.home
+        self._store = store
+        self.chained: list[int] = []
+        self.writer = LogWriter(
+            identity,
+            subscription_id,
+            self.home,
+            store,
+            world.pointer,
+            options=options,
+            dirty_ns=dirty_ns,
+            random=lambda: random.getrandbits(64),
+            offload=inline,
+            catch_up=self.note,
+            chained=self.chained.append,
+        )
+        store.watch(subscription_id)
+
+    def note(self) -> None:
+        for noted in self._store.take():
+            self.writer.note(noted)
+
+    async def ship(self) -> None:
+        self.note()
+        await self.writer.ship()
+
+
+def run(work: Awaitable[ResultT]) -> ResultT:
+    """Do it to its end."""
+
+    async def whole() -> ResultT:
+        return await work
+
+    return asyncio.run(whole())
+
+
+def copy_of(world: World) -> World:
+    """The same ledgers, for looking at without fencing anybody."""
+    made = World(pointer=world.pointer, next_ledger_id=world.next_ledger_id)
+    for ledger_id, ledger in world.ledgers.items():
+        made.ledgers[ledger_id] = type(ledger)(ledger.writer, list(ledger.entries))
+    return made
+
+
+async def read(world: World, identity: Identity) -> LogText:
+    """What the log says that the pointer names. Raises as `read_log`."""
+    pointer = Pointer.parse(world.pointer)
+    assert pointer is not None
+    return await read_log(MemoryHome(world), pointer.ledger_id, identity)
+
+
+def restored(log: LogText, identity: Identity, clock: ManualClock, options: IndexOptions) -> DelayIndex:
+    """The index that a log makes in an empty store."""
+    store = MemoryStore()
+    catalog = Catalog.open(store, clock, options)
+    subscription_id = catalog.reserve_id()
+    for batch in restoration(log.content, identity, Chain(1, "memory"), subscription_id, 1_000):
+        store.write(batch, sync=False)
+    index = catalog.adopt(subscription_id)
+    assert catalog.stats().corrupt_records == 0
+    named = {
+        keys.block_of_slice(key, block.block_id)
+        for key, value in store.scan(*keys.kind_range(keys.SLICE))
+        for block in decode_slice(value)
+    }
+    assert {key for key, _ in store.scan(*keys.kind_range(keys.BLOCK))} <= named
+    assert index.name == identity.name
+    return index
