@@ -31,13 +31,13 @@ demo: setup ## delayed messages on a real broker, through two kill -9s (DEMO_ARG
 drill: setup ## faults done to a real broker and its daemon (DRILL_ARGS="broker-killed --rounds 5")
 	@$(BIN)/tidegate drill run $(DRILL_ARGS)
 
-test: setup ## every test: Python's with a real broker, then the shim's (PYTEST_ARGS="-k attach" for some)
+test: setup $(VENV)/.spark ## every test: Python's with a real broker, then the shim's (PYTEST_ARGS="-k attach" for some)
 	@status=0; \
 	$(BIN)/python -m pytest $(PYTEST_ARGS) || status=1; \
 	$(MAVEN) -f plugin/shim/pom.xml test || status=1; \
 	exit $$status
 
-test-quick: setup ## Python's tests that need no broker
+test-quick: setup $(VENV)/.spark ## Python's tests that need no broker
 	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
 
 torture: $(VENV)/.installed ## power cuts of a real daemon (ROUNDS=40 lives of 25 cuts each; 0: until Ctrl-C)
@@ -70,7 +70,7 @@ bench-quick: setup ## the benches, small, in under 5 minutes: to see that they w
 		$(BIN)/python -m bench run $$bench --quick || status=1; \
 	done; exit $$status
 
-lint: $(VENV)/.installed ## ruff, strict mypy, import-linter
+lint: $(VENV)/.spark ## ruff, strict mypy, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@mkdir -p build/links/tidegate
@@ -82,7 +82,7 @@ format: $(VENV)/.installed ## let ruff put the code in order
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-setup: build/.tools $(VENV)/.installed pulsar shim ## everything that demo and test need, and nothing else
+setup: build/.tools $(VENV)/.installed pulsar shim ## everything that a broker with Tidegate needs, and nothing else
 
 pulsar: $(VENV)/.installed
 	@$(BIN)/python -m tidegate.plugin.commands.setup >/dev/null
@@ -111,8 +111,15 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 		{ echo "tidegate: $(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	@echo "installing the Python dependencies into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,spark]' || \
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' || \
 		{ echo "tidegate: pip could not install the dependencies: check the network, then run make again" >&2; exit 1; }
+	@touch $@
+
+# Apart, for its 800 MB: the demo needs none of it.
+$(VENV)/.spark: $(VENV)/.installed
+	@echo "installing PySpark into $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,spark]' || \
+		{ echo "tidegate: pip could not install PySpark: check the network, then run make again" >&2; exit 1; }
 	@touch $@
 
 wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
