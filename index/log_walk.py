@@ -56,7 +56,7 @@ def require_readable_manifests(directory: Path) -> None:
 def _manifests_in_use(directory: Path) -> list[Path]:
     """The one that CURRENT names.
 
-    Another was being written when the power went, and RocksDB does not read it: it names one only when that is synced.
+    Another was being written when the power went, and is not read: RocksDB names one only when it is synced.
     """
     manifests = list(directory.glob("MANIFEST-*"))
     try:

@@ -136,7 +136,8 @@ def test_a_manifest_that_was_being_made_when_the_power_went_does_not_count(tmp_p
     catalog.close()
     (current,) = tmp_path.glob("MANIFEST-*")
     (tmp_path / "MANIFEST-000999").write_bytes(bytes(512) + current.read_bytes()[512:] + b"torn")
-    (tmp_path / WITNESS_NAME).unlink()  # a daemon's first start has none yet, and looks whose the directory is
+    # A daemon's first start has none yet, and looks whose the directory is.
+    (tmp_path / WITNESS_NAME).unlink()
     catalog, index = opened(RocksStore.open(tmp_path), OPTIONS)
     assert len(index.held()) == 200
     catalog.close()
