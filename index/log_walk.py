@@ -48,9 +48,22 @@ def stop_at_damage(directory: Path) -> None:
 
 def require_readable_manifests(directory: Path) -> None:
     """Nothing is changed here: whose the directory is, is not known yet. Raises DamagedDirectoryError."""
-    for path in directory.glob("MANIFEST-*"):
+    for path in _manifests_in_use(directory):
         if path.stat().st_size and find_stops(np.memmap(path, dtype=np.uint8, mode="r"), is_last=True):
             raise DamagedDirectoryError(str(directory), f"{path.name} cannot be read")
+
+
+def _manifests_in_use(directory: Path) -> list[Path]:
+    """The one that CURRENT names.
+
+    Another was being written when the power went, and is not read: RocksDB names one only when it is synced.
+    """
+    manifests = list(directory.glob("MANIFEST-*"))
+    try:
+        current = (directory / "CURRENT").read_bytes().rstrip(b"\n").decode("ascii", "replace")
+    except FileNotFoundError:
+        return manifests
+    return [path for path in manifests if path.name == current] or manifests
 
 
 def _stop_in(path: Path, *, is_last: bool) -> None:

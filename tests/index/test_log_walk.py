@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.catalogs import NAME, OPTIONS, opened, spread
+from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.log_walk import find_stops, stop_at_damage
 from tidegate.index.rocks import RocksStore
 
@@ -122,5 +123,21 @@ def test_a_type_is_put_right_if_one_bit_of_it_had_flipped(
     catalog, index = opened(RocksStore.open(left), OPTIONS)
     assert str(log) in caplog.text and str(manifest) in caplog.text
     assert catalog.stats().lost_commits == 0
+    assert len(index.held()) == 200
+    catalog.close()
+
+
+def test_a_manifest_that_was_being_made_when_the_power_went_does_not_count(tmp_path: Path) -> None:
+    """RocksDB names it in CURRENT when it is synced; until then its pages are on disk in any order."""
+    store = RocksStore.open(tmp_path)
+    catalog, index = opened(store, OPTIONS)
+    index.add(spread(200, 8_000))
+    catalog.commit()
+    catalog.close()
+    (current,) = tmp_path.glob("MANIFEST-*")
+    (tmp_path / "MANIFEST-000999").write_bytes(bytes(512) + current.read_bytes()[512:] + b"torn")
+    # A daemon's first start has none yet, and looks whose the directory is.
+    (tmp_path / WITNESS_NAME).unlink()
+    catalog, index = opened(RocksStore.open(tmp_path), OPTIONS)
     assert len(index.held()) == 200
     catalog.close()

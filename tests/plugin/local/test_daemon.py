@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.waiting import wait_until
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.process import LocalProcessError
 
@@ -21,6 +22,8 @@ def test_it_is_ready_when_it_says_so_and_keeps_its_addresses(
     with daemon:
         first = daemon.pid
         assert httpx.get(f"{daemon.url}/readyz", trust_env=False).is_success
+        # What is logged is logged when brokers have been served for a while.
+        wait_until(lambda: '"serving"' in daemon.log_path.read_text("utf-8"), "it says so")
         daemon.kill()
         assert not daemon.running
         daemon.start()
