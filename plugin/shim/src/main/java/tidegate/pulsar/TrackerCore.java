@@ -818,6 +818,11 @@ final class TrackerCore {
         return finished;
     }
 
+    /** Whether a dispatcher still asks it. Lock-free. */
+    boolean isLive() {
+        return !closing && !finished && !host.isClosed();
+    }
+
     synchronized boolean isOpen() {
         return stream.isOpen();
     }
