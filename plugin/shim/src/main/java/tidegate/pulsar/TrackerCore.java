@@ -321,6 +321,10 @@ final class TrackerCore {
         }
         former.complete(null);
         host.framesWaiting();
+        if (host.hasConsumers()) {
+            // Who came just before it was forgotten has rewound already.
+            host.rereadAll();
+        }
         return cleared;
     }
 
