@@ -65,6 +65,11 @@ async def test_a_large_answer_is_encoded_in_steps_and_says_what_was_held_at_its_
     sent: list[Stream] = []
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def answered(one: Stream) -> None:
+        sent.append(one)
+        done.set()
+
     answers = Answers(
         clock,
         loop,
@@ -72,7 +77,7 @@ async def test_a_large_answer_is_encoded_in_steps_and_says_what_was_held_at_its_
         write=peer.take,
         may_write=lambda: True,
         is_open=lambda _: True,
-        sent=lambda one: (sent.append(one), done.set()),
+        sent=answered,
     )
 
     def next_turn() -> None:
