@@ -285,7 +285,7 @@ class RocksStore:
             self._failed = False
 
     def _end_readings(self) -> None:
-        """The database stays open, and locked, as long as any iterator is: a long scan ends here, half-way."""
+        """The database stays open, and locked, as long as an iterator is: a long scan ends half-way."""
         with self._readings_lock:
             readings = list(self._readings)
             self._readings.clear()
