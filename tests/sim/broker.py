@@ -191,8 +191,8 @@ class ServedSubscription:
         self._link = broker.link
         options = broker.options
         self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
-        kept = self.cursor.acknowledged | self.cursor.beyond
-        subscription.obligations.forgive(kept, self.cursor.resets)
+        kept = frozenset(self.cursor.acknowledged | self.cursor.beyond)
+        subscription.obligations.recovered(kept, self.cursor.resets)
         self.dispatcher = Dispatcher(
             kernel,
             process,
