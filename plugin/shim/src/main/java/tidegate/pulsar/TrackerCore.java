@@ -345,6 +345,10 @@ final class TrackerCore {
         }
         former.complete(null);
         host.framesWaiting();
+        if (host.hasConsumers()) {
+            // Who came just before it was forgotten has rewound already.
+            host.rereadAll();
+        }
         return cleared;
     }
 
@@ -867,6 +871,11 @@ final class TrackerCore {
     /** Lock-free. */
     boolean isFinished() {
         return finished;
+    }
+
+    /** Whether a dispatcher still asks it. Lock-free. */
+    boolean isLive() {
+        return !closing && !finished && !host.isClosed();
     }
 
     synchronized boolean isOpen() {
