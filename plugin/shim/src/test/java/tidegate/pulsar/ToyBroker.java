@@ -85,7 +85,6 @@ class ToyBroker implements TrackerHost {
     // What the core asked for.
     boolean readRequested;
     boolean framesRequested;
-    boolean rereadRequested;
     long wakeMs = NearTier.NONE;
     private final List<Runnable> cursorCalls = new ArrayList<>();
     int reads;
@@ -480,11 +479,6 @@ class ToyBroker implements TrackerHost {
     @Override
     public void cancelWake() {
         wakeMs = NearTier.NONE;
-    }
-
-    @Override
-    public void rereadAll() {
-        rereadRequested = true;
     }
 
     @Override
