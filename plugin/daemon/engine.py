@@ -251,7 +251,14 @@ class DaemonEngine:
         self.ownership.admit(name, request.incarnation, request.epoch)
         if self._logs is None or self._stopping:
             return None
-        return self._logs.restoring(connection.log_requests, stream_id, request)
+        served = self.ownership.get(name)
+
+        def is_wanted() -> bool:
+            return self.ownership.get(name) in {None, served} and self.ownership.admits(
+                name, request.incarnation, request.epoch
+            )
+
+        return self._logs.restoring(connection.log_requests, stream_id, request, is_wanted)
 
     def log_of(self, name: SubscriptionName) -> LogState | None:
         """How the index log of a subscription stands, None if there is none."""

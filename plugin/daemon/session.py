@@ -137,6 +137,9 @@ class Session:
             case MarkDelete():
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
+            case Clear() if self.superseded:
+                # Its successor skips what it was told is held. To hold too much costs a look at the cursor.
+                token = index.unacknowledge(index.acknowledged())
             case Clear():
                 token = index.clear()
                 self._in_flight_unheld.clear()
@@ -147,7 +150,12 @@ class Session:
         return weight
 
     def _keep_with_broker(self, change: Add) -> None:
-        """Do not hand out what the broker's near tier has, or has handed out already."""
+        """Do not hand out what the broker's near tier has, or has handed out already.
+
+        A superseded stream's near tier is gone.
+        """
+        if self.superseded:
+            return
         entries = change.entries
         if not change.near:
             if not self._in_flight_unheld:
@@ -173,7 +181,7 @@ class Session:
         """A newer stream of the same connection serves the subscription now.
 
         What was acknowledged or added in the old topic's last moments still counts, but nothing is handed out
-        here.
+        here, nothing is with this broker any more, and nothing is cleared.
         """
         self.superseded = True
 
