@@ -2,7 +2,7 @@
 
 Each step has the true time that passes before it, what is done, its arguments, and the seed of all the luck
 (latencies, pieces, orders) from there to the next step. So a history replays to the byte, and one with steps
-cut out is a history again. The format is described in docs/simulation.md; the shim's GoldenHistoryTest reads it, too.
+cut out is a history again. The format is described in docs/simulation.md; the shim's tests read it, too.
 """
 
 from __future__ import annotations
