@@ -133,6 +133,13 @@ final class PositionStates {
         return reported.last();
     }
 
+    /** A copy of what the dispatcher skips. */
+    PositionSet allContained() {
+        PositionSet all = new PositionSet();
+        all.addAll(contained);
+        return all;
+    }
+
     /** What the broker hands out, or has handed out. */
     PositionSet inFlight() {
         PositionSet all = new PositionSet();

@@ -236,7 +236,7 @@ final class TrackerCore {
 
     /** Whether the dispatcher is to read what nobody holds any more: unless a pass ahead gets on with it, or too much waits. */
     private boolean mayAsk(long nowMs) {
-        return positions.sought() > 0 && gate.hasRoom() && !ahead.isAwaited(nowMs);
+        return positions.sought() > 0 && positions.isDecided() && gate.hasRoom() && !ahead.isAwaited(nowMs);
     }
 
     /** The wake-up asked for with {@link TrackerHost#wakeAt}. */
@@ -336,7 +336,9 @@ final class TrackerCore {
         }
         CompletableFuture<Void> former;
         CompletableFuture<Void> cleared;
+        PositionSet forgotten;
         synchronized (this) {
+            forgotten = positions.allContained();
             positions.clear();
             ahead.renew();
             former = stream.takeClearing();
@@ -346,10 +348,25 @@ final class TrackerCore {
         former.complete(null);
         host.framesWaiting();
         if (host.hasConsumers()) {
-            // Who came just before it was forgotten has rewound already.
-            host.rereadAll();
+            readAgainWhatWasForgotten(forgotten);
         }
         return cleared;
+    }
+
+    /** Who came just before it was forgotten has rewound already: what it skipped, or read, is nobody's now. */
+    private void readAgainWhatWasForgotten(PositionSet forgotten) {
+        PositionSet lost = new PositionSet();
+        forgotten.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId)) {
+                lost.add(ledgerId, entryId);
+            }
+        });
+        synchronized (this) {
+            positions.enterAll(lost);
+            positions.seek(lost);
+            ahead.want();
+        }
+        host.readMore();
     }
 
     /** The dispatcher is done with this tracker. Acknowledgements are still watched until the cursor is closed. */
