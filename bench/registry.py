@@ -11,6 +11,7 @@ from bench.index import bench as index
 from bench.libraries import bench as libraries
 from bench.peers import bench as peers
 from bench.profile import bench as profile
+from bench.readahead import bench as readahead
 from bench.scale import bench as scale
 from bench.throughput import bench as throughput
 from bench.tuning import bench as tuning
@@ -22,6 +23,7 @@ BENCHES: dict[str, Bench] = {
         lateness,
         throughput,
         failover,
+        readahead,
         acks,
         index,
         scale,

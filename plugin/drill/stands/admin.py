@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -83,6 +84,19 @@ class StandAdmin:
             return None
         return answer.text if answer.is_success else None
 
+    def gauge(self, name: str, topic: str) -> int | None:
+        """A figure of the topic among the broker's metrics, summed over its subscriptions; None if it has
+        none.
+        """
+        pattern = rf"^{re.escape(name)}\{{([^}}]*)\}}\s+([0-9.eE+]+)"
+        mine = f'topic="{topic}"'
+        found = [
+            int(float(value))
+            for labels, value in re.findall(pattern, self.text("/metrics/") or "", re.MULTILINE)
+            if mine in labels
+        ]
+        return sum(found) if found else None
+
     def date(self) -> float | None:
         """The broker's time in seconds since the epoch, to the second; None if it does not answer."""
         answer = self.request("GET", "/brokers/health")
@@ -90,14 +104,21 @@ class StandAdmin:
             return None
         return parsedate_to_datetime(answer.headers["date"]).timestamp()
 
-    def owner(self, topic: str) -> str | None:
-        """The service URL of the broker that has the topic; None while nobody says so."""
+    def lookup(self, topic: str) -> httpx.Response | None:
+        """The answer to the question who has the topic; None if nobody answers."""
         domain, _, rest = topic.partition("://")
         try:
             url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
-            answer = self._client.get(url, timeout=_LOOKUP_TIMEOUT_S)
-            return str(answer.json()["brokerUrl"]) if answer.is_success else None
-        except (httpx.HTTPError, ValueError, KeyError):
+            return self._client.get(url, timeout=_LOOKUP_TIMEOUT_S)
+        except httpx.HTTPError:
+            return None
+
+    def owner(self, topic: str) -> str | None:
+        """The service URL of the broker that has the topic; None while nobody says so."""
+        answer = self.lookup(topic)
+        try:
+            return str(answer.json()["brokerUrl"]) if answer is not None and answer.is_success else None
+        except (ValueError, KeyError):
             return None
 
 

@@ -1,5 +1,8 @@
 """A cluster of this machine: ZooKeeper, a bookie, two brokers, and a daemon beside each.
 
+It is set up as one sets up a cluster: its daemons keep index logs in BookKeeper, unless the tracker says
+otherwise.
+
 Invariants: everything started here has ended when ``end`` returns; with a guard also if this process is
 killed. A process that a fault has killed or paused is never asked anything.
 """
@@ -14,11 +17,10 @@ from typing import Any
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
 from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.local_part import LocalPart, Together
-from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, status_of, wait_for_broker
-from tidegate.plugin.drill.stands.trackers import OURS, broker_conf
+from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, counted_reads, status_of, wait_for_broker
+from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.cluster import Jvm, LocalCluster, Node
-from tidegate.plugin.local.counters import entries_read
 from tidegate.plugin.local.guard import Guard
 
 NAMESPACE = "public/drills"
@@ -49,10 +51,12 @@ class ClusterStand:
     ) -> None:
         self.tracker = tracker
         self._pause = pause
-        ours = tracker == OURS
+        ours = is_ours(tracker)
         # The cluster itself names the sockets.
         conf = {
-            key: value for key, value in broker_conf(tracker, socket_dir).items() if key != "tidegateSocket"
+            key: value
+            for key, value in broker_conf(tracker, socket_dir, several=True).items()
+            if key != "tidegateSocket"
         }
         self._cluster = LocalCluster(
             pulsar_home,
@@ -185,12 +189,15 @@ class ClusterStand:
     def release(self, topic: str, subscription: str) -> None:
         """One topic a round, which goes with the cluster."""
 
-    def entries_read(self, topic: str) -> int | None:
-        """As the owner counts them."""
-        owner = self._owner(topic)
-        if owner is None or owner.counters_port is None:
-            return None
-        return entries_read(owner.counters_port, topic.rpartition("/")[2])
+    def entries_read(self, topic: str) -> dict[str, int] | None:
+        """As each broker that runs counts them."""
+        counts: dict[str, int] = {}
+        for node in self._live():
+            if node.counters_port is not None:
+                admin_url = node.broker.admin_url
+                run = f"{node.name}, pid {node.broker.pid}"
+                counts |= counted_reads(run, node.counters_port, admin_url, topic)
+        return counts
 
     # Inside
 
