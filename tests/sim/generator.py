@@ -16,7 +16,20 @@ _STEPS = (10, 120)
 Fault = tuple[str, dict[str, Any]]
 """What is done, and its arguments."""
 
-FAULTS = ("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width")
+FAULTS = (
+    "crash",
+    "move",
+    "consumer",
+    "seek",
+    "wire",
+    "clock",
+    "disk",
+    "damage",
+    "freeze",
+    "power",
+    "width",
+    "clear",
+)
 ANY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -200,6 +213,9 @@ class _Generator:
             "to": self._some(0, 1_000, self.luck.randint(0, 1_000)),
             "subscription": self.luck.randrange(2),
         }
+
+    def _clear(self) -> Fault:
+        return "clear_backlog", {"subscription": self.luck.randrange(2)}
 
     def _wire(self) -> Fault:
         return "cut", {"broker": self.luck.randrange(2)}
