@@ -53,9 +53,12 @@ def run(
         Path | None,
         typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
     ] = None,
+    entries: Annotated[
+        int | None, typer.Option(min=1, help="how many entries, in the place of the bench's own sizes")
+    ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
-    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace)
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, entries=entries)
     if json is not None:
         results.save(result, json)
         console.print(f"written: {json}")
@@ -125,7 +128,13 @@ def run_drills(
 
 
 def _run(
-    name: str, *, quick: bool, runs: int | None, only: list[str], trace: Path | None = None
+    name: str,
+    *,
+    quick: bool,
+    runs: int | None,
+    only: list[str],
+    trace: Path | None = None,
+    entries: int | None = None,
 ) -> results.Result:
     result = driver.run(
         registry.find(name),
@@ -135,6 +144,7 @@ def _run(
         console=console,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         trace=trace,
+        entries=entries,
     )
     for table in report.tables(result):
         console.print(table)
