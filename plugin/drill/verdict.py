@@ -278,7 +278,7 @@ def _lateness(late_us: Int64) -> LatenessMs | None:
 
 
 def _first_due_s(strikes: list[Strike], first_us: Int64, due_us: Int64) -> tuple[float | None, float | None]:
-    """The longest wait over all faults: from when it was done, and from when deliveries were possible again."""
+    """The longest wait over all faults: from when it was done, and from when all was usable again."""
     waits_us, after_us = [], []
     for strike in strikes:
         done_us = max(strike.done_us, strike.begin_us)

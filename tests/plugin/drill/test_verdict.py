@@ -28,7 +28,7 @@ def test_a_good_round_passes_and_says_how_long_the_outage_was(tmp_path: Path) ->
 
 
 def test_what_came_while_the_fault_was_being_done_is_not_the_first_due_message(tmp_path: Path) -> None:
-    """A kill takes a moment: a message due within it came 20 ms after its beginning, the next one 56 s later."""
+    """A kill takes a moment; a message due within it may still come."""
     made = HandMade(tmp_path / "ledger", [4.02, 4.2, 4.3])
     made.confirm([0, 1, 2])
     made.strike(4.0, 9.0, done_s=4.1)
