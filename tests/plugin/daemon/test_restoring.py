@@ -134,7 +134,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
 async def test_what_this_daemon_has_shipped_itself_is_not_restored(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """Nothing else happens after the log was begun: that it is of the local data must be known all the same."""
+    """Nothing else happens after the log was begun: that it has the local data must be known all the same."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
