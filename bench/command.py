@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -48,9 +49,13 @@ def run(
         Path | None,
         typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
     ] = None,
+    messages: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="so many delayed messages (may be given several times); takeover only"),
+    ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
-    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace)
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, messages=messages or [])
     if json is not None:
         results.save(result, json)
         console.print(f"written: {json}")
@@ -80,7 +85,13 @@ def run_all(
 
 
 def _run(
-    name: str, *, quick: bool, runs: int | None, only: list[str], trace: Path | None = None
+    name: str,
+    *,
+    quick: bool,
+    runs: int | None,
+    only: list[str],
+    trace: Path | None = None,
+    messages: Sequence[int] = (),
 ) -> results.Result:
     result = driver.run(
         registry.find(name),
@@ -90,6 +101,7 @@ def _run(
         console=console,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         trace=trace,
+        messages=messages,
     )
     for table in report.tables(result):
         console.print(table)

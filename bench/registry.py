@@ -12,6 +12,7 @@ from bench.libraries import bench as libraries
 from bench.peers import bench as peers
 from bench.profile import bench as profile
 from bench.scale import bench as scale
+from bench.takeover import bench as takeover
 from bench.throughput import bench as throughput
 from bench.tuning import bench as tuning
 
@@ -22,6 +23,7 @@ BENCHES: dict[str, Bench] = {
         lateness,
         throughput,
         failover,
+        takeover,
         acks,
         index,
         scale,
