@@ -10,6 +10,7 @@ from BookKeeper since it opened the topic, less those it had to deliver.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from bench.pulsar.stand import SUBSCRIPTION, now_ms
 from bench.takeover.judge import Outcome, first_after, judge, missing
 from bench.takeover.place import TOPIC, Place
 from bench.takeover.traffic import PER_S, Traffic
+from tidegate.plugin.drill.fault import FaultError
 from tidegate.plugin.drill.stands import trackers as stands
 
 MESSAGES, MESSAGES_QUICK = (100_000,), (20_000,)
@@ -217,7 +219,14 @@ class Course:
         """Set the cursor back to the beginning, and wait until everything has come again."""
         again = {one.number for one in self.traffic.arrivals}
         begun_ns = time.time_ns()
-        self.stand.rewind(TOPIC, SUBSCRIPTION)
+
+        def set_back() -> bool:
+            with contextlib.suppress(FaultError):  # refused while something else writes the cursor
+                self.stand.rewind(TOPIC, SUBSCRIPTION)
+                return True
+            return False
+
+        until("the cursor to be set back", set_back, self.patience_s, interval_s=0.1)
 
         def came() -> bool:
             return again <= {
