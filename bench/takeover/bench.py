@@ -130,7 +130,7 @@ class Course:
         title = f"{scenario}: {fault.title}"
         time.sleep(WARM_S)  # so that there is something to repeat, and the former owner is warm
         begun_ns, read_before = time.time_ns(), 0 if fault.moves else self.place.entries_read()
-        restored_s = self.place.restored_s()
+        restored_s = {node.name: self.place.restored_s(node) for node in self.stand.cluster.nodes}
         undo = fault.do(self)
         connected_ns = time.time_ns()
         if fault.moves:
@@ -138,10 +138,10 @@ class Course:
         first_s, read = self._after(connected_ns)
         read = max(0, read - read_before)
         if self.place.ours and self.place.log:
-            owner = self.place.owner().name
-            took_s = self.place.restored_s()[owner] - restored_s[owner]
+            owner = self.place.owner()
+            now_s = self.place.restored_s(owner)
             # Less than before: it is another daemon.
-            took_s = took_s if took_s >= 0 else self.place.restored_s()[owner]
+            took_s = now_s - restored_s[owner.name] if now_s >= restored_s[owner.name] else now_s
             self._add(title, "of which: the index restored from its log", "s", took_s, headline=False)
         undo()
         outcome = self._judge(begun_ns)
