@@ -11,6 +11,7 @@ from bench.index import bench as index
 from bench.libraries import bench as libraries
 from bench.peers import bench as peers
 from bench.profile import bench as profile
+from bench.readahead import bench as readahead
 from bench.scale import bench as scale
 from bench.takeover import bench as takeover
 from bench.throughput import bench as throughput
@@ -24,6 +25,7 @@ BENCHES: dict[str, Bench] = {
         throughput,
         failover,
         takeover,
+        readahead,
         acks,
         index,
         scale,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bench.harness.errors import BenchError
 
 RESULTS = Path(__file__).parents[1] / "results"
-REST = "everything else"
+EVERYTHING_ELSE = "everything else"
 """Title of the metric that is what no other of its scenario names; it comes last."""
 
 

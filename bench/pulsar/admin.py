@@ -39,6 +39,13 @@ class Admin:
         """``msgBacklog``: messages not acknowledged; -1 while the topic is not served."""
         return int(self.subscription(topic, subscription).get("msgBacklog", -1))
 
+    def unload(self, topic: str) -> None:
+        """Close the topic; whoever connects next loads it anew. Raises BenchError."""
+        try:
+            self._http.put(f"/admin/v2/persistent/public/default/{topic}/unload").raise_for_status()
+        except httpx.HTTPError as error:
+            raise BenchError(f"the topic could not be unloaded: {error}") from error
+
     def entries_read(self, topic: str) -> int:
         """Entries of the topic read from BookKeeper since the broker started (reads from its cache are not).
 

@@ -57,7 +57,9 @@ class Sent:
 class Consumer:
     """A consumer process, and what it has logged so far."""
 
-    def __init__(self, stand: Stand, topic: str, log_path: Path) -> None:
+    def __init__(
+        self, stand: Stand, topic: str, log_path: Path, subscription: str, *, acknowledges: bool
+    ) -> None:
         self.log_path = log_path
         self._errors = (stand.folder / "clients.log").open("ab")
         command = [
@@ -66,10 +68,13 @@ class Consumer:
             "bench.pulsar.consumer",
             stand.broker.service_url,
             topic,
-            SUBSCRIPTION,
+            subscription,
+            str(log_path),
         ]
+        if not acknowledges:
+            command.append("--no-ack")
         self._process = subprocess.Popen(
-            [*command, str(log_path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
         assert self._process.stdout is not None
         words = self._process.stdout.readline().split()
@@ -162,10 +167,13 @@ class Stand:
         if kind is None or os.environ.get("TIDEGATE_BENCH_KEEP") is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def consumer(self, topic: str) -> Consumer:
+    def consumer(
+        self, topic: str, subscription: str = SUBSCRIPTION, *, acknowledges: bool = True
+    ) -> Consumer:
         """A new consumer process on the topic; returns once it has subscribed."""
         self._logs += 1
-        consumer = Consumer(self, topic, self.folder / f"received-{self._logs}.log")
+        log_path = self.folder / f"received-{self._logs}.log"
+        consumer = Consumer(self, topic, log_path, subscription, acknowledges=acknowledges)
         self._consumers.append(consumer)
         return consumer
 

@@ -33,7 +33,7 @@ from tidegate.plugin.drill.stands import trackers as stands
 MESSAGES, MESSAGES_QUICK = (100_000,), (20_000,)
 FAR_MS = (24 * 3_600_000, 48 * 3_600_000)
 NO_LOG = "tidegate, no log"
-TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.OURS, IN_MEMORY: "in-memory", BUCKET: "bucket"}
+TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.NO_INDEX_LOG, IN_MEMORY: "in-memory", BUCKET: "bucket"}
 MOVES = 10
 REWINDS_AT = (3, 7)
 WARM_S = 6.0
@@ -345,7 +345,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
     for far in sizes:
         for peer in plan.peers:
             heap_mib = 512 if far <= 1_000_000 else 1_536
-            with Place(TRACKER_OF[peer], log=peer == OURS, heap_mib=heap_mib) as place:
+            with Place(TRACKER_OF[peer], heap_mib=heap_mib) as place:
                 Course(plan, recorder, peer, place, far).run()
 
 

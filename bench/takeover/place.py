@@ -22,7 +22,8 @@ from bench.harness.parts import pulsar_home, shim_jar
 from bench.harness.waiting import until
 from bench.pulsar.stand import SUBSCRIPTION
 from tidegate.plugin.drill.stands.cluster import NAMESPACE, ClusterStand
-from tidegate.plugin.drill.stands.trackers import OURS
+from tidegate.plugin.drill.stands.standalone import counted_reads
+from tidegate.plugin.drill.stands.trackers import OURS, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.cluster import Node
 from tidegate.plugin.local.guard import Guard
@@ -34,9 +35,9 @@ _CLOCK_TICKS = 100
 class Place:
     """Use it as a context manager. ``log``: whether our index is kept in an index log as well."""
 
-    def __init__(self, tracker: str, *, log: bool, heap_mib: int) -> None:
-        self.ours = tracker == OURS
-        self.log = log
+    def __init__(self, tracker: str, *, heap_mib: int) -> None:
+        self.ours = is_ours(tracker)
+        self.log = tracker == OURS
         self.folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
         self._guard = Guard()
         self.stand = ClusterStand(
@@ -48,7 +49,6 @@ class Place:
             guard=self._guard,
             pause=time.sleep,
             heap_mib=heap_mib,
-            conf={"tidegateIndexLog": "bookkeeper" if log else "none"} if self.ours else {},
         )
 
     def __enter__(self) -> Self:
@@ -114,10 +114,10 @@ class Place:
 
     def entries_read(self) -> int:
         """Entries of the topic that its owner has read from the bookie since it opened the topic."""
-        found = self.stand.entries_read(TOPIC)
-        if found is None:
-            raise BenchError("the broker does not say what it has read")
-        return found
+        owner = self.owner()
+        if owner.counters_port is None:
+            raise BenchError("the broker was not asked to count what it reads")
+        return sum(counted_reads(owner.name, owner.counters_port, owner.broker.admin_url, TOPIC).values())
 
     def counted(self, node: Node, name: str) -> float:
         """A counter of a daemon; 0 if there is none."""

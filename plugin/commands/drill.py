@@ -72,7 +72,7 @@ def run(  # noqa: PLR0917 the flags
         int | None, typer.Option(help="Messages that come due in a round [default: each drill's own].")
     ] = None,
     compare: Annotated[
-        str, typer.Option(metavar="TRACKER,...", help="Pulsar's own trackers as well: in-memory, bucket.")
+        str, typer.Option(metavar="TRACKER,...", help="Others as well: in-memory, bucket, no-index-log.")
     ] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a drill on standard output, a line each.")
@@ -195,12 +195,12 @@ def _check_values(rounds: int, messages: int | None) -> None:
 
 
 def _trackers(compare: str) -> list[str]:
-    from tidegate.plugin.drill.stands.trackers import FACTORIES, OURS  # noqa: PLC0415
+    from tidegate.plugin.drill.stands.trackers import COMPARED, OURS  # noqa: PLC0415
 
     asked = [name.strip() for name in compare.split(",") if name.strip()]
     for name in asked:
-        if name not in FACTORIES:
-            raise ConfigError(f"--compare takes {', '.join(FACTORIES)}, not {name}")
+        if name not in COMPARED:
+            raise ConfigError(f"--compare takes {', '.join(COMPARED)}, not {name}")
     return list(dict.fromkeys([OURS, *asked]))
 
 

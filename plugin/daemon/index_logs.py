@@ -192,8 +192,14 @@ class IndexLogs:
 
     # ---- before a stream
 
-    def restoring(self, requests: LogRequests, stream_id: int, request: Open) -> Awaitable[None] | None:
-        """What to wait for before the stream is opened: the log is read. None if there is nothing to read."""
+    def restoring(
+        self, requests: LogRequests, stream_id: int, request: Open, is_wanted: Callable[[], bool]
+    ) -> Awaitable[None] | None:
+        """What to wait for before the stream is opened: the log is read. None if there is nothing to read.
+
+        is_wanted: whether the stream may still be opened when the log has been read. If it may not, the index
+            that is there stays.
+        """
         try:
             pointer = Pointer.parse(request.log_pointer)
         except UnreadableLogError as error:
@@ -211,14 +217,20 @@ class IndexLogs:
         if home is None:
             self._unreadable(name, f"it is in {pointer.home}, which this daemon cannot reach")
             return None
-        return self._restore(home, pointer, Identity(name, request.incarnation))
+        return self._restore(home, pointer, Identity(name, request.incarnation), is_wanted)
 
-    async def _restore(self, home: Home, pointer: Pointer, identity: Identity) -> None:
+    async def _restore(
+        self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
+    ) -> None:
         begin_ns = self._clock.monotonic_ns()
         try:
             async with asyncio.timeout(RESTORE_SECONDS), self.beginnings:
                 log = await read_log(home, pointer.ledger_id, identity)
                 subscription_id = await self._write(log, identity, Chain(pointer.ledger_id, pointer.home))
+            if not is_wanted():
+                # Another stream has the index meanwhile. What was answered DURABLE there must not go.
+                self._catalog.abandon_id(subscription_id)
+                return
             index = self._catalog.adopt(subscription_id)
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
@@ -254,12 +266,19 @@ class IndexLogs:
             for batch in restoration(log.content, identity, chain, subscription_id, PIECE_BYTES):
                 self._store.untapped.write(batch, sync=False)
 
+        writing = self.loop.run_in_executor(self._executor, write)
         try:
-            await self.offload(write)
+            await asyncio.shield(writing)
         except BaseException:
-            self._catalog.abandon_id(subscription_id)
+            # Who waits has given up; the thread has not. What it still writes goes when it is done.
+            writing.add_done_callback(lambda done: self._abandon(subscription_id, done))
             raise
         return subscription_id
+
+    def _abandon(self, subscription_id: int, written: asyncio.Future[None]) -> None:
+        if not written.cancelled():
+            written.exception()  # told already, to whoever was still waiting
+        self._catalog.abandon_id(subscription_id)
 
     def _unreadable(self, name: SubscriptionName, why: str) -> None:
         self.metrics.index_log_unreadable.inc()

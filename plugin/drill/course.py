@@ -161,6 +161,8 @@ class Course:
 
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill
+        # With what a broker has counted, a kill takes the count away.
+        self._count_reads(ledger, scene.topic)
         begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
         progress.phase = fault.what
@@ -236,9 +238,12 @@ class Course:
             held = self._stand.delayed(topic, self._subscription)
         if held is not None:
             ledger.event("far", held=held)
-        entries = self._stand.entries_read(topic)
-        if entries is not None:
-            ledger.event("reads", entries=entries)
+        self._count_reads(ledger, topic)
+
+    def _count_reads(self, ledger: Ledger, topic: str) -> None:
+        counts = self._stand.entries_read(topic)
+        if counts is not None:
+            ledger.event("reads", counts=counts)
 
     # Small things
 

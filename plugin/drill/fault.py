@@ -184,8 +184,10 @@ class Stand(Protocol):
         """The round is over: leave nothing behind that would be in somebody's way."""
         ...
 
-    def entries_read(self, topic: str) -> int | None:
-        """Entries of the topic that its broker has read from storage since its start; None if unknown."""
+    def entries_read(self, topic: str) -> dict[str, int] | None:
+        """Entries of the topic that each running broker has read from storage since its start; None if
+        unknown.
+        """
         ...
 
 

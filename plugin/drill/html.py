@@ -29,16 +29,20 @@ _STYLE = """
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI", sans-serif;
   max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .2rem; }
-p { margin: .3rem 0; } .quiet { color: var(--quiet); } .pass { color: var(--good); } .fail { color:
-var(--bad); } .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-
-nums; width: 100%; } th { color: var(--quiet); font-weight: normal; } th, td { text-align: right; padding:
-.25rem .6rem; white- space: nowrap; } th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {
-text-align: left; padding-left: 0; } tr { border-bottom: 1px solid var(--grid); } a { color: inherit; }
-figure { margin: .6rem 0 0; } figcaption { color: var(--quiet); font-size: .85rem; } figure svg { width:
-100%; height: auto; display: block; } svg [style*="fill: #1f2933"] { fill: var(--ink) !important; } svg
-[style*="fill: #66727f"] { fill: var(--quiet) !important; } svg [style*="stroke: #66727f"] { stroke:
-var(--quiet) !important; } svg [style*="stroke: #e3e8ed"] { stroke: var(--grid) !important; } svg
-[style*="fill: #fbe3e0"] { fill: var(--band) !important; }
+p { margin: .3rem 0; } .quiet { color: var(--quiet); }
+.pass { color: var(--good); } .fail { color: var(--bad); } .scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
+th { color: var(--quiet); font-weight: normal; }
+th, td { text-align: right; padding: .25rem .6rem; white-space: nowrap; }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; padding-left: 0; }
+tr { border-bottom: 1px solid var(--grid); } a { color: inherit; }
+figure { margin: .6rem 0 0; } figcaption { color: var(--quiet); font-size: .85rem; }
+figure svg { width: 100%; height: auto; display: block; }
+svg [style*="fill: #1f2933"] { fill: var(--ink) !important; }
+svg [style*="fill: #66727f"] { fill: var(--quiet) !important; }
+svg [style*="stroke: #66727f"] { stroke: var(--quiet) !important; }
+svg [style*="stroke: #e3e8ed"] { stroke: var(--grid) !important; }
+svg [style*="fill: #fbe3e0"] { fill: var(--band) !important; }
 """
 _COLUMNS = ("sent", "lost", "early", "again", "gap", "first due", "p50", "p99", "p99.9", "max", "read again")
 

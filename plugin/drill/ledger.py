@@ -83,7 +83,10 @@ class Strike:
 
 @dataclass(frozen=True)
 class Record:
-    """A ledger as it was read. ``clock``: (from when, how far the broker's clock is ahead), ascending."""
+    """A ledger as it was read. ``clock``: (from when, how far the broker's clock is ahead), ascending.
+
+    ``reads``: when, and how many entries each run of a broker had read from storage by then, ascending.
+    """
 
     round: Round
     plan: Plan
@@ -93,7 +96,7 @@ class Record:
     clock: list[tuple[int, int]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     far_held: int | None = None
-    entries_read: int | None = None
+    reads: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     finished: bool = False
 
 
@@ -228,7 +231,7 @@ def _with_events(record: Record, events: list[dict[str, Any]]) -> Record:
             case "far":
                 record = replace(record, far_held=event["held"])
             case "reads":
-                record = replace(record, entries_read=event["entries"])
+                record.reads.append((at_us, event["counts"]))
             case "end":
                 record = replace(record, finished=True)
     record.strikes.extend(strikes)

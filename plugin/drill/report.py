@@ -65,7 +65,7 @@ def as_table(results: Sequence[Result]) -> RenderableType:
     several = len({one.tracker for one in results}) > 1
     for title in ("drill", *(("tracker",) if several else ()), "", "rounds"):
         table.add_column(title, no_wrap=True)
-    for title in ("sent", "lost", "early", "again", "gap", "first due", "p50", "p99", "max"):
+    for title in ("sent", "lost", "early", "again", "gap", "first due", "p50", "p99", "max", "read again"):
         table.add_column(title, justify="right", no_wrap=True)
     for result in results:
         shown = as_json(result)
@@ -83,6 +83,7 @@ def as_table(results: Sequence[Result]) -> RenderableType:
             seconds(shown["gap_s"]),
             seconds(shown["first_due_s"]),
             *(milliseconds(late.get(name)) for name in ("p50", "p99", "max")),
+            _DASH if shown["read_again"] is None else f"{shown['read_again']:,}",
         )
     failed = [one for one in results if not one.passed]
     lines = [Text(f"\n{one.drill}: {'; '.join(reasons_of(one))}", "red") for one in failed]

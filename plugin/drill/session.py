@@ -19,8 +19,8 @@ from tidegate.plugin.drill.course import Course, Job, Progress
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.ledger import Record, read_ledger
 from tidegate.plugin.drill.stands.base import RunningStand
-from tidegate.plugin.drill.stands.making import Kind, kind_for, make_stand
-from tidegate.plugin.drill.stands.own import Own, OwnStand
+from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for, make_stand
+from tidegate.plugin.drill.stands.own import OWN, Own, OwnStand
 from tidegate.plugin.drill.verdict import Verdict, judge
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.guard import Guard
@@ -82,7 +82,7 @@ class Session:
         with self._workspace() as socket_dir, Guard() as guard:
             for tracker in self._options.trackers:
                 try:
-                    for drill in self._options.drills:
+                    for drill in drills_with(tracker, self._options.drills):
                         yield self._drill(drill, tracker, socket_dir, guard)
                 finally:
                     self._end_stand()
@@ -193,6 +193,11 @@ class Session:
                 raise RunError(f"cannot write to {out_dir}: {reason}; choose another --out") from error
             stack.callback(shutil.rmtree, socket_dir, ignore_errors=True)
             yield socket_dir
+
+
+def drills_with(tracker: str, drills: Sequence[Drill]) -> list[Drill]:
+    """Those of the drills that the tracker can be compared in; on somebody's own cluster all of them."""
+    return [drill for drill in drills if tracker == OWN or can_run(drill.needs, tracker)]
 
 
 def ledgers_of(out_dir: Path) -> list[Path]:

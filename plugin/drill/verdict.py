@@ -149,7 +149,7 @@ def judge(record: Record) -> Verdict:
         first_due_s=first_due[0],
         first_due_after_usable_s=first_due[1],
         down_s=_down_s(record.strikes),
-        entries_read=record.entries_read,
+        entries_read=_entries_read(record),
         read_again=_read_again(record, receipts),
         not_due=far,
         not_due_held=record.far_held,
@@ -297,11 +297,36 @@ def _down_s(strikes: list[Strike]) -> float | None:
     return max(down_us) / 1e6 if down_us else None
 
 
-def _read_again(record: Record, receipts: npt.NDArray[np.void]) -> int | None:
-    """Entries read from storage since the broker's last start beyond those that were delivered since."""
-    if record.entries_read is None:
+def _entries_read(record: Record) -> int | None:
+    """Entries that all brokers have read from storage since the first fault (without one: in the round).
+
+    A count that falls has begun anew.
+    """
+    if not record.reads:
         return None
-    since_us = max((one.undo_us for one in record.strikes if one.forgets), default=0)
+    since_us = _first_fault_us(record)
+    total = 0
+    latest: dict[str, int] = {}
+    for at_us, counts in record.reads:
+        for run, count in counts.items():
+            before = latest.get(run, 0)
+            if at_us > since_us:
+                total += count - before if count >= before else count
+            latest[run] = count
+    return total
+
+
+def _read_again(record: Record, receipts: npt.NDArray[np.void]) -> int | None:
+    """Of these, what is beyond one for each entry stored since, and one for each delivered since."""
+    read = _entries_read(record)
+    if read is None:
+        return None
+    since_us = _first_fault_us(record)
+    stored = int(np.count_nonzero(record.confirmed_us >= since_us))
     delivered = receipts[receipts["received_us"] >= since_us]
     places = np.stack([delivered["ledger_id"], delivered["entry_id"]], axis=1)
-    return max(0, record.entries_read - len(np.unique(places, axis=0)))
+    return max(0, read - stored - len(np.unique(places, axis=0)))
+
+
+def _first_fault_us(record: Record) -> int:
+    return record.strikes[0].begin_us if record.strikes else record.round.start_us

@@ -191,8 +191,8 @@ class ServedSubscription:
         self._link = broker.link
         options = broker.options
         self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
-        kept = self.cursor.acknowledged | self.cursor.beyond
-        subscription.obligations.forgive(kept, self.cursor.resets)
+        kept = frozenset(self.cursor.acknowledged | self.cursor.beyond)
+        subscription.obligations.recovered(kept, self.cursor.resets)
         self.dispatcher = Dispatcher(
             kernel,
             process,
@@ -205,7 +205,6 @@ class ServedSubscription:
         )
         self._wake: Event | None = None
         self._wake_ms: int | None = None
-        self._rereading = False
 
     # ---- the tracker
 
@@ -313,16 +312,6 @@ class ServedSubscription:
         self.broker.watch_soon()
         if self.tracker is not None:
             self.tracker.on_wake()
-
-    def reread_all(self) -> None:
-        if not self._rereading:
-            self._rereading = True
-            self.broker.kernel.after(NS_PER_MS, self._process, self._reread)
-
-    def _reread(self) -> None:
-        self._rereading = False
-        if not self.dispatcher.closed:
-            self.dispatcher.disconnect_all()
 
     def frames_waiting(self) -> None:
         self.broker.watch_soon()

@@ -300,6 +300,8 @@ class Dispatcher:
         now_ms, deliver_at_ms = self._clock.now_ms(), self._log.deliver_at_ms[position]
         if now_ms < deliver_at_ms:
             raise Violation(f"{position} is sent {deliver_at_ms - now_ms} ms early")
+        if any(position in each.pending for each in self.consumers):
+            raise Violation(f"{position} is sent though a consumer has it")
         consumer.pending[position] = None
         delivery = Delivery(consumer, position, read_ns, self._knows_acknowledged(position))
         self._kernel.after(

@@ -64,6 +64,7 @@ class Obligations:
         self.reset_to: dict[int, Position] = {}
         self.completed: set[int] = set()
         self.forgiven = 0
+        self._recovered: list[tuple[frozenset[Position], Chain]] = []
         self.repeats: Counter[Cause] = Counter()
         self.deliveries = 0
 
@@ -78,13 +79,23 @@ class Obligations:
         return number
 
     def complete_reset(self, number: int) -> None:
-        """Whoever asked for the reset was told that it is done. One that is not may have had any effect."""
-        self.completed.add(number)
+        """Whoever asked for the reset was told that it is done. One that is not may have had any effect.
 
-    def forgive(self, positions: Iterable[Position], chain: Chain) -> None:
+        The next owner may have loaded the topic by then: the broker that closed it amid the reset hears of
+        the reset's own record only after the closing one, and says that it is done all the same."""
+        self.completed.add(number)
+        for positions, chain in self._recovered:
+            if number in chain:
+                self._forgive(positions, chain)
+
+    def recovered(self, positions: frozenset[Position], chain: Chain) -> None:
         """A recovered cursor has these as acknowledged, or had when it was written and past the limit of
         ranges. What is owed of it was lost by Pulsar: the record of a reset, or of a topic that is closed
         amid one, still has the acknowledgements of before (see `cursor`)."""
+        self._recovered.append((positions, chain))
+        self._forgive(positions, chain)
+
+    def _forgive(self, positions: Iterable[Position], chain: Chain) -> None:
         for position in positions:
             if self.is_owed(position, chain):
                 self.forgiven += 1

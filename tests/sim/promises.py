@@ -353,10 +353,13 @@ class StreamWatch:
         """The daemon has these for sure, but for what it may hear next; what is near it does not hand out."""
         found = self._subscription
         leaving: set[Position] = set()
+        gated: set[Position] = set()
         mark = self._mark
         for sent in found.sent:
             if isinstance(sent.change, Ack):
                 leaving.update(sent.change.positions)
+            elif isinstance(sent.change, Add) and sent.change.near:
+                gated.update((ledger_id, entry_id) for _, ledger_id, entry_id in sent.change.entries)
             elif isinstance(sent.change, MarkDelete):
                 mark = max(mark, sent.change.position)
         for change in added:
@@ -367,7 +370,11 @@ class StreamWatch:
                 if change.near:
                     self._handed.add(position)
                     self._known.pop(position, None)
-                elif found.durable.of(position) == HELD and position not in self._handed:
+                elif (
+                    found.durable.of(position) == HELD
+                    and position not in gated
+                    and position not in self._handed
+                ):
                     self._know(position)
 
     def _know(self, position: Position) -> None:

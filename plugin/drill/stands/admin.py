@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -82,6 +83,19 @@ class StandAdmin:
         except httpx.HTTPError:
             return None
         return answer.text if answer.is_success else None
+
+    def gauge(self, name: str, topic: str) -> int | None:
+        """A figure of the topic among the broker's metrics, summed over its subscriptions; None if it has
+        none.
+        """
+        pattern = rf"^{re.escape(name)}\{{([^}}]*)\}}\s+([0-9.eE+]+)"
+        mine = f'topic="{topic}"'
+        found = [
+            int(float(value))
+            for labels, value in re.findall(pattern, self.text("/metrics/") or "", re.MULTILINE)
+            if mine in labels
+        ]
+        return sum(found) if found else None
 
     def date(self) -> float | None:
         """The broker's time in seconds since the epoch, to the second; None if it does not answer."""

@@ -1,5 +1,8 @@
 """A cluster of this machine: ZooKeeper, a bookie, two brokers, and a daemon beside each.
 
+It is set up as one sets up a cluster: its daemons keep index logs in BookKeeper, unless the tracker says
+otherwise.
+
 Invariants: everything started here has ended when ``end`` returns; with a guard also if this process is
 killed. A process that a fault has killed or paused is never asked anything.
 """
@@ -7,32 +10,29 @@ killed. A process that a fault has killed or paused is never asked anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
 from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.local_part import LocalPart, Together
-from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, status_of, wait_for_broker
-from tidegate.plugin.drill.stands.trackers import OURS, broker_conf
+from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, counted_reads, status_of, wait_for_broker
+from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.cluster import Jvm, LocalCluster, Node
-from tidegate.plugin.local.counters import entries_read
 from tidegate.plugin.local.guard import Guard
 
 NAMESPACE = "public/drills"
 # One bundle, so that all of the namespace moves together.
 _BUNDLE = "0x00000000_0xffffffff"
-# As `tidegate attach` has it for the brokers of a cluster; Pulsar's own trackers do not look at it.
-_INDEX_LOG = {"tidegateIndexLog": "bookkeeper"}
 _MOVE_TIMEOUT_S = 30.0
 _USABLE_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 
 
 class ClusterStand:
-    """Two brokers with ``tracker``; ``jar`` is the shim. ``conf``: more keys of the brokers' conf file."""
+    """Two brokers with ``tracker``; ``jar`` is the shim."""
 
     name = "cluster"
     token: str | None = None
@@ -48,21 +48,22 @@ class ClusterStand:
         guard: Guard,
         pause: Callable[[float], None],
         heap_mib: int = 512,
-        conf: Mapping[str, str] | None = None,
     ) -> None:
         self.tracker = tracker
         self._pause = pause
-        ours = tracker == OURS
+        ours = is_ours(tracker)
         # The cluster itself names the sockets.
-        keys = {
-            key: value for key, value in broker_conf(tracker, socket_dir).items() if key != "tidegateSocket"
+        conf = {
+            key: value
+            for key, value in broker_conf(tracker, socket_dir, several=True).items()
+            if key != "tidegateSocket"
         }
         self.cluster = LocalCluster(
             pulsar_home,
             work_dir,
             socket_dir,
             jar=jar if ours else None,
-            conf={**keys, **_INDEX_LOG, **(conf or {})},
+            conf=conf,
             daemon_settings=DAEMON_SETTINGS,
             counters=True,
             jvm=Jvm(heap_mib=heap_mib),
@@ -197,12 +198,15 @@ class ClusterStand:
     def release(self, topic: str, subscription: str) -> None:
         """One topic a round, which goes with the cluster."""
 
-    def entries_read(self, topic: str) -> int | None:
-        """As the owner counts them."""
-        owner = self.owner(topic)
-        if owner is None or owner.counters_port is None:
-            return None
-        return entries_read(owner.counters_port, topic.rpartition("/")[2])
+    def entries_read(self, topic: str) -> dict[str, int] | None:
+        """As each broker that runs counts them."""
+        counts: dict[str, int] = {}
+        for node in self._live():
+            if node.counters_port is not None:
+                admin_url = node.broker.admin_url
+                run = f"{node.name}, pid {node.broker.pid}"
+                counts |= counted_reads(run, node.counters_port, admin_url, topic)
+        return counts
 
     def owner(self, topic: str) -> Node | None:
         """Who has the topic, if it is a broker that runs."""

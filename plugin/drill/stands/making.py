@@ -10,7 +10,10 @@ from tidegate.plugin.drill.fault import Need
 from tidegate.plugin.drill.stands.base import RunningStand
 from tidegate.plugin.drill.stands.cluster import ClusterStand
 from tidegate.plugin.drill.stands.standalone import Standalone
+from tidegate.plugin.drill.stands.trackers import NO_INDEX_LOG, is_ours
 from tidegate.plugin.local.guard import Guard
+
+_OF_DAEMONS = frozenset({Need.DAEMON, Need.DATA, Need.DISK, Need.PREVIOUS})
 
 
 class Kind(StrEnum):
@@ -29,6 +32,16 @@ def kind_for(needs: Collection[Need]) -> Kind:
     if Need.CLOCK in needs:
         return Kind.CLOCKS
     return Kind.SMALL_DISK if Need.DISK in needs else Kind.STANDALONE
+
+
+def can_run(needs: Collection[Need], tracker: str) -> bool:
+    """Whether a tracker to compare with has what the drill does its fault to.
+
+    Pulsar's own have no daemon; without an index log ours differs on a cluster only.
+    """
+    if tracker == NO_INDEX_LOG:
+        return kind_for(needs) is Kind.CLUSTER
+    return is_ours(tracker) or not _OF_DAEMONS.intersection(needs)
 
 
 def make_stand(

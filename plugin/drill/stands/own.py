@@ -144,7 +144,7 @@ class OwnStand:
         """As the broker counts them."""
         return None if self._own.admin_url is None else self._admin.delayed(topic, subscription)
 
-    def entries_read(self, topic: str) -> int | None:  # noqa: ARG002
+    def entries_read(self, topic: str) -> dict[str, int] | None:  # noqa: ARG002
         """Not known."""
         return None
 

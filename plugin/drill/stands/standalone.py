@@ -20,7 +20,7 @@ from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.clock import ClockError, SetClock, build_clock
 from tidegate.plugin.drill.stands.local_part import LocalPart
 from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
-from tidegate.plugin.drill.stands.trackers import broker_conf
+from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.counters import entries_read, telemetry_options
@@ -31,6 +31,7 @@ from tidegate.plugin.local.process import free_ports
 _USABLE_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
+_READ_AHEAD = "pulsar_delayed_tidegate_read_ahead_entries"
 _DISK_BYTES = 128 * 2**20
 # So small that a drill of a few thousand messages goes through several slices, on disk and in memory.
 DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
@@ -95,7 +96,7 @@ class Standalone:
                 guard=guard,
                 pause=pause,
             )
-            if tracker == "tidegate"
+            if is_ours(tracker)
             else None
         )
         self._broker = _Broker(
@@ -227,9 +228,10 @@ class Standalone:
     def release(self, topic: str, subscription: str) -> None:
         """One topic a round, which goes with the broker."""
 
-    def entries_read(self, topic: str) -> int | None:
+    def entries_read(self, topic: str) -> dict[str, int] | None:
         """As the broker counts them."""
-        return entries_read(self._telemetry_port, topic.rpartition("/")[2])
+        run = f"pid {self._broker.pid}"
+        return counted_reads(run, self._telemetry_port, self._broker.admin_url, topic)
 
     def _set_up_clocks(self) -> None:
         try:
@@ -266,6 +268,17 @@ class Standalone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+
+def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> dict[str, int]:
+    """What one run of a broker has read of the topic from storage: by its cursors, and ahead of them."""
+    counts = {run: entries_read(counters_port, topic.rpartition("/")[2])}
+    asked = StandAdmin(lambda: admin_url)
+    try:
+        ahead = asked.gauge(_READ_AHEAD, topic)
+    finally:
+        asked.close()
+    return counts if ahead is None else counts | {f"{run}, ahead": ahead}
 
 
 def status_of(daemon: Daemon) -> dict[str, Any] | None:

@@ -7,9 +7,13 @@ from pathlib import Path
 from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, IN_MEMORY_FACTORY, tidegate_conf
 
 OURS = "tidegate"
+NO_INDEX_LOG = "no-index-log"
+"""Ours on a cluster as ``tidegate attach --index-log none`` leaves it."""
 FACTORIES = {"in-memory": IN_MEMORY_FACTORY, "bucket": BUCKET_FACTORY}
+COMPARED = (*FACTORIES, NO_INDEX_LOG)
 TITLES = {
     OURS: "Tidegate",
+    NO_INDEX_LOG: "Tidegate without index log",
     "own": "your cluster",
     "in-memory": "Pulsar's in-memory tracker",
     "bucket": "Pulsar's Bucket tracker",
@@ -23,7 +27,17 @@ _CONF = {
 }
 
 
-def broker_conf(tracker: str, socket_path: Path) -> dict[str, str]:
-    """The keys of the broker's conf file for the tracker."""
-    own = tidegate_conf(socket_path) if tracker == OURS else {FACTORY_KEY: FACTORIES[tracker]}
-    return _CONF | own
+def is_ours(tracker: str) -> bool:
+    """Whether it is Tidegate's, which has daemons beside the brokers."""
+    return tracker in {OURS, NO_INDEX_LOG}
+
+
+def broker_conf(tracker: str, socket_path: Path, *, several: bool = False) -> dict[str, str]:
+    """The keys of the broker's conf file for the tracker; ``several``: it is one of several brokers.
+
+    Ours then keeps index logs, as one attaches the brokers of a cluster.
+    """
+    if not is_ours(tracker):
+        return _CONF | {FACTORY_KEY: FACTORIES[tracker]}
+    index_log = {"tidegateIndexLog": "bookkeeper"} if several and tracker == OURS else {}
+    return _CONF | tidegate_conf(socket_path) | index_log

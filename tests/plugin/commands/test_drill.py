@@ -49,7 +49,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["broker-kiled"], "there is no drill broker-kiled: is it broker-killed?"),
         (["burst", "--rounds", "0"], "--rounds must be between 1"),
         (["burst", "--messages", "1"], "--messages must be between 10"),
-        (["burst", "--compare", "memory"], "--compare takes in-memory, bucket, not memory"),
+        (["burst", "--compare", "memory"], "--compare takes in-memory, bucket, no-index-log, not memory"),
         (["burst", "--topic", "t"], "--topic is about a cluster of your own: give its --service-url"),
         (["burst", "--service-url", "pulsar://a:1"], "--service-url needs --topic persistent://"),
         (["burst", *OWN, "--topic", "mine"], "--service-url needs --topic persistent://"),

@@ -97,6 +97,8 @@ async def test_what_is_refused(start: StartDaemon, socket_path: Path) -> None:
 
         with pytest.raises(UserError, match="not a block of entries"):
             await ask(socket_path, damaged)
+        with pytest.raises(UserError, match="before 1970"):
+            await ask(socket_path, lambda session: put(session, entries(3, -2)))
         with pytest.raises(UserError, match="has no index of"):
             await ask(socket_path, lambda session: session.positions(SubscriptionName(TOPIC, "unknown")))
         with pytest.raises(UserError, match="must be numbers"):

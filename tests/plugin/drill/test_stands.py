@@ -14,9 +14,10 @@ import pytest
 from tidegate.plugin.drill.catalogue import DRILLS, named
 from tidegate.plugin.drill.fault import FaultError, Need, State
 from tidegate.plugin.drill.stands.clock import SetClock, build_clock
-from tidegate.plugin.drill.stands.making import Kind, kind_for
+from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for
 from tidegate.plugin.drill.stands.own import HookPart, Own, OwnStand
 from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
+from tidegate.plugin.drill.stands.trackers import broker_conf
 
 TOPIC = "persistent://public/default/test"
 
@@ -127,3 +128,27 @@ def test_the_clock_of_one_process_is_set_and_nobody_elses(tmp_path: Path) -> Non
             assert before_s <= told_s - ahead_s <= time.time()
             assert steady_s <= monotonic_s <= time.monotonic()
     clock.close()
+
+
+def test_a_compared_tracker_is_left_out_of_what_it_has_not() -> None:
+    def left_out(tracker: str) -> set[str]:
+        return {drill.name for drill in DRILLS if not can_run(drill.needs, tracker)}
+
+    assert left_out("tidegate") == set()
+    assert left_out("bucket") == left_out("in-memory") == {
+        "daemon-killed", "both-killed", "daemon-paused", "data-directory-lost", "block-corrupted", "upgrade",
+        "disk-full", "daemon-clock-ahead", "daemon-clock-behind",
+    }  # fmt: skip
+    assert {"broker-killed", "burst"} <= left_out("no-index-log")
+    assert left_out("no-index-log").isdisjoint({"machine-lost", "bundle-moved", "seek-while-moving"})
+
+
+def test_the_brokers_of_a_cluster_keep_index_logs_as_one_attaches_them(tmp_path: Path) -> None:
+    socket_path = tmp_path / "s"
+    assert broker_conf("tidegate", socket_path, several=True)["tidegateIndexLog"] == "bookkeeper"
+    for conf in (
+        broker_conf("tidegate", socket_path),
+        broker_conf("no-index-log", socket_path, several=True),
+        broker_conf("bucket", socket_path, several=True),
+    ):
+        assert "tidegateIndexLog" not in conf

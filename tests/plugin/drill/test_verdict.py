@@ -145,13 +145,31 @@ def test_a_fault_that_could_not_be_done_fails_with_its_words(tmp_path: Path) -> 
     assert verdict.reasons == ["the broker should be gone and is running"]
 
 
-def test_entries_read_again_are_those_beyond_what_was_delivered_since_the_restart(tmp_path: Path) -> None:
-    def read(made: HandMade) -> None:
-        made.at(90.0).event("reads", entries=300)
+def test_entries_read_again_are_those_that_no_sending_and_no_delivery_explains(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, 5.0, 6.0])
+    made.confirm([0, 1])
+    made.confirm([2], second=4.5)
+    made.receive(0, 1.0)
+    made.at(3.9).event("reads", counts={"a, pid 1": 70, "b, pid 2": 5})
+    made.strike(4.0, 6.0)
+    for number in (1, 2):
+        made.receive(number, 6.1)
+    # Each count is of one run of a broker; one that has fallen has begun anew.
+    made.at(7.0).event("reads", counts={"a, pid 3": 100, "b, pid 2": 11, "a, pid 3, ahead": 50})
+    made.at(90.0).event("reads", counts={"a, pid 3": 102, "b, pid 2": 11, "a, pid 3, ahead": 4})
+    verdict = judge(made.read())
+    assert verdict.entries_read == 102 + (11 - 5) + (50 + 4)
+    assert verdict.read_again == verdict.entries_read - 1 - 2
 
-    verdict = judge(finished(tmp_path / "ledger", change=read))
-    delivered_since = sum(1.0 + number / 20 >= 4.0 for number in range(200))
-    assert verdict.read_again == 300 - delivered_since
+
+def test_entries_read_again_in_a_drill_without_a_fault_are_those_of_the_round(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0])
+    made.receive(0, 1.0)
+    made.at(90.0).event("reads", counts={"pid 3": 9})
+    record = made.read()
+    assert judge(record).read_again == 7
+    assert judge(replace(record, reads=[])).read_again is None
 
 
 def test_early_is_judged_by_the_brokers_clock(tmp_path: Path) -> None:

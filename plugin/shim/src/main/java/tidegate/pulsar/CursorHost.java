@@ -190,11 +190,6 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
-    public void rereadAll() {
-        // Whoever reads next starts from the mark-delete position anyway.
-    }
-
-    @Override
     public void framesWaiting() {
         link.framesWaiting(core);
     }

@@ -88,12 +88,6 @@ interface TrackerHost {
     /** No more wake-ups. */
     void cancelWake();
 
-    /**
-     * Makes the dispatcher read again everything from the mark-delete position that is not contained: soon, on another thread,
-     * and once for however many calls come meanwhile.
-     */
-    void rereadAll();
-
     /** The core has frames to send; they are fetched soon, on the link's thread, with {@link TrackerCore#takeFrames}. */
     void framesWaiting();
 }

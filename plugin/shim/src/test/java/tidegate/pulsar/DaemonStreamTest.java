@@ -368,4 +368,22 @@ class DaemonStreamTest extends TrackerScenario {
         assertTrue(world.core().contains(1, 2));
         assertFalse(world.core().contains(1, 1));
     }
+
+    /** Whoever connects before everything is forgotten has read some of it, and does not rewind by itself. */
+    @Test
+    void aConsumerThatConnectsWhileEverythingIsForgottenReadsItAgain() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        world.broker.disconnectAll();
+        world.broker.clearBacklog();
+        world.broker.afterConsumersSeen = () -> {
+            world.broker.connect();
+            publish(2, 1000);
+            world.runBroker();
+        };
+        world.core().clear();
+        world.runUntil(world.now() + 2000);
+        assertEquals(List.of(2L), delivered());
+    }
 }

@@ -67,8 +67,14 @@ class ToyBroker implements TrackerHost {
     int metadataConflicts;
     /** Runs once, before the seal is looked at next. */
     Runnable beforeSeal;
+    /** Runs once, after it was looked next whether there are consumers. */
+    Runnable afterConsumersSeen = () -> { };
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
+    /** So many of the next deletions take place and cannot be written down. */
+    int failingStores;
+    /** Runs once, before positions are deleted next. */
+    Runnable beforeDelete = () -> { };
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
@@ -80,7 +86,6 @@ class ToyBroker implements TrackerHost {
     // What the core asked for.
     boolean readRequested;
     boolean framesRequested;
-    boolean rereadRequested;
     long wakeMs = NearTier.NONE;
     private final List<Runnable> cursorCalls = new ArrayList<>();
     int reads;
@@ -320,12 +325,21 @@ class ToyBroker implements TrackerHost {
     @Override
     public void delete(List<Position> positions, long sealed, Consumer<Boolean> done) {
         cursorCalls.add(() -> {
-            boolean possible = positions.stream().noneMatch(undeletable::contains);
+            Runnable first = beforeDelete;
+            beforeDelete = () -> { };
+            first.run();
+            boolean possible = !cursorClosed && positions.stream().noneMatch(undeletable::contains);
+            boolean stored = possible;
             if (possible && seal == sealed) {
                 positions.forEach(this::delete);
-                persistAtTimes();
+                stored = failingStores == 0;
+                if (stored) {
+                    persistAtTimes();
+                } else {
+                    failingStores--;
+                }
             }
-            done.accept(possible);
+            done.accept(stored);
         });
     }
 
@@ -459,7 +473,11 @@ class ToyBroker implements TrackerHost {
 
     @Override
     public boolean hasConsumers() {
-        return !consumers.isEmpty();
+        boolean has = !consumers.isEmpty();
+        Runnable next = afterConsumersSeen;
+        afterConsumersSeen = () -> { };
+        next.run();
+        return has;
     }
 
     @Override
@@ -490,11 +508,6 @@ class ToyBroker implements TrackerHost {
     @Override
     public void cancelWake() {
         wakeMs = NearTier.NONE;
-    }
-
-    @Override
-    public void rereadAll() {
-        rereadRequested = true;
     }
 
     @Override

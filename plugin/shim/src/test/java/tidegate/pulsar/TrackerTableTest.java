@@ -155,4 +155,37 @@ class TrackerTableTest {
         assertTrue(failing.isOpen());
         assertTrue(other.isOpen());
     }
+
+    /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
+    @Test
+    void aLastWordDoesNotEndTheTrackerThatIsThere() throws ProtocolException {
+        TrackerCore live = newCore("sub");
+        table.register(live);
+        connect();
+        live.addMessage(5, 1, LATER_MS);
+        TrackerCore lastWord = newCore("sub");
+        lastWord.clear();
+        lastWord.finish();
+        table.register(lastWord);
+        assertFalse(live.isFinished());
+        assertTrue(lastWord.whenClosed().isDone(), "nobody waits for it");
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(live));
+        live.finish();
+        assertEquals(List.of(new Frame.Close()), sent(live));
+    }
+
+    @Test
+    void aLastWordFollowsATrackerWhoseDispatcherIsClosed() throws ProtocolException {
+        TrackerCore closed = newCore("sub");
+        table.register(closed);
+        connect();
+        closed.close();
+        TrackerCore lastWord = newCore("sub");
+        lastWord.clear();
+        lastWord.finish();
+        table.register(lastWord);
+        assertTrue(closed.isFinished());
+        assertEquals(List.of(new Frame.Close()), sent(closed));
+        assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(lastWord));
+    }
 }

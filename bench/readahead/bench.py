@@ -1,0 +1,262 @@
+"""How long until a backlog that no index has is indexed, and what live traffic feels of that meanwhile.
+
+A topic has delayed messages that are due in hours, and at its end a hundred that are due already. A consumer
+comes with a subscription that nobody has seen (``first attach``), and then the topic is unloaded, whatever
+the tracker knew of it is deleted, and the consumer comes back (``moved, nothing left``). Both times count
+from the moment the broker has accepted the subscription: until the first due message, and until the tracker,
+and our daemon behind it, holds all the others. The first round's broker is a JVM that still compiles. Each
+round has subscriptions of its own on the same topic, so that it is sent once.
+
+Ours runs with reading ahead, which is its default, and without, where the dispatcher finds each message by
+itself, as with Pulsar's trackers. What the storage can give at most is measured on the same stand: the
+topic's ledgers by batch reads of the bookie's wire protocol.
+
+Live traffic is a producer and a consumer of plain messages on another topic of the same broker
+(``bench.pulsar.live``), with the same polling of statistics when nothing is read ahead as when something is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import httpx
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from bench.harness.driver import Bench, Plan, Recorder
+from bench.harness.errors import BenchError
+from bench.harness.stats import Better
+from bench.harness.trackers import BUCKET, IN_MEMORY, OURS, TRACKERS, TrackerPeer
+from bench.harness.waiting import until
+from bench.pulsar.live import LiveTraffic, Window
+from bench.pulsar.stand import Consumer, Stand, now_ms
+from bench.readahead.storage import entries_per_s
+
+WITHOUT = "tidegate, dispatcher alone"
+STORAGE = "storage"
+"""Not a tracker: what batch reads of the topic's ledgers give."""
+SIZES, SIZES_QUICK = (100_000, 1_000_000), (100_000,)
+DUE = 100
+FAR_MS = (2 * 3_600_000, 24 * 3_600_000)
+LIVE_PER_S = 500
+QUIET_S, QUIET_QUICK_S = 10.0, 4.0
+WARM_UP_S = 3.0
+POLL_S = 0.05
+PATIENCE_S = 600.0
+TARGETS_S = {("first attach", 1_000_000): 5.0, ("moved, nothing left", 100_000): 1.0}
+"""Seconds until all are held."""
+RATE_TARGET = 150_000.0
+
+
+def peer_of(name: str) -> TrackerPeer:
+    """The tracker of that name, and ours without reading ahead."""
+    if name == WITHOUT:
+        return replace(TRACKERS[OURS], name=WITHOUT, conf={"tidegateReadAhead": "false"})
+    return TRACKERS[name]
+
+
+def schedule(count: int, seed: int) -> NDArray[np.int64]:
+    """Rows (bench.pulsar.producer) of far messages in random order of their times, then the due ones."""
+    now = now_ms()
+    far = now + np.random.default_rng(seed).integers(*FAR_MS, count)
+    times = np.concatenate([far, np.full(DUE, now)])
+    return np.column_stack([np.arange(count + DUE), np.zeros(count + DUE, np.int64), times])
+
+
+def cpu_s(stand: Stand) -> float:
+    """CPU seconds that the broker (storage included) and the daemon have taken so far."""
+    pids = [stand.broker.pid] + ([stand.daemon.pid] if stand.daemon is not None else [])
+    try:
+        return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+    except psutil.Error as error:
+        raise BenchError(f"the processor time of broker or daemon cannot be read: {error}") from error
+
+
+def daemon_holds(stand: Stand, subscription: str) -> int:
+    """How many entries of the subscription the daemon answers for."""
+    assert stand.daemon is not None
+    try:
+        text = httpx.get(f"{stand.daemon.url}/metrics", timeout=30.0, trust_env=False).text
+    except httpx.HTTPError as error:
+        raise BenchError(f"the daemon's metrics cannot be read: {error}") from error
+    for line in text.splitlines():
+        if (
+            line.startswith("tidegate_subscription_entries_held{")
+            and f'subscription="{subscription}"' in line
+        ):
+            return int(float(line.rsplit(" ", 1)[1]))
+    return 0
+
+
+def wait_held(stand: Stand, topic: str, subscription: str, count: int) -> None:
+    """Return once the tracker, and our daemon behind it, holds so many."""
+    until(
+        f"{count:,} messages in the {stand.tracker.name} tracker",
+        lambda: stand.admin.delayed(topic, subscription) >= count,
+        PATIENCE_S,
+        interval_s=POLL_S,
+    )
+    if stand.daemon is not None:
+        until(
+            f"{count:,} entries in the daemon",
+            lambda: daemon_holds(stand, subscription) >= count,
+            PATIENCE_S,
+            interval_s=POLL_S,
+        )
+
+
+def attach(
+    plan: Plan, recorder: Recorder, stand: Stand, topic: str, subscription: str, count: int, what: str
+) -> Window:
+    """A consumer comes; returns from when until when the backlog was read. Nothing is acknowledged."""
+    peer, scenario = stand.tracker.name, f"{what}, {count:,} delayed"
+    before_s = cpu_s(stand)
+    with coming(stand, topic, subscription) as consumer:
+        wait_held(stand, topic, subscription, count)
+        held_at_ns = time.time_ns()
+        took_s = cpu_s(stand) - before_s
+        consumer.wait_received(DUE, PATIENCE_S)
+        records = consumer.records()
+        began_ns = consumer.subscribed_at_ns
+    held_s = (held_at_ns - began_ns) / 1e9
+    first_s = (int(records["arrived_at_ns"].min()) - began_ns) / 1e9
+
+    def add(
+        title: str,
+        unit: str,
+        value: float,
+        *,
+        target: float | None = None,
+        higher: bool = False,
+        headline: bool = True,
+    ) -> None:
+        better: Better = "higher" if higher else "lower"
+        metric = recorder.metric(scenario, title, unit, better=better, target=target, headline=headline)
+        metric.add(peer, round(value, 3))
+
+    add("all are held", "s after subscribing", held_s, target=TARGETS_S.get((what, count)))
+    add("first due message", "s after subscribing", first_s)
+    add("entries a second", "1/s", round(count / held_s), target=RATE_TARGET, higher=True)
+    add(
+        "arrived early",
+        "messages",
+        int((records["arrived_at_ns"] < records["deliver_at_ms"] * 1_000_000).sum()),
+        target=0,
+    )
+    add("delivered twice", "messages", len(records) - len(np.unique(records["sequence"])), target=0)
+    add("processor time of broker, storage and daemon", "s", took_s, headline=False)
+    plan.say(
+        f"{peer}, {scenario}: first due {first_s:.2f} s, "
+        f"all held {held_s:.2f} s ({count / held_s:,.0f} a second)"
+    )
+    return Window(began_ns, held_at_ns)
+
+
+@contextmanager
+def coming(stand: Stand, topic: str, subscription: str) -> Iterator[Consumer]:
+    """A consumer of the subscription that acknowledges nothing and goes again."""
+    consumer = stand.consumer(topic, subscription, acknowledges=False)
+    try:
+        yield consumer
+    finally:
+        consumer.stop()
+
+
+def forget(stand: Stand, topic: str) -> None:
+    """What the tracker knew of the topic is gone, and the topic is not loaded."""
+    if stand.daemon is not None:
+        stand.daemon.stop()
+        shutil.rmtree(stand.daemon.data_dir)
+        stand.daemon.start()
+    stand.admin.unload(topic)
+
+
+def quiet(stand: Stand, topic: str, seconds: float) -> Window:
+    """Nothing is read, but the statistics are asked for as when something is."""
+    began_ns = time.time_ns()
+    while time.time_ns() - began_ns < seconds * 1e9:
+        stand.admin.delayed(topic, "nobody")
+        if stand.daemon is not None:
+            daemon_holds(stand, "nobody")
+        time.sleep(POLL_S)
+    return Window(began_ns, time.time_ns())
+
+
+def record_live(recorder: Recorder, peer: str, live: LiveTraffic, windows: dict[str, list[Window]]) -> None:
+    """What live traffic took in the windows of each kind."""
+    messages = live.stop()
+    scenario = f"live traffic, {LIVE_PER_S} plain messages a second on another topic"
+    for when, parts in windows.items():
+        for title, taken_ms in (
+            ("publish latency", messages.publish_ms(parts)),
+            ("from publishing to arrival", messages.arrival_ms(parts)),
+        ):
+            for name, quantile in (("p50", 0.5), ("p99", 0.99)):
+                metric = recorder.metric(scenario, f"{title} {name}, {when}", "ms", headline=quantile == 0.99)
+                metric.add(peer, round(float(np.quantile(taken_ms, quantile)), 2))
+
+
+def measure(plan: Plan, recorder: Recorder, peer: str, *, with_storage: bool) -> None:
+    """All rounds of one tracker, on one stand."""
+    with Stand(peer_of(peer)) as stand:
+        topics = {count: f"backlog-{count}" for count in (SIZES_QUICK if plan.quick else SIZES)}
+        for count, topic in topics.items():
+            stand.consumer(topic, "keeper").stop()
+            stand.send(topic, schedule(count, seed=count))
+            plan.say(f"{peer}: {count:,} delayed messages sent")
+        for number in range(plan.runs):
+            for count, topic in topics.items():
+                attach(plan, recorder, stand, topic, f"round-{number}", count, "first attach")
+                forget(stand, topic)
+                attach(plan, recorder, stand, topic, f"round-{number}", count, "moved, nothing left")
+        largest, topic = max(topics.items())
+        with LiveTraffic(stand.broker.service_url, stand.folder, LIVE_PER_S) as live:
+            time.sleep(WARM_UP_S)
+            windows: dict[str, list[Window]] = {"nothing is read": [], "a backlog is read": []}
+            for number in range(plan.runs):
+                windows["nothing is read"].append(
+                    quiet(stand, topic, QUIET_QUICK_S if plan.quick else QUIET_S)
+                )
+                at_live = attach(
+                    plan,
+                    recorder,
+                    stand,
+                    topic,
+                    f"live-{number}",
+                    largest,
+                    "first attach beside live traffic",
+                )
+                windows["a backlog is read"].append(at_live)
+            record_live(recorder, peer, live, windows)
+        if with_storage:
+            for count, topic in topics.items():
+                scenario = f"first attach, {count:,} delayed"
+                for _ in range(plan.runs):
+                    per_s = entries_per_s(stand.broker.admin_url, topic)
+                    recorder.metric(scenario, "entries a second", "1/s").add(STORAGE, round(per_s))
+                    plan.say(f"{STORAGE}, {count:,}: {per_s:,.0f} a second")
+
+
+def run(plan: Plan, recorder: Recorder) -> None:
+    """Each tracker on a stand of its own; the storage on the first of them."""
+    recorder.parameters |= {"due_messages": DUE, "live_messages_per_s": LIVE_PER_S}
+    trackers = [peer for peer in plan.peers if peer != STORAGE] or [OURS]
+    for number, peer in enumerate(trackers):
+        measure(plan, recorder, peer, with_storage=number == 0 and STORAGE in plan.peers)
+
+
+BENCH = Bench(
+    name="readahead",
+    measures="seconds until a backlog that no index has is held, and live traffic's latency meanwhile",
+    takes="20 min",
+    takes_quick="4 min",
+    peers=(OURS, WITHOUT, IN_MEMORY, BUCKET, STORAGE),
+    runs=3,
+    runs_quick=1,
+    run=run,
+)
