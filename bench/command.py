@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -49,13 +48,12 @@ def run(
         Path | None,
         typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
     ] = None,
-    messages: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="so many delayed messages (may be given several times); takeover only"),
+    entries: Annotated[
+        int | None, typer.Option(min=1, help="how many entries, in the place of the bench's own sizes")
     ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
-    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, messages=messages or [])
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, entries=entries)
     if json is not None:
         results.save(result, json)
         console.print(f"written: {json}")
@@ -91,7 +89,7 @@ def _run(
     runs: int | None,
     only: list[str],
     trace: Path | None = None,
-    messages: Sequence[int] = (),
+    entries: int | None = None,
 ) -> results.Result:
     result = driver.run(
         registry.find(name),
@@ -101,7 +99,7 @@ def _run(
         console=console,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         trace=trace,
-        messages=messages,
+        entries=entries,
     )
     for table in report.tables(result):
         console.print(table)

@@ -30,7 +30,7 @@ from bench.takeover.traffic import PER_S, Traffic
 from tidegate.plugin.drill.fault import FaultError
 from tidegate.plugin.drill.stands import trackers as stands
 
-MESSAGES, MESSAGES_QUICK = (100_000,), (20_000,)
+MESSAGES, MESSAGES_QUICK = 100_000, 20_000
 FAR_MS = (24 * 3_600_000, 48 * 3_600_000)
 NO_LOG = "tidegate, no log"
 TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.NO_INDEX_LOG, IN_MEMORY: "in-memory", BUCKET: "bucket"}
@@ -339,14 +339,13 @@ FAULTS = (
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
-    """Each peer on a cluster of its own, for each number of messages."""
-    sizes = plan.messages or (MESSAGES_QUICK if plan.quick else MESSAGES)
-    recorder.parameters |= {"messages": ", ".join(f"{far:,}" for far in sizes), "due_per_s": PER_S}
-    for far in sizes:
-        for peer in plan.peers:
-            heap_mib = 512 if far <= 1_000_000 else 1_536
-            with Place(TRACKER_OF[peer], heap_mib=heap_mib) as place:
-                Course(plan, recorder, peer, place, far).run()
+    """Each peer on a cluster of its own."""
+    far = plan.entries or (MESSAGES_QUICK if plan.quick else MESSAGES)
+    recorder.parameters |= {"messages": far, "due_per_s": PER_S}
+    for peer in plan.peers:
+        heap_mib = 512 if far <= 1_000_000 else 1_536
+        with Place(TRACKER_OF[peer], heap_mib=heap_mib) as place:
+            Course(plan, recorder, peer, place, far).run()
 
 
 BENCH = Bench(
@@ -358,5 +357,5 @@ BENCH = Bench(
     runs=1,
     runs_quick=1,
     run=run,
-    takes_messages=True,
+    takes_entries=True,
 )

@@ -124,6 +124,11 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public boolean isDurable() {
+        return cursor.isDurable();
+    }
+
+    @Override
     public boolean isClosed() {
         return cursor.isClosed();
     }

@@ -862,6 +862,9 @@ final class TrackerCore {
             closing = true;
             finished = true;
             positions.stop();
+            if (!host.isDurable()) {
+                outbox.clear();
+            }
             stream.end();
         }
         host.cancelWake();

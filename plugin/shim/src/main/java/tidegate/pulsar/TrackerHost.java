@@ -54,6 +54,11 @@ interface TrackerHost {
         return LogHome.NONE;
     }
 
+    /** Whether the subscription outlives its consumers; one that does not goes with the last of them, and nobody says so. */
+    default boolean isDurable() {
+        return true;
+    }
+
     /** Whether the cursor is closed: no acknowledgement comes any more. */
     boolean isClosed();
 

@@ -61,6 +61,7 @@ class ToyBroker implements TrackerHost {
     private int version;
     private Position resettingTo;
     private boolean cursorClosed;
+    boolean durable = true;
     /** So many individual acknowledgements fit into a record. */
     int persistedRanges = 1000;
     /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
@@ -218,6 +219,11 @@ class ToyBroker implements TrackerHost {
             }
             done.accept(first);
         });
+    }
+
+    @Override
+    public boolean isDurable() {
+        return durable;
     }
 
     @Override

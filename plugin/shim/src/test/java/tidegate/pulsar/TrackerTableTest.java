@@ -188,4 +188,18 @@ class TrackerTableTest {
         assertEquals(List.of(new Frame.Close()), sent(closed));
         assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(lastWord));
     }
+
+    /** A non-durable subscription goes with its last consumer; its next life has another cursor. */
+    @Test
+    void aSubscriptionThatIsNotDurableIsForgottenAtItsEnd() throws ProtocolException {
+        ToyBroker host = new ToyBroker(clock);
+        host.durable = false;
+        TrackerCore core = newCore("sub", host);
+        table.register(core);
+        connect();
+        core.addMessage(5, 1, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(core));
+        core.finish();
+        assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(core));
+    }
 }
