@@ -200,8 +200,7 @@ class Course:
             first_s.append((first_ns - connected_ns) / 1e9)
             if number in REWINDS_AT:
                 outcomes.append(self._judge(begun_ns, taken_back_ns))
-                begun_ns = taken_back_ns = time.time_ns()
-                self._take_back()
+                taken_back_ns = self._take_back()
                 begun_ns = time.time_ns()
         outcomes.append(self._judge(begun_ns, taken_back_ns))
         self._add(title, "first due message at the new owner, median", "s", float(np.median(first_s)), GOAL_S)
@@ -215,8 +214,8 @@ class Course:
             f"{repeated} repeated"
         )
 
-    def _take_back(self) -> None:
-        """Set the cursor back to the beginning, and wait until everything has come again."""
+    def _take_back(self) -> int:
+        """Set the cursor back to the beginning; when that was done. Everything has come again on return."""
         again = {one.number for one in self.traffic.arrivals}
         begun_ns = time.time_ns()
 
@@ -227,6 +226,7 @@ class Course:
             return False
 
         until("the cursor to be set back", set_back, self.patience_s, interval_s=0.1)
+        done_ns = time.time_ns()
 
         def came() -> bool:
             return again <= {
@@ -234,6 +234,7 @@ class Course:
             }
 
         until("what was taken back to come again", came, self.patience_s)
+        return done_ns
 
     # ---- results
 
