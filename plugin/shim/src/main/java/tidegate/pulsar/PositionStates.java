@@ -158,12 +158,8 @@ final class PositionStates {
         for (int i = 0; i < undecided.size(); i++) {
             others.add(undecided.ledgerId(i), undecided.entryId(i));
         }
-        PositionSet lost = new PositionSet();
-        contained.forEach((ledgerId, entryId) -> {
-            if (!others.contains(ledgerId, entryId)) {
-                lost.add(ledgerId, entryId);
-            }
-        });
+        PositionSet lost = allContained();
+        lost.removeAll(others);
         return lost;
     }
 
@@ -181,14 +177,14 @@ final class PositionStates {
 
     /** All that is not known acknowledged. Changes {@code held}. */
     void enterUnacknowledged(PositionSet held) {
-        reported.forEach(held::remove);
-        doubtful.forEach(held::remove);
+        held.removeAll(reported);
+        held.removeAll(doubtful);
         enterAll(held);
     }
 
     private void forgetSought(PositionSet held) {
         if (!sought.isEmpty()) {
-            held.forEach(sought::remove);
+            sought.removeAll(held);
         }
     }
 
@@ -340,7 +336,7 @@ final class PositionStates {
     void doubt() {
         doubtful.addAll(reported);
         reported.clear();
-        settling.forEach(contained::remove);
+        contained.removeAll(settling);
         settling.clear();
     }
 
