@@ -33,7 +33,8 @@ _ON_ONE_BROKER = (
         "both-killed",
         "kill -9 of broker and daemon at once, and their start",
         (Need.BROKER, Need.DAEMON),
-        (Kill(("broker", "daemon")),),
+        # The daemon first: that it is gone can be seen of the broker beside it only while that one runs.
+        (Kill(("daemon", "broker")),),
     ),
     Drill(
         "daemon-paused",

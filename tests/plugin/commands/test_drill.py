@@ -75,6 +75,16 @@ def test_a_report_in_the_place_of_a_file_is_refused(parts: list[str], tmp_path: 
     assert "is not a directory" in str(result.exception)
 
 
+def test_a_report_that_cannot_be_written_is_told_before_the_drills(parts: list[str], tmp_path: Path) -> None:
+    result = run("run", "burst", *parts, "--report", "/proc/self/report")
+    assert isinstance(result.exception, UserError), result.output
+    assert result.exception.exit_code == 2
+    assert "cannot write to --report /proc/self/report" in str(result.exception)
+    (tmp_path / "file").touch()
+    result = run("run", "burst", *parts, "--report", str(tmp_path / "file" / "below"))
+    assert "choose another one" in str(result.exception)
+
+
 def test_the_list_is_an_array_of_name_does_needs() -> None:
     shown = json.loads(run("list", "--json").output)
     assert [one["name"] for one in shown] == [drill.name for drill in DRILLS]
