@@ -140,12 +140,15 @@ final class PositionStates {
         return all;
     }
 
-    /** What the broker hands out, or has handed out. */
-    PositionSet inFlight() {
-        PositionSet all = new PositionSet();
-        all.addAll(near.members());
+    /** What the broker hands out up to that time, or has handed out. */
+    PositionSet inFlight(long untilMs) {
+        PositionSet all = near.dueUpTo(untilMs);
         all.addAll(handedOut);
         return all;
+    }
+
+    void forEachNear(Positions.Visitor visitor) {
+        near.members().forEach(visitor);
     }
 
     /** Contained positions that nobody will hand out: neither who holds {@code others}, nor this broker. Changes {@code others}. */
@@ -286,6 +289,11 @@ final class PositionStates {
         if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)) {
             near.add(ledgerId, entryId, deliverAtMs, false);
         }
+    }
+
+    /** Near entries that the daemon hands out when they are due. */
+    void leaveToDaemon(PositionSet held) {
+        held.forEach(this::leaveNear);
     }
 
     private void leaveNear(long ledgerId, long entryId) {
