@@ -143,7 +143,8 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 
 def _usage_line(error: Any) -> str:
     """What was typed wrongly, and where to look, as one line."""
-    said = " ".join(error.format_message().split()).rstrip(".")
+    # Some versions of typer say of what kind an error is, too.
+    said = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     if context is not None:
         command = context.command_path

@@ -11,7 +11,7 @@ import fcntl
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,7 +78,7 @@ class Session:
         self._kind: Kind | None = None
         self._own: OwnStand | None = None
 
-    def run(self) -> Iterator[Result]:
+    def run(self) -> Generator[Result, None, None]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
         with self._workspace() as socket_dir, self._own_cluster(), Guard() as guard:
             for tracker in self._options.trackers:

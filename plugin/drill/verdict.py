@@ -8,8 +8,8 @@ faults lay between two receipts, and how far the broker's clock was ahead. Words
 - *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
   at two positions, since a fault took the confirmation and the producer sent it again; no tracker can know.
 - *gap*: a time in which something was due and nothing was received.
-- *first due*: from the beginning of a fault to the first receipt of a message that was due after it. What had
-  been on its way to a consumer before the fault does not count that way.
+- *first due*: from when a fault was done to the first receipt of a message that was due after that. What had
+  been on its way to a consumer before, or while the fault was being done, does not count that way.
 """
 
 from __future__ import annotations
@@ -278,14 +278,15 @@ def _lateness(late_us: Int64) -> LatenessMs | None:
 
 
 def _first_due_s(strikes: list[Strike], first_us: Int64, due_us: Int64) -> tuple[float | None, float | None]:
-    """The longest wait over all faults: from its beginning, and from when deliveries were possible again."""
+    """The longest wait over all faults: from when it was done, and from when all was usable again."""
     waits_us, after_us = [], []
     for strike in strikes:
-        chosen = (due_us >= strike.begin_us) & (first_us != NEVER)
+        done_us = max(strike.done_us, strike.begin_us)
+        chosen = (due_us >= done_us) & (first_us != NEVER)
         if chosen.any():
             came_us = int(first_us[chosen].min())
             # Before the fault only if it came early.
-            waits_us.append(max(came_us - strike.begin_us, 0))
+            waits_us.append(max(came_us - done_us, 0))
             if strike.back_us != NEVER:
                 after_us.append(max(came_us - strike.back_us, 0))
     longest = [max(one) / 1e6 if one else None for one in (waits_us, after_us)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from tests.pipeline.commands import SMALL_SPARK, assert_one_line, tidegate
+from tests.pipeline.commands import SMALL_SPARK, Notes, assert_one_line, tidegate
 from tests.pipeline.test_tune_model import START_MS, uniform
 from tests.support.cluster import Cluster
 from tests.support.lane import SHARED, Lane
@@ -28,15 +27,6 @@ from tidegate.pipeline.tune.options import TuneOptions, parse_delays
 from tidegate.plugin.wire.client import ask_socket
 
 HOUR_MS = 3_600_000
-
-
-@dataclass
-class Notes:
-    spark: SparkSession
-    told: list[str] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.told.append(text)
 
 
 def write(trace: Trace, path: Path) -> str:

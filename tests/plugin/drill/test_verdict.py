@@ -27,6 +27,19 @@ def test_a_good_round_passes_and_says_how_long_the_outage_was(tmp_path: Path) ->
     assert verdict.lateness_ms.max == pytest.approx(2_100.0)
 
 
+def test_what_came_while_the_fault_was_being_done_is_not_the_first_due_message(tmp_path: Path) -> None:
+    """A kill takes a moment; a message due within it may still come."""
+    made = HandMade(tmp_path / "ledger", [4.02, 4.2, 4.3])
+    made.confirm([0, 1, 2])
+    made.strike(4.0, 9.0, done_s=4.1)
+    made.receive(0, 4.021)
+    made.receive(1, 9.5)
+    made.receive(2, 9.6)
+    verdict = judge(made.read())
+    assert verdict.first_due_s == pytest.approx(5.4)
+    assert verdict.first_due_after_usable_s == pytest.approx(0.5)
+
+
 def test_early_lost_and_unconfirmed_fail(tmp_path: Path) -> None:
     made = HandMade(tmp_path / "ledger", [1.0, 2.0, 3.0, 4.0])
     made.confirm([0, 1, 2])
