@@ -58,6 +58,8 @@ class Catalog:
         self._to_load: heapdict = heapdict()
         """When each subscription that is not parked has something due that is not in memory."""
         self._parked: set[DelayIndex] = set()
+        self._chains: dict[DelayIndex, Chain] = {}
+        """Those that were set since the start: what is stored of them may be older until the next commit."""
         self._next_subscription_id = 1
         self._background = Background(
             self._context,
@@ -177,7 +179,10 @@ class Catalog:
             self._delete_stored(subscription_id)
 
     def chain(self, index: DelayIndex) -> Chain | None:
-        """Which index log the stored data of a subscription is in; None if that is not known."""
+        """Which index log the data of a subscription is in; None if that is not known."""
+        known = self._chains.get(index)
+        if known is not None:
+            return known
         try:
             value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
             return None if value is None else Chain.decode(value)
@@ -185,7 +190,10 @@ class Catalog:
             return None
 
     def set_chain(self, index: DelayIndex, chain: Chain) -> None:
-        """The stored data of a subscription is in this index log. Durable with the next commit."""
+        """The data of a subscription is in this index log. Durable with the next commit."""
+        if self._indexes.get(index.name) is not index:
+            return
+        self._chains[index] = chain
         batch = Batch()
         batch.put(keys.subscription_key(keys.CHAIN, index.log.subscription_id), chain.encode())
         self._journal.also(batch)
@@ -211,6 +219,7 @@ class Catalog:
             self._to_load.pop(index, None)
             self._background.forget(index)
             self._parked.discard(index)
+            self._chains.pop(index, None)
             self._delete_stored(index.log.subscription_id)
 
     def __iter__(self) -> Iterator[DelayIndex]:
