@@ -124,6 +124,8 @@ class DaemonEngine:
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
         )
+        if logs is not None:
+            logs.on_change(self._committer.wake)
 
     @property
     def product(self) -> str:

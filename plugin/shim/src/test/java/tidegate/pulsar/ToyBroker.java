@@ -8,6 +8,7 @@ import java.util.NavigableSet;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
 /**
@@ -90,6 +91,9 @@ class ToyBroker implements TrackerHost {
     private final List<Runnable> cursorCalls = new ArrayList<>();
     int reads;
 
+    /** What the cursor says of an index log. */
+    String logPointer = "";
+
     /** A new topic and subscription. */
     ToyBroker(VirtualClock clock) {
         this(clock, new Disk(), new TreeMap<>(), new ArrayList<>());
@@ -140,6 +144,31 @@ class ToyBroker implements TrackerHost {
     }
 
     // ---- the cursor ----
+
+    @Override
+    public LogHome log() {
+        return new LogHome() {
+            @Override
+            public String home() {
+                return "";
+            }
+
+            @Override
+            public String pointer() {
+                return logPointer;
+            }
+
+            @Override
+            public CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request) {
+                return NONE.answer(request);
+            }
+
+            @Override
+            public void close() {
+                // There is nothing.
+            }
+        };
+    }
 
     @Override
     public boolean isDeleted(long ledgerId, long entryId) {
