@@ -13,11 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import registry
+from bench.drills import cells
+from bench.drills import run as drill_rounds
+from bench.drills import table as drill_table
 from bench.harness import baseline, driver, report, results
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
 from bench.plots import picture
-from tidegate.plugin.local.process import LocalProcessError
+from tidegate.plugin.commands.running import leave_at_once
+from tidegate.plugin.durations import milliseconds
+from tidegate.plugin.errors import UserError
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 # A table needs its width; where there is no terminal nobody is hurt by long lines.
@@ -48,9 +53,12 @@ def run(
         Path | None,
         typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
     ] = None,
+    entries: Annotated[
+        int | None, typer.Option(min=1, help="how many entries, in the place of the bench's own sizes")
+    ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
-    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace)
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, entries=entries)
     if json is not None:
         results.save(result, json)
         console.print(f"written: {json}")
@@ -69,7 +77,7 @@ def run_all(
     for name in registry.BENCHES:
         try:
             result = _run(name, quick=quick, runs=runs, only=[])
-        except (BenchError, LocalProcessError) as error:
+        except (BenchError, UserError) as error:
             console.print(f"{name} failed: {error}", style="red", markup=False)
             failed.append(name)
             continue
@@ -79,8 +87,54 @@ def run_all(
         raise BenchError(f"these benches failed, see above: {', '.join(failed)}")
 
 
+@app.command("drills")
+def run_drills(
+    names: Annotated[list[str] | None, typer.Argument(help="drills; all by default")] = None,
+    for_: Annotated[str, typer.Option("--for", help="for how long, about; as in 40m")] = "40m",
+    rounds: Annotated[int, typer.Option(min=1, help="until there are so many of each")] = 20,
+    compare: Annotated[
+        str, typer.Option(help="other trackers: in-memory, bucket, no-index-log")
+    ] = "in-memory,bucket,no-index-log",
+    fresh: Annotated[bool, typer.Option("--fresh", help="forget the rounds that the file has")] = False,
+    file: Annotated[Path, typer.Option(help="where the rounds are added")] = cells.FILE,
+    add: Annotated[
+        list[Path] | None,
+        typer.Option(help="run nothing, add what `tidegate drill run --json` has written to this file"),
+    ] = None,
+    beside: Annotated[bool, typer.Option("--beside", help="at low priority, beside other work")] = False,
+) -> None:
+    """Run rounds of drills while there is time, and add them to bench/results/drills; again to add more."""
+    pairs = drill_rounds.wanted(names or [], [one for one in compare.split(",") if one])
+    if fresh:
+        file.unlink(missing_ok=True)
+    if add:
+        drill_rounds.add_files(add, file)
+        return
+    try:
+        for_s = milliseconds(for_) / 1000
+    except ValueError as error:
+        raise BenchError(f"--for: {error}") from error
+    if beside:
+        drill_rounds.lower_priority()
+    out_dir = ROOT / "run" / "bench-drills"
+    interrupted = drill_rounds.run(
+        pairs, path=file, out_dir=out_dir, rounds_max=rounds, for_s=for_s,
+        say=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+    )  # fmt: skip
+    done = cells.load(file)
+    console.print(f"{sum(cell.rounds for cell in done.cells):,} rounds in {file}; `bench report` shows them")
+    # Not in the ordinary way: a thread may still be inside the client's library, which would abort.
+    leave_at_once(130 if interrupted else 0)
+
+
 def _run(
-    name: str, *, quick: bool, runs: int | None, only: list[str], trace: Path | None = None
+    name: str,
+    *,
+    quick: bool,
+    runs: int | None,
+    only: list[str],
+    trace: Path | None = None,
+    entries: int | None = None,
 ) -> results.Result:
     result = driver.run(
         registry.find(name),
@@ -90,6 +144,7 @@ def _run(
         console=console,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         trace=trace,
+        entries=entries,
     )
     for table in report.tables(result):
         console.print(table)
@@ -113,7 +168,7 @@ def plot_results(
 
 @app.command("report")
 def write_report() -> None:
-    """Write the tables of bench/results into docs/benchmarks.md and docs/tuning.md."""
+    """Write the tables of bench/results into docs/benchmarks.md, docs/tuning.md, docs/failover.md, README."""
     paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
     order = list(registry.BENCHES)
     loaded = sorted(
@@ -128,6 +183,15 @@ def write_report() -> None:
     for name, here in pages.items():
         report.write_page(DOCS / name, here, pictures)
         console.print(f"written: docs/{name} from {len(here)} results")
+    _write_drills()
+
+
+def _write_drills() -> None:
+    for page, (text, count) in drill_rounds.pages().items():
+        before = page.read_text(encoding="utf-8")
+        after = report.replace_between(before, drill_table.BEGIN, drill_table.END, text)
+        page.write_text(after, encoding="utf-8")
+        console.print(f"written: {page.relative_to(ROOT)} from {count:,} rounds of drills")
 
 
 def main() -> None:
@@ -136,7 +200,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
-    except (BenchError, LocalProcessError) as error:
+    except (BenchError, UserError) as error:
         Console(stderr=True).print(f"bench: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
 

@@ -4,6 +4,9 @@ One topic with delayed messages on one real broker, whose index is emptied befor
 whole command, Spark's start included; its stages are told apart. The dispatcher's turn begins when a consumer
 connects. Then slice files are packed from made entries, by Spark's tasks and by NumPy and Polars in one
 process: the same bytes, so that one sees from which size on Spark is worth its start.
+
+``--entries 10000000 --only Spark --only NumPy`` takes that size alone; with the peers that read a topic it is
+how many messages the topic has.
 """
 
 from __future__ import annotations
@@ -29,45 +32,77 @@ from tidegate.index import Entries, sort_entries
 
 BOOKIES, BROKER, DISPATCHER = "rebuild", "rebuild, through the broker", "dispatcher"
 SPARK, NUMPY, POLARS = "Spark", "NumPy", "Polars"
-MESSAGES, MESSAGES_QUICK = 1_000_000, 20_000
+MESSAGES, MESSAGES_QUICK = (100_000, 1_000_000), (20_000,)
 MADE, MADE_QUICK = (1_000_000, 10_000_000), (200_000,)
+READERS = (BOOKIES, BROKER, DISPATCHER)
 DAY_MS = 86_400_000
 PATIENCE_S = 1_200.0
-TOPIC = "backlog"
-FULL_NAME = f"persistent://public/default/{TOPIC}"
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
     """Measure both."""
-    count = MESSAGES_QUICK if plan.quick else MESSAGES
-    recorder.parameters |= {"messages": count, "spread": "24 h"}
-    with Stand(TRACKERS[OURS]) as stand:
-        plan.say(f"sending {count:,} delayed messages")
-        stand.consumer(TOPIC).stop()
-        order = np.random.default_rng(7).permutation(count)
-        times = now_ms() + 7 * DAY_MS + order * DAY_MS // count
-        rows = np.column_stack([np.arange(count), np.zeros(count, np.int64), times]).astype(np.int64)
-        sent = stand.send(TOPIC, rows, PATIENCE_S)
-        recorder.note(f"The messages were sent at {sent.per_s:,.0f} a second.")
-        for _, peers in plan.rounds():
-            for peer in peers:
-                if peer in (BOOKIES, BROKER):
-                    plan.say(peer)
-                    empty(stand)
-                    rebuilt(stand, recorder, peer, count)
-                elif peer == DISPATCHER:
-                    plan.say(peer)
-                    empty(stand)
-                    read_by_dispatcher(stand, recorder, count)
+    sizes = MESSAGES_QUICK if plan.quick else MESSAGES
+    made = MADE_QUICK if plan.quick else MADE
+    if plan.entries is not None:
+        sizes = made = (plan.entries,)
+    if set(READERS).intersection(plan.peers):
+        recorder.parameters |= {"messages": ", ".join(f"{count:,}" for count in sizes), "spread": "24 h"}
+        with Stand(TRACKERS[OURS]) as stand:
+            for count in sizes:
+                of_topic(plan, recorder, stand, count)
     without = {POLARS} if importlib.util.find_spec("polars") is None else set()
     if without.intersection(plan.peers):
         recorder.note("Polars is not installed (make bench-peers): left out.")
-    for number in MADE_QUICK if plan.quick else MADE:
+    for count in made:
         for _, peers in plan.rounds():
             for peer in peers:
                 if peer in {SPARK, NUMPY, POLARS} - without:
-                    plan.say(f"{number:,} made entries, {peer}")
-                    packed(recorder, peer, number)
+                    plan.say(f"{count:,} made entries, {peer}")
+                    packed(recorder, peer, count)
+    judged(recorder, made)
+
+
+def of_topic(plan: Plan, recorder: Recorder, stand: Stand, count: int) -> None:
+    """All rounds on one topic with so many messages."""
+    topic = f"backlog-{count}"
+    plan.say(f"sending {count:,} delayed messages")
+    stand.consumer(topic).stop()
+    order = np.random.default_rng(7).permutation(count)
+    times = now_ms() + 7 * DAY_MS + order * DAY_MS // count
+    rows = np.column_stack([np.arange(count), np.zeros(count, np.int64), times]).astype(np.int64)
+    sent = stand.send(topic, rows, PATIENCE_S)
+    recorder.note(f"{count:,} messages were sent at {sent.per_s:,.0f} a second.")
+    for _, peers in plan.rounds():
+        for peer in [peer for peer in peers if peer in READERS]:
+            plan.say(f"{count:,} messages, {peer}")
+            empty(stand)
+            if peer == DISPATCHER:
+                read_by_dispatcher(stand, recorder, topic, count)
+            else:
+                rebuilt(stand, recorder, peer, topic, count)
+
+
+def judged(recorder: Recorder, sizes: tuple[int, ...]) -> None:
+    """Say from which size on Spark is faster than one process, by the medians."""
+    told = {one.scenario: one.samples for one in recorder.metrics if one.title == "seconds"}
+    medians = [
+        (count, {peer: float(np.median(values)) for peer, values in told[scenario(count)].items()})
+        for count in sizes
+        if scenario(count) in told
+    ]
+    both = [(count, found) for count, found in medians if SPARK in found and NUMPY in found]
+    if not both:
+        return
+    faster = [count for count, found in both if found[SPARK] < found[NUMPY]]
+    words = (
+        f"from {min(faster):,} entries on" if faster else f"not up to {both[-1][0]:,} entries on this machine"
+    )
+    recorder.note(f"Spark, its start included, packs faster than NumPy in one process {words}.")
+
+
+def scenario(count: int) -> str:
+    """Of made entries."""
+    return f"{count:,} made entries into slice files"
 
 
 def empty(stand: Stand) -> None:
@@ -81,12 +116,13 @@ def empty(stand: Stand) -> None:
     stand.broker.start()
 
 
-def rebuilt(stand: Stand, recorder: Recorder, peer: str, count: int) -> None:
+def rebuilt(stand: Stand, recorder: Recorder, peer: str, topic: str, count: int) -> None:
     """The command, as it is typed."""
     assert stand.daemon is not None
     done = subprocess.run(
         [
-            sys.executable, "-m", "tidegate.plugin.cli", "rebuild", FULL_NAME, SUBSCRIPTION,
+            sys.executable, "-m", "tidegate.plugin.cli", "rebuild", f"persistent://public/default/{topic}",
+            SUBSCRIPTION,
             "--admin-url", stand.broker.admin_url, "--socket", str(stand.daemon.socket_path),
             "--work", str(stand.folder / "work"), "--json",
             "--read-from", "bookies" if peer == BOOKIES else "broker",
@@ -96,33 +132,33 @@ def rebuilt(stand: Stand, recorder: Recorder, peer: str, count: int) -> None:
     if done.returncode != 0:
         raise BenchError(f"rebuild failed: {done.stderr[-2000:]}")
     result = json.loads(done.stdout)
-    scenario = f"{count:,} messages of one topic"
-    recorder.metric(scenario, "until the index holds them", "s").add(peer, result["seconds"])
-    rate = recorder.metric(scenario, "entries a second, all in all", "1/s", better="higher", headline=False)
+    where = f"{count:,} messages of one topic"
+    recorder.metric(where, "until the index holds them", "s").add(peer, result["seconds"])
+    rate = recorder.metric(where, "entries a second, all in all", "1/s", better="higher", headline=False)
     rate.add(peer, round(count / result["seconds"], 1))
     for stage in result["stages"]:
-        recorder.metric(scenario, f"stage: {stage['name']}", "s", headline=False).add(peer, stage["seconds"])
+        recorder.metric(where, f"stage: {stage['name']}", "s", headline=False).add(peer, stage["seconds"])
         if stage["name"] in ("read", "pack", "take in"):
             title = f"entries a second: {stage['name']}"
-            found = recorder.metric(scenario, title, "1/s", better="higher", headline=False)
+            found = recorder.metric(where, title, "1/s", better="higher", headline=False)
             found.add(peer, round(count / max(stage["seconds"], 0.001), 1))
 
 
-def read_by_dispatcher(stand: Stand, recorder: Recorder, count: int) -> None:
+def read_by_dispatcher(stand: Stand, recorder: Recorder, topic: str, count: int) -> None:
     """A consumer connects, and the broker reads until its tracker has all."""
     began_s = time.monotonic()
-    consumer = stand.consumer(TOPIC)
+    consumer = stand.consumer(topic)
     until(
         f"{count:,} messages in the tracker",
-        lambda: stand.admin.delayed(TOPIC, SUBSCRIPTION) >= count,
+        lambda: stand.admin.delayed(topic, SUBSCRIPTION) >= count,
         PATIENCE_S,
         interval_s=0.1,
     )
     seconds = time.monotonic() - began_s
     consumer.stop()
-    scenario = f"{count:,} messages of one topic"
-    recorder.metric(scenario, "until the index holds them", "s").add(DISPATCHER, round(seconds, 3))
-    rate = recorder.metric(scenario, "entries a second, all in all", "1/s", better="higher", headline=False)
+    where = f"{count:,} messages of one topic"
+    recorder.metric(where, "until the index holds them", "s").add(DISPATCHER, round(seconds, 3))
+    rate = recorder.metric(where, "entries a second, all in all", "1/s", better="higher", headline=False)
     rate.add(DISPATCHER, round(count / seconds, 1))
 
 
@@ -151,9 +187,9 @@ def packed(recorder: Recorder, peer: str, count: int) -> None:
         seconds = time.monotonic() - began_s
     if entries != count:
         raise BenchError(f"{peer} packed {entries:,} of {count:,} entries")
-    scenario = f"{count:,} made entries into slice files"
-    recorder.metric(scenario, "seconds", "s").add(peer, round(seconds, 3))
-    rate = recorder.metric(scenario, "entries a second", "1/s", better="higher", headline=False)
+    where = scenario(count)
+    recorder.metric(where, "seconds", "s").add(peer, round(seconds, 3))
+    rate = recorder.metric(where, "entries a second", "1/s", better="higher", headline=False)
     rate.add(peer, round(count / seconds, 1))
 
 
@@ -202,11 +238,12 @@ COLUMNS = ("deliver_at_ms", "ledger_id", "entry_id")
 BENCH = Bench(
     name="rebuild",
     measures="how long until an index holds a backlog: rebuilt by Spark, or read by the dispatcher",
-    takes="15 min",
+    takes="20 min",
     takes_quick="4 min",
     peers=(BOOKIES, BROKER, DISPATCHER, SPARK, NUMPY, POLARS),
     runs=3,
     runs_quick=1,
     run=run,
     ours=BOOKIES,
+    takes_entries=True,
 )

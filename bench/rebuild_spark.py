@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from tidegate.pipeline.job.request import SparkSettings
@@ -17,9 +18,10 @@ def main(argv: list[str]) -> int:
     folder, spans = argv
     names = tuple(sorted(path.stem for path in (Path(folder) / "read").glob("*.parquet")))
     wanted = [Bin(0, number, low, high, names) for number, (low, high) in enumerate(json.loads(spans))]
-    spark = start("bench", SparkSettings())
+    spark = start("rebuild", SparkSettings())
     try:
-        made = pack(spark, Files(folder), wanted)
+        tasks = spark.sparkContext.parallelize(wanted, len(wanted))
+        made = tasks.map(partial(pack, Files(folder))).collect()
     finally:
         spark.stop()
     print(sum(one.entries for one in made), flush=True)

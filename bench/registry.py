@@ -13,6 +13,7 @@ from bench.peers import bench as peers
 from bench.profile import bench as profile
 from bench.readahead import bench as readahead
 from bench.scale import bench as scale
+from bench.takeover import bench as takeover
 from bench.throughput import bench as throughput
 from bench.tuning import bench as tuning
 
@@ -23,6 +24,7 @@ BENCHES: dict[str, Bench] = {
         lateness,
         throughput,
         failover,
+        takeover,
         readahead,
         acks,
         index,

@@ -129,7 +129,7 @@ class Record:
 
 def decode_entries(value: bytes) -> Entries:
     """The entries of an ADD record. Raises CorruptRecordError."""
-    return unpack_entries(unseal(keys.JOURNAL, value))
+    return unpack_entries(unseal(keys.JOURNAL, value), RECORD_ENTRIES_MAX)
 
 
 def decode_positions(value: bytes) -> PositionSet:

@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import cast
@@ -40,6 +41,31 @@ _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
 
 
+class _Reading:
+    """A scan on its way; whoever closes the database ends it, in any thread."""
+
+    def __init__(self, rows: RdictIter, bounded: ReadOptions) -> None:
+        # The iterator has but a pointer to its bound: freed before the end, it lets keys be missing.
+        self._held: tuple[RdictIter, ReadOptions] | None = (rows, bounded)
+
+    def end(self) -> None:
+        """Let go of the iterator."""
+        self._held = None
+
+    def take(self) -> tuple[bytes, bytes] | None:
+        """The next row, None after the last. Raises DbClosedError if the scan was ended."""
+        held = self._held
+        if held is None:
+            raise DbClosedError("the database was closed while it was read")
+        rows = held[0]
+        if not rows.valid():
+            rows.status()
+            return None
+        row = cast(bytes, rows.key()), cast(bytes, rows.value())
+        rows.next()
+        return row
+
+
 class RocksStore:
     """An ordered key-value store in a directory; see `Store`."""
 
@@ -54,6 +80,8 @@ class RocksStore:
         self._written_bytes = 0
         self._closed = False
         self._lock = threading.Lock()
+        self._readings: weakref.WeakSet[_Reading] = weakref.WeakSet()
+        self._readings_lock = threading.Lock()
         self._unsynced = WriteOptions()
 
     def __str__(self) -> str:
@@ -147,20 +175,20 @@ class RocksStore:
             rows.seek(start)
         except Exception as error:
             raise self._translate(error) from error
-        return self._rows(rows, bounded)
+        reading = _Reading(rows, bounded)
+        with self._readings_lock:
+            self._readings.add(reading)
+        return self._rows(reading)
 
-    def _rows(self, rows: RdictIter, bounded: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            while rows.valid():
-                yield cast(bytes, rows.key()), cast(bytes, rows.value())
-                rows.next()
-            rows.status()
-            # The iterator has but a pointer to its bound: freed before the end, it lets keys be missing.
-            del bounded
-        except GeneratorExit:
-            raise
-        except Exception as error:
-            raise self._translate(error) from error
+    def _rows(self, reading: _Reading) -> Iterator[tuple[bytes, bytes]]:
+        while True:
+            try:
+                row = reading.take()
+            except Exception as error:
+                raise self._translate(error) from error
+            if row is None:
+                return
+            yield row
 
     def loss(self) -> Loss | None:
         """What was gone when the database was opened although it had been synced."""
@@ -238,6 +266,7 @@ class RocksStore:
             # Opening writes what the log holds into tables. Without room for that the database would stay
             # closed; as it is, it can at least be read.
             self._require_room()
+            self._end_readings()
             # Closing repeats the error that brought us here, and closes all the same.
             with contextlib.suppress(Exception):
                 self._families.close()
@@ -254,6 +283,14 @@ class RocksStore:
                 # What is in memory builds on what is gone. A start forgets what it cannot be sure of.
                 raise LostCommitsError(str(self._path), loss.reason)
             self._failed = False
+
+    def _end_readings(self) -> None:
+        """The database stays open, and locked, as long as an iterator is: a long scan ends half-way."""
+        with self._readings_lock:
+            readings = list(self._readings)
+            self._readings.clear()
+        for each in readings:
+            each.end()
 
     def _require_room(self) -> None:
         probe = self._path / directory.PROBE_NAME

@@ -97,9 +97,7 @@ class TappedStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         """See `Store`."""
-        if not self._watched:
-            self.untapped.write(batch, sync=sync)
-            return
+        # Counted also while nobody is watched: somebody may be before it is done, and make a snapshot.
         with self._changed:
             number = self._begun
             self._begun += 1
@@ -144,7 +142,7 @@ class TappedStore:
 
 def _of_subscriptions(batch: Batch, watched: set[int], now_ns: int) -> Iterator[Noted]:
     by_id: dict[int, list[Operation]] = {}
-    for kind, key, value in batch.operations:
+    for kind, key, value in batch.operations if watched else ():
         if key[0] not in _LOGGED:
             continue
         subscription_id = keys.subscription_id_of(key)

@@ -45,6 +45,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(source: Path) -> Path:
     done = build(source)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
     (path,) = (source / "dist").glob("*.whl")
     return path
 

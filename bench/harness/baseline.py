@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.harness.results import REST, Metric, Result, load
+from bench.harness.results import EVERYTHING_ELSE, Metric, Result, load
 
 BEFORE = "before"
 SUFFIX = f"-{BEFORE}"
@@ -38,7 +38,7 @@ def merged(result: Result, before: Result) -> Result:
     return result.model_copy(
         update={
             "peers": [*result.peers, BEFORE],
-            "metrics": sorted(known.values(), key=lambda metric: metric.title == REST),
+            "metrics": sorted(known.values(), key=lambda metric: metric.title == EVERYTHING_ELSE),
             "notes": [*result.notes, note],
         }
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.harness.results import REST, Metric, Result
+from bench.harness.results import EVERYTHING_ELSE, Metric, Result
 from bench.harness.stats import Spread
 
 FUNCTION_UNIT = "ns"  # of a function itself; a whole path is told in "ns an entry"
@@ -22,7 +22,7 @@ def functions(result: Result) -> list[Metric]:
     found = [
         m for m in result.metrics if m.unit == FUNCTION_UNIT and m.headline and result.bench == "profile"
     ]
-    return sorted(found, key=lambda metric: (metric.title == REST, -_longest(metric)))
+    return sorted(found, key=lambda metric: (metric.title == EVERYTHING_ELSE, -_longest(metric)))
 
 
 def _longest(metric: Metric) -> float:

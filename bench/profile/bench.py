@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness.driver import Bench, Plan, Recorder
-from bench.harness.results import REST
+from bench.harness.results import EVERYTHING_ELSE
 from bench.harness.trackers import OURS
 from bench.harness.worker_process import measured
 from bench.plots.profile import FUNCTION_UNIT
@@ -62,7 +62,7 @@ def record(recorder: Recorder, path: str, bare: dict[str, Any], profiled: dict[s
     ):
         recorder.metric(path, title, unit, headline=unit != "%").add(OURS, round(value, 3))
     for name, self_ns in kept(profiled["functions_ns"], profiled["wall_ns"]).items():
-        shown = name == REST or self_ns >= SHOWN * profiled["wall_ns"]
+        shown = name == EVERYTHING_ELSE or self_ns >= SHOWN * profiled["wall_ns"]
         metric = recorder.metric(path, name, FUNCTION_UNIT, headline=shown)
         metric.headline = metric.headline or shown
         metric.add(OURS, round(self_ns, 3))
@@ -72,7 +72,7 @@ def kept(functions_ns: dict[str, float], wall_ns: float) -> dict[str, float]:
     """The functions worth a line, the longest first, and the sum of all others."""
     ranked = sorted(functions_ns.items(), key=lambda pair: -pair[1])
     large = {name: self_ns for name, self_ns in ranked if self_ns >= KEPT * wall_ns}
-    return large | {REST: sum(functions_ns.values()) - sum(large.values())}
+    return large | {EVERYTHING_ELSE: sum(functions_ns.values()) - sum(large.values())}
 
 
 def hardware_counters() -> bool:

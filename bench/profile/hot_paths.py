@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.harness.index_driver import INCARNATION, subscription_name
 from bench.harness.made_entries import START_MS, Source
 from tidegate.index import Catalog, ManualClock, PositionSet
-from tidegate.plugin.daemon.engine import DUE_RECORDS_MAX
+from tidegate.plugin.daemon.handing_out import FRAME_RECORDS_MAX
 from tidegate.plugin.daemon.serve import index_options, open_store
 from tidegate.plugin.daemon.settings import Settings
 
@@ -116,12 +116,12 @@ def pop(folder: Path, count: int, region: Region) -> None:
     clock.set_ms(START_MS)
     catalog = opened(folder, clock)
     index = catalog.subscription(NAME, INCARNATION)
-    step_ms = max(1, source.span_ms * DUE_RECORDS_MAX // count)
+    step_ms = max(1, source.span_ms * FRAME_RECORDS_MAX // count)
     popped = 0
     while popped < count:
         clock.advance(step_ms)
         with region.timed():
-            entries = index.pop_due(clock.now_ms(), DUE_RECORDS_MAX)
+            entries = index.pop_due(clock.now_ms(), FRAME_RECORDS_MAX)
         popped += len(entries)
         positions = PositionSet.of_entries(entries)
         with region.timed():

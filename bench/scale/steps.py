@@ -17,7 +17,7 @@ from bench.harness.made_entries import Source, Tally
 from bench.harness.meters import MIB, PeakMemory, disk_bytes
 from tidegate.index import DelayIndex, PositionSet, Store
 from tidegate.index.format import keys
-from tidegate.plugin.daemon.engine import DUE_RECORDS_MAX
+from tidegate.plugin.daemon.handing_out import FRAME_RECORDS_MAX
 
 BATCH = 10_000
 MARK = 10_000_000  # memory is noted each time that so many have been added
@@ -183,7 +183,7 @@ def drain(driver: IndexDriver, index: DelayIndex, tally: Tally, count: int, step
 
 def take_due(driver: IndexDriver, index: DelayIndex, tally: Tally, stopwatch: Stopwatch) -> int:
     """Pop once, check what came and acknowledge it; the number of entries. Checking is not timed."""
-    entries = driver.pop(index, DUE_RECORDS_MAX)
+    entries = driver.pop(index, FRAME_RECORDS_MAX)
     if len(entries):
         with stopwatch.stopped():
             tally.take(entries, driver.clock.now_ms())

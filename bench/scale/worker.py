@@ -36,7 +36,7 @@ from bench.scale.steps import (  # noqa: E402
 from tidegate.index import DelayIndex, Entries, ManualClock, Store  # noqa: E402
 from tidegate.index.format import SliceId, keys  # noqa: E402
 from tidegate.plugin.daemon.allocator import collect_rarely  # noqa: E402
-from tidegate.plugin.daemon.engine import DUE_RECORDS_MAX  # noqa: E402
+from tidegate.plugin.daemon.handing_out import FRAME_RECORDS_MAX  # noqa: E402
 
 _IMPORTED_S = time.time()
 
@@ -92,7 +92,7 @@ def reopened(name: str, folder: Path, count: int) -> Figures:
             "import_s": _IMPORTED_S - _STARTED_S,
         }
         memory = PeakMemory()
-        step_ms = source.span_ms * DUE_RECORDS_MAX // count + 1
+        step_ms = source.span_ms * FRAME_RECORDS_MAX // count + 1
         figures |= drain(driver, index, tally, count, step_ms)
         tell_and_wait(figures | {"memory_mib": memory.peak_mib})
     return figures
@@ -229,7 +229,7 @@ def emptied(driver: IndexDriver, indexes: list[DelayIndex], source: Source, each
     for number, index in enumerate(indexes):
         tally = Tally(source, first=number * each)
         while index.next_due_ms() is not None:
-            entries = driver.pop(index, DUE_RECORDS_MAX)
+            entries = driver.pop(index, FRAME_RECORDS_MAX)
             tally.take(entries, driver.clock.now_ms())
             if not len(entries):
                 driver.turn()

@@ -17,6 +17,9 @@ from tidegate.index.format.keys import SliceId
 from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.store import Store
 
+ENTRIES_MAX = 65_536
+"""Most entries of a block."""
+
 _HEADER = struct.Struct("<qqqq")
 DESCRIPTOR = struct.Struct("<QQIIqqqqqq")
 """block_id, run_id, entries, size_bytes, first key (3), last_deliver_at_ms, min_ledger_id, max_ledger_id."""
@@ -85,7 +88,7 @@ def decode_block(value: bytes) -> Entries:
     """Unpack a block. Raises CorruptBlockError."""
     try:
         body = unseal(keys.BLOCK, value)
-        entries = unpack_entries(body[_HEADER.size :])
+        entries = unpack_entries(body[_HEADER.size :], ENTRIES_MAX)
         first, last, _, _ = _HEADER.unpack_from(body)
     except (CorruptRecordError, struct.error) as error:
         raise CorruptBlockError(str(error)) from error

@@ -15,6 +15,7 @@ from tidegate.index.entry import FEW, Entries, Int64Array, bounds
 from tidegate.index.errors import CorruptRecordError
 
 _COUNT = struct.Struct("<I")
+_COUNT_MAX = (1 << 32) - 1
 _COLUMN = struct.Struct("<BBHIq")
 
 _FIXED = 0
@@ -37,10 +38,15 @@ def pack_entries(entries: Entries, *, compress: bool) -> bytes:
     )
 
 
-def unpack_entries(data: memoryview) -> Entries:
-    """Read what `pack_entries` wrote; all of `data` must be used. Raises CorruptRecordError."""
+def unpack_entries(data: memoryview, entries_max: int = _COUNT_MAX) -> Entries:
+    """Read what `pack_entries` wrote; all of `data` must be used. Raises CorruptRecordError.
+
+    A few bytes can say that they are billions of entries: nothing is made of more than `entries_max`.
+    """
     try:
         (count,) = _COUNT.unpack_from(data)
+        if count > entries_max:
+            raise CorruptRecordError(f"{count} entries where {entries_max} can be")
         at = _COUNT.size
         columns = []
         for _ in range(3):
@@ -89,7 +95,7 @@ def _unpack_column(data: memoryview, at: int, count: int) -> tuple[Int64Array, i
     encoding, width, reserved, size_bytes, base = _COLUMN.unpack_from(data, at)
     at += _COLUMN.size
     packed = data[at : at + size_bytes]
-    if len(packed) != size_bytes or width not in _WIDTHS or reserved:
+    if len(packed) != size_bytes or width not in _WIDTHS or reserved or (encoding == _PCODEC and not width):
         raise CorruptRecordError("a column does not fit its value")
     if encoding == _FIXED:
         if size_bytes != count * width:
@@ -98,11 +104,12 @@ def _unpack_column(data: memoryview, at: int, count: int) -> tuple[Int64Array, i
             return np.full(count, base, dtype=np.int64), at
         differences = np.frombuffer(packed, dtype=_WIDTHS[width])
     elif encoding == _PCODEC:
+        differences = np.empty(count, dtype=_WIDTHS[width])
         try:
-            differences = standalone.simple_decompress(bytes(packed))
-        except RuntimeError as error:
+            progress = standalone.simple_decompress_into(bytes(packed), differences)
+        except (RuntimeError, TypeError) as error:
             raise CorruptRecordError(f"a column is not pcodec: {error}") from error
-        if differences is None or len(differences) != count or differences.dtype != _WIDTHS[width]:
+        if progress.n_processed != count or not progress.finished:
             raise CorruptRecordError(f"a column does not hold {count} entries of {width} bytes")
     else:
         raise CorruptRecordError(f"a column has the unknown encoding {encoding}")

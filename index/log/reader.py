@@ -9,6 +9,9 @@ Invariant: `Content` has never a part of a record.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
@@ -112,15 +115,16 @@ async def read_log(home: Home, ledger_id: int, identity: Identity) -> LogText:
     damage = ""
     try:
         last = await home.open(ledger_id)
-        at = 0
-        while at <= last and not damage:
-            for entry in await home.read(ledger_id, at, last):
-                try:
-                    parser.take(entry)
-                except (CorruptRecordError, UnreadableLogError) as error:
-                    damage = f"entry {at}: {error}"
+        async with contextlib.aclosing(_entries(home, ledger_id, last)) as answers:
+            async for first, entries in answers:
+                for at, entry in enumerate(entries, first):
+                    try:
+                        parser.take(entry)
+                    except (CorruptRecordError, UnreadableLogError) as error:
+                        damage = f"entry {at}: {error}"
+                        break
+                if damage:
                     break
-                at += 1
     except AwayError:
         # The rest may be there later, and then a successor would know what this owner does not.
         raise
@@ -129,3 +133,22 @@ async def read_log(home: Home, ledger_id: int, identity: Identity) -> LogText:
     if not parser.complete:
         raise UnreadableLogError(damage or "its snapshot is not whole")
     return LogText(parser.content, parser.entries, parser.size_bytes, damage)
+
+
+async def _entries(home: Home, ledger_id: int, last: int) -> AsyncGenerator[tuple[int, list[bytes]], None]:
+    """All entries up to `last`, as (number of the first, entries); the next are on their way meanwhile."""
+    at = 0
+    reading = asyncio.ensure_future(home.read(ledger_id, at, last)) if last >= 0 else None
+    try:
+        while reading is not None:
+            entries = await reading
+            first, at = at, at + len(entries)
+            reading = asyncio.ensure_future(home.read(ledger_id, at, last)) if at <= last else None
+            # What is parsed keeps the loop: let the request go out first.
+            await asyncio.sleep(0)
+            yield first, entries
+    finally:
+        if reading is not None:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError, HomeError):
+                await reading

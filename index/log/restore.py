@@ -19,7 +19,7 @@ from tidegate.index.tap import LOGGED_KINDS
 def restoration(
     content: Content, identity: Identity, chain: Chain, subscription_id: int, piece_bytes: int
 ) -> Iterator[Batch]:
-    """Yield the writes that make `content` the data of a subscription with a new id; the last one synced.
+    """Yield the writes that make `content` the data of a subscription with a new id.
 
     Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
     log.

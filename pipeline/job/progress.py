@@ -1,4 +1,4 @@
-"""How far a job is, told from Spark's own records of its stages.
+"""How far a job is, told from Spark's own records of its stages, or by the job where it knows better.
 
 Invariant: watching never disturbs the job; what cannot be read is not told.
 """
@@ -33,12 +33,31 @@ def phase(spark: SparkSession, name: str) -> Iterator[None]:
 class StageWatch:
     """Tells of active stages, and once more of each that has ended, from a thread of its own."""
 
-    def __init__(self, spark: SparkSession, tell: Callable[[StageEvent], None]) -> None:
-        self._store = spark.sparkContext._jsc.sc().statusStore()
+    def __init__(self, tell: Callable[[StageEvent], None]) -> None:
+        self._store: Any = None
         self._tell = tell
         self._told: dict[int, StageEvent] = {}
+        self._instead: Callable[[], StageEvent] | None = None
+        self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="stage-watch", daemon=True)
+
+    def of(self, spark: SparkSession) -> None:
+        """Watch the stages of this session from now on."""
+        self._store = spark.sparkContext._jsc.sc().statusStore()
+
+    @contextlib.contextmanager
+    def instead(self, look: Callable[[], StageEvent]) -> Iterator[None]:
+        """Tell what ``look`` says, at the beginning, now and then and at the end, and nothing of Spark's."""
+        with self._lock:
+            self._instead = look
+            self._changed(look())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._changed(look())
+                self._instead = None
 
     def __enter__(self) -> Self:
         """Begin to watch."""
@@ -56,9 +75,12 @@ class StageWatch:
         last = False
         while not last:
             last = self._end.wait(INTERVAL_S)
-            # The store is Spark's own, and may be gone when the session is stopped in the middle.
-            with contextlib.suppress(Exception):
-                self._look()
+            with self._lock, contextlib.suppress(Exception):
+                if self._instead is not None:
+                    self._changed(self._instead())
+                elif self._store is not None:
+                    # It is Spark's own, and may be gone when the session is stopped in the middle.
+                    self._look()
 
     def _look(self) -> None:
         active = self._store.activeStages()

@@ -1,5 +1,8 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
+Spark is started beside the job, which waits for it where it needs it: a topic is looked at, and a small
+backlog read, before Spark is up.
+
 Invariants: it tells one result or one error, then ends; it ends by itself when whoever started it is gone
 (its input is closed), and Spark with it; a signal ends Spark before the process.
 """
@@ -16,9 +19,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType
-from typing import Any, BinaryIO, Protocol
+from types import FrameType, TracebackType
+from typing import Any, BinaryIO, Protocol, Self
 
 from pydantic import BaseModel
 from pyspark import SparkContext
@@ -27,8 +32,16 @@ from pyspark.sql import SparkSession
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.failures import explained
 from tidegate.pipeline.job.progress import StageWatch
-from tidegate.pipeline.job.request import LINE_MAX_BYTES, ErrorEvent, NoteEvent, Request, ResultEvent
+from tidegate.pipeline.job.request import (
+    LINE_MAX_BYTES,
+    ErrorEvent,
+    NoteEvent,
+    Request,
+    ResultEvent,
+    StageEvent,
+)
 from tidegate.pipeline.job.session import start
+from tidegate.plugin.errors import UserError
 
 JOBS = {
     "audit": "tidegate.pipeline.audit.job",
@@ -45,10 +58,28 @@ _INTERRUPTED = 130
 class Context(Protocol):
     """What a job may use."""
 
-    spark: SparkSession
+    @property
+    def spark(self) -> SparkSession:
+        """The session; waits until it is up. Raises ``PipelineError`` if Spark does not start."""
+        ...
+
+    @property
+    def spark_is_up(self) -> bool:
+        """Whether the session can be had without waiting."""
+        ...
+
+    @property
+    def spark_is_here(self) -> bool:
+        """Whether Spark's workers are on this machine, and so no better off than this process."""
+        ...
 
     def note(self, text: str) -> None:
         """Tell the user a line."""
+        ...
+
+    def shown(self, look: Callable[[], StageEvent]) -> AbstractContextManager[None]:
+        """Show how far the job says it is, for as long as this lasts, not Spark's own stages."""
+        ...
 
 
 class JobModule(Protocol):
@@ -60,15 +91,73 @@ class JobModule(Protocol):
 
 
 class RunningJob:
-    """A job with its session; ``tell`` takes its events."""
+    """A job, and Spark as it comes up; ``tell`` takes the events. A context manager."""
 
-    def __init__(self, spark: SparkSession, tell: Callable[[BaseModel], None]) -> None:
-        self.spark = spark
+    def __init__(self, request: Request, tell: Callable[[BaseModel], None]) -> None:
+        self._request = request
         self._tell = tell
+        self._watch = StageWatch(tell)
+        self._up: Future[SparkSession] = Future()
+        self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to start Spark."""
+        self._watch.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop Spark if it is up. A JVM that is still starting ends with the process."""
+        if self._submitted:
+            self._thread.join()
+        self._watch.__exit__(kind, error, trace)
+        if self._up.done() and self._up.exception() is None and not self._nothing_to_tidy:
+            with contextlib.suppress(Exception):
+                self._up.result().stop()
+
+    @property
+    def spark(self) -> SparkSession:
+        """See ``Context``."""
+        return self._up.result()
+
+    @property
+    def spark_is_up(self) -> bool:
+        """See ``Context``."""
+        return self._up.done()
+
+    @property
+    def spark_is_here(self) -> bool:
+        """See ``Context``."""
+        return self._request.spark.is_local
 
     def note(self, text: str) -> None:
-        """Tell the user a line."""
+        """See ``Context``."""
         self._tell(NoteEvent(text=text))
+
+    def shown(self, look: Callable[[], StageEvent]) -> AbstractContextManager[None]:
+        """See ``Context``."""
+        return self._watch.instead(look)
+
+    @property
+    def _submitted(self) -> bool:
+        """Whether spark-submit has started this process: its JVM is there, and is not ours to end."""
+        return "PYSPARK_GATEWAY_PORT" in os.environ
+
+    @property
+    def _nothing_to_tidy(self) -> bool:
+        """Whether the JVM may be ended as it is: it is ours, and keeps nothing outside the job's folder."""
+        settings = self._request.spark
+        return settings.is_local and not settings.conf and not self._submitted and _alone()
+
+    def _start(self) -> None:
+        try:
+            spark = start(self._request.command, self._request.spark)
+            self._watch.of(spark)
+            self._up.set_result(spark)
+        except Exception as error:
+            self._up.set_exception(error)
 
 
 def run(request: Request, tell: Callable[[BaseModel], None]) -> None:
@@ -77,17 +166,12 @@ def run(request: Request, tell: Callable[[BaseModel], None]) -> None:
         name = JOBS.get(request.command)
         if name is None:
             raise PipelineError(f"there is no job {request.command!r}")
-        job: JobModule = importlib.import_module(name)
-        spark = start(request.command, request.spark)
-        try:
-            with StageWatch(spark, tell):
-                result, exit_code = job.run(RunningJob(spark, tell), request.options)
-        finally:
-            with contextlib.suppress(Exception):
-                spark.stop()
+        with RunningJob(request, tell) as running:
+            job: JobModule = importlib.import_module(name)
+            result, exit_code = job.run(running, request.options)
         tell(ResultEvent(result=result, exit_code=exit_code))
     except Exception as error:
-        if not isinstance(error, PipelineError):
+        if not isinstance(error, UserError):
             import traceback  # noqa: PLC0415
 
             traceback.print_exc()
@@ -117,8 +201,13 @@ def _end_on_signals() -> None:
         signal.signal(number, end)
 
 
+def _alone() -> bool:
+    """Whether this process has a group of its own, as whoever starts jobs makes it."""
+    return os.getpgrp() == os.getpid()
+
+
 def _end_at_once() -> None:
-    if os.getpgrp() == os.getpid():
+    if _alone():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(_INTERRUPTED)
 
@@ -169,8 +258,7 @@ def _end_java() -> None:
     if os.getppid() != _STARTED_BY and _JOB_FOLDER in Path(tempfile.gettempdir()).name:
         # Nobody is left to remove it.
         shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
-    # Only a group of our own, as whoever starts jobs makes it.
-    if os.getpgrp() == os.getpid():
+    if _alone():
         os.killpg(os.getpid(), signal.SIGKILL)
 
 

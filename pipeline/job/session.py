@@ -7,6 +7,7 @@ of the workers is the one that runs the job, or the one that the shipped package
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +22,9 @@ from tidegate.pipeline.job.request import SparkSettings
 
 _GIB = 1 << 30
 _LOCAL_MEMORY_MAX_GIB = 8
+_TRIES = 4
+_PYTHON_DOES_THE_WORK = frozenset({"rebuild", "verify"})
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def start(command: str, settings: SparkSettings) -> SparkSession:
@@ -32,8 +36,8 @@ def start(command: str, settings: SparkSettings) -> SparkSession:
     builder = SparkSession.builder.appName(f"tidegate {command}")
     # spark-submit has chosen a master already.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(settings.master)
-    for name, value in configuration(settings).items():
+        builder = builder.master(tolerant(settings.master))
+    for name, value in configuration(command, settings).items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
@@ -45,7 +49,7 @@ def start(command: str, settings: SparkSettings) -> SparkSession:
     return spark
 
 
-def configuration(settings: SparkSettings) -> dict[str, str]:
+def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
     """Spark's settings: ours, then what the user says."""
     found = {
         "spark.ui.showConsoleProgress": "false",
@@ -56,11 +60,15 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
     }
     if settings.is_local:
+        java_options = [f"-Djava.io.tmpdir={tempfile.gettempdir()}"]
+        if command in _PYTHON_DOES_THE_WORK:
+            # The JVM only hands tasks out: half the processor time until it does, and no thorough compiling.
+            java_options += _QUICK_START
         found |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{_local_memory_gib()}g",
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+            "spark.driver.extraJavaOptions": " ".join(java_options),
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         }
     if settings.package is not None:
@@ -71,6 +79,12 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
             "spark.executorEnv.PYTHONPATH": UNPACKED_AS,
         }
     return found | settings.conf
+
+
+def tolerant(master: str) -> str:
+    """``local[N]`` with a task tried again as on a cluster: by itself it gives up at the first failure."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return master if found is None else f"local[{found[1] or 1},{_TRIES}]"
 
 
 def _local_memory_gib() -> int:

@@ -35,10 +35,6 @@ class Files:
         """Where a file is."""
         return f"{self._root}/{name}"
 
-    def spark_path(self, name: str) -> str:
-        """How Spark is told of a file."""
-        return f"file://{self.path(name)}" if "://" not in self.url else f"{self.url.rstrip('/')}/{name}"
-
     def make(self) -> None:
         """Make the directory, for its owner only where that can be said. Raises ``OptionError``."""
         try:
@@ -58,6 +54,8 @@ class Files:
             self._fs.pipe_file(temporary, data)
             self._fs.mv(temporary, self.path(name))
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._fs.rm_file(temporary)
             raise PipelineError(
                 f"cannot write {name} to {self.url}: {error.strerror or error}; "
                 "what is done so far stays, start again when there is room"

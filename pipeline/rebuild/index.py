@@ -24,6 +24,8 @@ from tidegate.plugin.wire.session import DaemonSession
 _BLOCK_ENTRIES = 65_536
 _LOOKS = 20
 _LOOK_S = 0.5
+_SETTLED = 5
+"""So many looks that find the same: what differs now is not what the broker is about to tell."""
 
 
 class TakenIn(NamedTuple):
@@ -81,6 +83,7 @@ class IndexAtDaemon:
     def compare(self, stored: PositionSet) -> Difference:
         """The index's positions against the topic's, looked at again while the broker still tells of some."""
         pause = threading.Event()
+        same, last = 0, (-1, -1, -1)
         for look in range(_LOOKS):
             before = self.acknowledged()
             held, known = self._session.positions(self.name)
@@ -94,7 +97,9 @@ class IndexAtDaemon:
                 after=acknowledged_positions(after, sets),
                 end=self._end,
             )
-            if found.matched or look == _LOOKS - 1:
+            counts = (len(found.missing), len(found.extra), len(found.acknowledged_but_held))
+            same, last = (same + 1 if counts == last else 1), counts
+            if found.matched or same == _SETTLED or look == _LOOKS - 1:
                 return found
             pause.wait(_LOOK_S)
         raise AssertionError("the last look returns")

@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
+from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
@@ -31,8 +33,6 @@ PLAN = "plan.json"
 MANIFEST = "manifest.json"
 OURS = (PLAN, MANIFEST, stages.READ, stages.SLICES)
 """What a job leaves in its directory."""
-_ROUNDS = 4
-"""Tasks for each core that are read before what is done is written down: so much a killed job does again."""
 
 
 class Stages:
@@ -48,8 +48,7 @@ class Stages:
         told: dict[str, Any] = {"name": name}
         began_s = time.monotonic()
         self._context.note(words)
-        with phase(self._context.spark, words):
-            yield told
+        yield told
         told["seconds"] = round(time.monotonic() - began_s, 3)
         self.done.append(told)
 
@@ -137,23 +136,26 @@ def prepare(  # noqa: PLR0917 all that is known
     """Read and pack; what is there already counts."""
     manifest = files.read_json(MANIFEST) or {}
     there = files.names(stages.READ)
-    known = {name: Part(0, *one) for name, one in manifest.get("parts", {}).items()}
-    todo, parts = [], []
-    for number, task in enumerate(plan.tasks):
-        if task.name in known and f"{task.name}.parquet" in there:
-            parts.append(known[task.name]._replace(task=number))
-        else:
-            todo.append(number)
+    known = {name: Part(target, name, *rest) for name, (target, *rest) in manifest.get("read", {}).items()}
+    parts = [
+        known[task.name] for task in plan.tasks if task.name in known and f"{task.name}.parquet" in there
+    ]
+    kept = {one.name for one in parts}
+    todo = [task for task in plan.tasks if task.name not in kept]
     with watch.stage("read", "reading the backlog") as stage:
         stage["reused_tasks"] = len(parts)
-        size = _ROUNDS * context.spark.sparkContext.defaultParallelism
-        for at in range(0, len(todo), size):
-            parts += stages.read_backlog(context.spark, cluster, files, plan.tasks, todo[at : at + size])
-            manifest["parts"] = {plan.tasks[one.task].name: list(one[1:]) for one in parts}
+        work = partial(stages.read_task, cluster, files)
+        for done in spread(context, "reading the backlog", todo, work):
+            parts += done
+            manifest["read"] = {one.name: [one.target, *one[2:]] for one in parts}
             files.write_json(MANIFEST, manifest)
         stage |= {"entries": sum(one.read for one in parts), "delayed": sum(one.entries for one in parts)}
     with watch.stage("pack", "packing slices") as stage:
-        made = stages.pack(context.spark, files, stages.bins(plan.tasks, parts, wanted.entries_per_file))
+        wanted_files = stages.bins(parts, wanted.entries_per_file)
+        found = chain.from_iterable(
+            spread(context, "packing slices", wanted_files, partial(stages.pack, files))
+        )
+        made = sorted(one for one in found if one.entries)
         manifest["slices"] = [one._asdict() for one in made]
         files.write_json(MANIFEST, manifest)
         stage |= {"entries": sum(one.entries for one in made), "files": len(made)}

@@ -1,4 +1,4 @@
-"""The two stages that run on Spark: backlog into parts, parts into slice files.
+"""What the tasks of a job do: backlog into parts, parts into slice files. No Spark in here.
 
     ranges of ledgers ─► read/TASK.parquet (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
 
@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from tidegate.index import Entries, sort_entries
 from tidegate.index.format import decode_block, encode_block
@@ -29,16 +28,22 @@ from tidegate.pipeline.topic.reader import Cluster, EntryReader
 READ = "read"
 SLICES = "slices"
 _BLOCK_ENTRIES = 65_536
+_GROUP_ENTRIES = 8_192
+"""Of a part, read or left out together: a slice file needs a small share of each part."""
 _QUANTILES = 64
 _COLUMNS = ("deliver_at_ms", "ledger_id", "entry_id")
 _LENGTH = struct.Struct("<I")
-_TOLD = "number bigint, entries bigint, read bigint, size_bytes bigint, quantiles array<bigint>"
 
 
 class Part(NamedTuple):
-    """What a task has read. quantiles: evenly spaced delivery times, the first and the last among them."""
+    """What a task has read.
 
-    task: int
+    read: how many entries were looked at. quantiles: evenly spaced delivery times, the first and the last
+    among them.
+    """
+
+    target: int
+    name: str
     entries: int
     read: int
     quantiles: tuple[int, ...]
@@ -67,34 +72,28 @@ class SliceFile(NamedTuple):
     entries: int
     size_bytes: int
 
-
-def read_backlog(
-    spark: SparkSession, cluster: Cluster, files: Files, tasks: Sequence[Task], todo: Sequence[int]
-) -> list[Part]:
-    """Read the tasks with these numbers."""
-
-    def read(number: int) -> tuple[int, int, int, list[int]]:
-        task = tasks[number]
-        entries, count = _entries(cluster, task)
-        data = to_parquet(entries)
-        files.write(f"{READ}/{task.name}.parquet", data)
-        return len(entries), count, len(data), _quantiles(entries.deliver_at_ms)
-
-    return [
-        Part(number, entries, count, tuple(times))
-        for number, entries, count, _, times in _run(spark, todo, read)
-    ]
+    @property
+    def read(self) -> int:
+        """How many entries the stage has got through with it."""
+        return self.entries
 
 
-def bins(tasks: Sequence[Task], parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
+def read_task(cluster: Cluster, files: Files, task: Task) -> Part:
+    """Read the delayed entries of a task into its part."""
+    entries, count = _entries(cluster, task)
+    files.write(f"{READ}/{task.name}.parquet", to_parquet(entries))
+    return Part(task.target, task.name, len(entries), count, tuple(_quantiles(entries.deliver_at_ms)))
+
+
+def bins(parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
     """Spans of time with about as many entries each. Pure.
 
     Many messages due at one instant cannot be cut by time: their parts are shared out among several files.
     """
     made: list[Bin] = []
-    for target in sorted({tasks[part.task].target for part in parts}):
-        mine = [part for part in parts if tasks[part.task].target == target and part.entries]
-        names = tuple(tasks[part.task].name for part in mine)
+    for target in sorted({part.target for part in parts}):
+        mine = [part for part in parts if part.target == target and part.entries]
+        names = tuple(part.name for part in mine)
         total = sum(part.entries for part in mine)
         if not total:
             continue
@@ -121,23 +120,13 @@ def bins(tasks: Sequence[Task], parts: Sequence[Part], entries_per_file: int) ->
     return made
 
 
-def pack(spark: SparkSession, files: Files, wanted: Sequence[Bin]) -> list[SliceFile]:
-    """Make the slice files."""
-
-    def make(number: int) -> tuple[int, int, int, list[int]]:
-        one = wanted[number]
-        tables = [_span(files, name, one.low_ms, one.high_ms) for name in one.parts]
-        entries = sort_entries(Entries.concat(tables), unique=True)
-        data = to_bytes(entries)
-        files.write(f"{SLICES}/{one.name}.blocks", data)
-        return len(entries), 0, len(data), []
-
-    found = sorted(_run(spark, range(len(wanted)), make))
-    return [
-        SliceFile(wanted[number].target, wanted[number].name, entries, size)
-        for number, entries, _, size, _ in found
-        if entries
-    ]
+def pack(files: Files, wanted: Bin) -> SliceFile:
+    """Make a slice file."""
+    parts = [span(files, f"{READ}/{name}.parquet", wanted.low_ms, wanted.high_ms) for name in wanted.parts]
+    entries = sort_entries(Entries.concat(parts), unique=True)
+    data = to_bytes(entries)
+    files.write(f"{SLICES}/{wanted.name}.blocks", data)
+    return SliceFile(wanted.target, wanted.name, len(entries), len(data))
 
 
 def to_bytes(entries: Entries) -> bytes:
@@ -163,35 +152,16 @@ def blocks(data: bytes, name: str) -> Iterator[tuple[bytes, Entries]]:
             raise PipelineError(f"the slice file {name} is damaged: {error}; start the job again") from error
 
 
+def entries_in(files: Files, one: SliceFile) -> Entries:
+    """What is in a slice file. Raises ``PipelineError`` if it is damaged."""
+    data = files.read(f"{SLICES}/{one.name}.blocks")
+    return Entries.concat(block for _, block in blocks(data, one.name))
+
+
 def entries_of(files: Files, task: Task) -> Entries:
     """What a task has read."""
     with files.open(f"{READ}/{task.name}.parquet") as file:
         return of_table(pq.read_table(file, columns=list(_COLUMNS)))
-
-
-def _run(
-    spark: SparkSession, numbers: Sequence[int], work: Callable[[int], tuple[int, int, int, list[int]]]
-) -> list[tuple[int, int, int, int, list[int]]]:
-    """Do the work for each number, one task of Spark each; what it told, with its number."""
-    if not numbers:
-        return []
-    chosen = list(numbers)
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for at in batch.column(0).to_pylist():
-                told = [chosen[at], *work(chosen[at])]
-                schema = pa.schema(
-                    [(name, pa.int64()) for name in ("number", "entries", "read", "size_bytes")]
-                    + [("quantiles", pa.list_(pa.int64()))]
-                )
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([value], field.type) for value, field in zip(told, schema, strict=True)],
-                    schema=schema,
-                )
-
-    rows = spark.range(0, len(chosen), 1, len(chosen)).mapInArrow(each, _TOLD).toArrow().to_pylist()
-    return [(row["number"], row["entries"], row["read"], row["size_bytes"], row["quantiles"]) for row in rows]
 
 
 def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
@@ -199,31 +169,27 @@ def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
     parts, count = [], 0
     with EntryReader(cluster) as reader:
         for one in task.ranges:
-            for chunk in reader.read(one):
-                count += len(chunk.entries)
-                found = [
-                    (at, entry.entry_id)
-                    for entry in chunk.entries
-                    if (at := entry.metadata.deliver_at_time) >= 0
-                ]
-                if found:
-                    rows = np.array(found, np.int64).T
-                    ledger = np.full(rows.shape[1], chunk.ledger_id, np.int64)
-                    parts.append(Entries(rows[0].copy(), ledger, rows[1].copy()))
-    return sort_entries(Entries.concat(parts), unique=True), count
+            for found in reader.delayed(one):
+                count += found.looked_at
+                ledger = np.full(len(found.entry_ids), found.ledger_id, np.int64)
+                parts.append(Entries(found.deliver_at_ms, ledger, found.entry_ids))
+    entries = Entries.concat(parts)
+    # Before 1970 nothing is delayed.
+    return sort_entries(entries.take(entries.deliver_at_ms >= 0), unique=True), count
 
 
 def to_parquet(entries: Entries) -> bytes:
     """The content of a part with these entries."""
     table = pa.table([entries.deliver_at_ms, entries.ledger_id, entries.entry_id], names=list(_COLUMNS))
     data = io.BytesIO()
-    pq.write_table(table, data, row_group_size=_BLOCK_ENTRIES, compression="zstd")
+    # Nearly every value is another: a dictionary would cost time and space.
+    pq.write_table(table, data, row_group_size=_GROUP_ENTRIES, compression="zstd", use_dictionary=False)
     return data.getvalue()
 
 
-def _span(files: Files, name: str, low_ms: int, high_ms: int) -> Entries:
-    """What is due in a span of time of a part: row groups without any of it are not read."""
-    with files.open(f"{READ}/{name}.parquet") as file:
+def span(files: Files, path: str, low_ms: int, high_ms: int) -> Entries:
+    """What is due in a span of time of a file as `to_parquet` makes it: the rest is not unpacked."""
+    with files.open(path) as file:
         within = [("deliver_at_ms", ">=", low_ms), ("deliver_at_ms", "<=", high_ms)]
         return of_table(pq.read_table(file, columns=list(_COLUMNS), filters=within))
 

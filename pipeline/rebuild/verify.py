@@ -1,33 +1,34 @@
 """The job of `tidegate verify`: every position and time of an index against the topic's.
 
-The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times by
-Spark: what of the topic is not in the index with just its time, though its position is held, has another time
-there. A message is never early all the same: the broker goes by the message's own time.
+The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times
+slice file by slice file: what of the topic is not in the index with just its time, though its position is
+held, has another time there. A message is never early all the same: the broker goes by its own time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
-from tidegate.index import Entries, PositionSet
+from tidegate.index import Entries, PositionSet, sort_entries
 from tidegate.pipeline.job.runner import Context
+from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
 from tidegate.pipeline.rebuild.job import OURS, Stages, planned, prepare, taken
 from tidegate.pipeline.rebuild.options import RebuildOptions
-from tidegate.pipeline.rebuild.plan import Plan, Task
-from tidegate.pipeline.rebuild.stages import READ
+from tidegate.pipeline.rebuild.plan import Plan
+from tidegate.pipeline.rebuild.stages import SliceFile
 from tidegate.plugin.wire.session import DaemonSession
 
 HELD = "held"
 _LISTED_MAX = 1_000
 _KINDS = ("missing", "extra", "wrong_time", "acknowledged_but_held")
-_DDL = "deliver_at_ms bigint, ledger_id bigint, entry_id bigint"
 
 
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -51,7 +52,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
                 difference = index.compare(stored)
                 stage["entries"] = len(stored)
             with watch.stage("times", "comparing times") as stage:
-                entries, wrong = wrong_times(context, files, index, number, tasks)
+                entries, wrong = wrong_times(context, files, index, number, prepared.of(number))
                 wrong = wrong.difference(difference.acknowledged_but_held).difference(difference.missing)
                 stage["entries"] = entries
             found = {**difference._asdict(), "wrong_time": wrong}
@@ -77,33 +78,56 @@ def of(session: DaemonSession, wanted: RebuildOptions, plan: Plan) -> Iterator[t
             yield number, IndexAtDaemon(session, wanted, target, subscription)
 
 
+class Page(NamedTuple):
+    """Some of what the index holds, in a file; the first and the last delivery time in it."""
+
+    name: str
+    low_ms: int
+    high_ms: int
+
+
+class Checked(NamedTuple):
+    """What a slice file has come to. wrong: positions whose time the index does not have, serialised."""
+
+    read: int
+    wrong: bytes
+
+
 def wrong_times(
-    context: Context, files: Files, index: IndexAtDaemon, number: int, tasks: Sequence[Task]
+    context: Context, files: Files, index: IndexAtDaemon, number: int, slices: Sequence[SliceFile]
 ) -> tuple[int, PositionSet]:
     """(held entries, positions that are held with no other than a wrong time)."""
     held, count = PositionSet(), 0
-    folder = f"{HELD}-{number}"
-    for page, entries in enumerate(index.entries()):
+    pages = []
+    for at, entries in enumerate(index.entries()):
         held.update(PositionSet.of_entries(entries))
         count += len(entries)
-        files.write(f"{folder}/{page:08}.parquet", stages.to_parquet(entries))
-    if not count or not tasks:
-        return count, PositionSet()
-    spark, packed = context.spark, held.serialize()
-    stored = spark.read.schema(_DDL).parquet(
-        *(files.spark_path(f"{READ}/{one.name}.parquet") for one in tasks)
+        times = entries.deliver_at_ms
+        pages.append(Page(f"{HELD}-{number}/{at:08}.parquet", int(times[0]), int(times[-1])))
+        files.write(pages[-1].name, stages.to_parquet(entries))
+    wrong = PositionSet()
+    for done in spread(context, "comparing times", slices, partial(check_times, files, pages)):
+        for one in done:
+            wrong.update(PositionSet.deserialize(one.wrong))
+    return count, wrong.intersection(held)
+
+
+def check_times(files: Files, pages: Sequence[Page], one: SliceFile) -> Checked:
+    """The entries of a slice file against what is held for the same time."""
+    stored = stages.entries_in(files, one)
+    low, high = int(stored.deliver_at_ms[0]), int(stored.deliver_at_ms[-1])
+    there = Entries.concat(
+        [
+            stages.span(files, page.name, low, high)
+            for page in pages
+            if page.low_ms <= high and page.high_ms >= low
+        ]
     )
-    there = spark.read.schema(_DDL).parquet(files.spark_path(folder))
-
-    def of_held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        positions = PositionSet.deserialize(packed)
-        for batch in batches:
-            entries = Entries(*(column.to_numpy().copy() for column in batch.columns))
-            yield batch.filter(pa.array(positions.contains(entries)))
-
-    differing = stored.join(there, ["deliver_at_ms", "ledger_id", "entry_id"], "left_anti")
-    rows = differing.mapInArrow(of_held, _DDL).toArrow()
-    return count, PositionSet.of_entries(stages.of_table(rows))
+    both = sort_entries(Entries.concat([stored, sort_entries(there, unique=True)]))
+    columns = (both.deliver_at_ms, both.ledger_id, both.entry_id)
+    twice = np.flatnonzero(np.logical_and.reduce([column[1:] == column[:-1] for column in columns]))
+    right = PositionSet.of_entries(both.take(twice))
+    return Checked(len(stored), PositionSet.of_entries(stored).difference(right).serialize())
 
 
 def _listed(positions: PositionSet) -> list[str]:

@@ -135,7 +135,7 @@ def payloads_of(entries: list[bytes], ledger_id: int, first: int, digest: str) -
         except struct.error as error:
             raise WireError(f"entry {ledger_id}:{entry_id} is cut short") from error
         payload = entry[layout.size :]
-        if expected and checksum(payload, checksum(entry[:_HEAD_BYTES], 0)) != expected[0]:
+        if expected and checksum(payload, checksum(entry[:_HEAD_BYTES])) != expected[0]:
             raise WireError(f"entry {ledger_id}:{entry_id} fails its digest")
         if found_entry != entry_id or found_ledger != ledger_id:
             raise WireError(f"a bookie gives entry {found_ledger}:{found_entry} for {ledger_id}:{entry_id}")
@@ -143,7 +143,7 @@ def payloads_of(entries: list[bytes], ledger_id: int, first: int, digest: str) -
     return payloads
 
 
-def _nothing(_: bytes, before: int) -> int:
+def _nothing(_: bytes, before: int = 0) -> int:
     return before
 
 

@@ -27,7 +27,7 @@ from tidegate.pipeline.topic.ranges import Ledger, Segment
 
 TIMEOUT_S = 15.0
 BATCH_ENTRIES = 20_000
-BATCH_BYTES = 1024 * 1024
+BATCH_BYTES = 512 * 1024
 _STRIPED_ENTRIES = 512
 _RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 

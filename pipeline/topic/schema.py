@@ -155,6 +155,11 @@ COMMANDS: Final = {name: number for name, (number, _) in _MESSAGES["BaseCommand"
 """The types of the commands: in Pulsar a command's type is the number of its field."""
 
 
+def field_number(message: str, name: str) -> int:
+    """The number of a field, for who walks the bytes himself."""
+    return _MESSAGES[message][name][0]
+
+
 def _file() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(name="tidegate_pulsar.proto", package=_PACKAGE, syntax="proto2")
     for message, fields in _MESSAGES.items():

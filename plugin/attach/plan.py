@@ -44,6 +44,11 @@ HORIZON_KEY = "tidegateHorizonMillis"
 ALLOW_UNKNOWN_KEY = "tidegateAllowUnknownVersion"
 INDEX_LOG_KEY = "tidegateIndexLog"
 NO_INDEX_LOG = "none"
+BOOKKEEPER_LOG = "bookkeeper"
+AUTO_INDEX_LOG = "auto"
+"""In BookKeeper where the conf file is of a broker of a cluster, and none elsewhere."""
+METADATA_KEYS = ("metadataStoreUrl", "zookeeperServers")
+_OF_ONE_BROKER = ("rocksdb:", "memory:")
 ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
 ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
@@ -161,6 +166,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
     confs: list[Change] = []
     records: dict[str, ConfRecord] = {}
     advice: dict[str, list[str]] = {}
+    in_cluster: list[str] = []
     for conf in home.confs:
         current = home.read_conf(conf)
         original, _ = _original(home, conf, current, record)
@@ -172,6 +178,8 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         backups.append(Change(backup, home.read_if_there(backup), original, like=conf))
         confs.append(Change(conf, current, attached))
         records[conf.name] = ConfRecord(_sha256(original), _sha256(attached), edit)
+        if settings.index_log == AUTO_INDEX_LOG and INDEX_LOG_KEY in keys:
+            in_cluster.append(conf.name)
         for line in _advice(conf_file.values(text)):
             advice.setdefault(line, []).append(conf.name)
     record_path = home.record_dir / attach_record.FILE_NAME
@@ -188,6 +196,11 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
     notes = [f"{other.name} is of another Tidegate and goes" for other in other_jars]
     if installed is not None and installed != jar:
         notes.append(f"{JAR_NAME} is of another Tidegate and is replaced")
+    notes += [
+        f"{name}: its broker is of a cluster, so indexes are kept in BookKeeper too and go where their "
+        "topics go (--index-log none: they do not)"
+        for name in in_cluster
+    ]
     lines = tuple(f"{', '.join(names)}: {line}" for line, names in advice.items())
     return Plan(home, settings, _real(changes), tuple(notes), lines)
 
@@ -278,9 +291,18 @@ def _keys(settings: AttachedSettings, values: Mapping[str, str]) -> dict[str, st
         keys |= _ack_keys(values)
     if settings.allow_unknown_version:
         keys[ALLOW_UNKNOWN_KEY] = "true"
-    if settings.index_log != NO_INDEX_LOG:
-        keys[INDEX_LOG_KEY] = settings.index_log
+    index_log = settings.index_log
+    if index_log == AUTO_INDEX_LOG:
+        index_log = BOOKKEEPER_LOG if _is_of_cluster(values) else NO_INDEX_LOG
+    if index_log != NO_INDEX_LOG:
+        keys[INDEX_LOG_KEY] = index_log
     return keys
+
+
+def _is_of_cluster(values: Mapping[str, str]) -> bool:
+    """Whether a conf file is of a broker that has others beside it: its metadata are not in its own files."""
+    stores = [values.get(key, "").strip() for key in METADATA_KEYS]
+    return any(store and not store.startswith(_OF_ONE_BROKER) for store in stores)
 
 
 def _ack_keys(values: Mapping[str, str]) -> dict[str, str]:

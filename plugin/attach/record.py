@@ -22,14 +22,15 @@ FILE_NAME = "attach.json"
 class AttachedSettings:
     """What an attached broker is told.
 
-    horizon_ms: how far ahead due entries come to the broker. index_log: where index logs are kept.
+    horizon_ms: how far ahead due entries come to the broker. index_log: where index logs are kept;
+    ``auto``: as the conf file of each broker says.
     """
 
     socket: str
     horizon_ms: int
     tune_acks: bool = False
     allow_unknown_version: bool = False
-    index_log: str = "none"
+    index_log: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 class IndexLog(StrEnum):
     """The homes of index logs."""
 
+    AUTO = "auto"
     BOOKKEEPER = "bookkeeper"
     NONE = "none"
 
@@ -75,7 +76,8 @@ def attach(  # noqa: PLR0917 the flags
     index_log: Annotated[
         IndexLog | None,
         typer.Option(
-            help="Where each index is kept too, so that it goes where its topic goes [default: none]."
+            help="Where each index is kept too, so that it goes where its topic goes "
+            "[default: auto, which is bookkeeper for a broker of a cluster]."
         ),
     ] = None,
     dry_run: DryRun = False,

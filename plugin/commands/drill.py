@@ -7,11 +7,14 @@ ended by signal n.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
 import sys
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,6 +119,7 @@ def run(  # noqa: PLR0917 the flags
     drills = _chosen(names or [], every=every)
     _check_values(rounds, messages)
     own = _own(service_url, admin_url, topic, on_kill, token_file, compare)
+    own = None if own is None else replace(own, key_shared=key_shared)
     trackers = _trackers(compare) if own is None else [OWN]
     options = Options(
         drills=drills,
@@ -133,7 +137,11 @@ def run(  # noqa: PLR0917 the flags
     _check_places(options, report)
     session = _session(options)
     try:
-        results = _run(session, as_json=as_json, plain=plain)
+        try:
+            results = _run(session, as_json=as_json, plain=plain)
+        finally:
+            for line in session.left:
+                print(f"tidegate: left behind: {one_line(line)}", file=sys.stderr)
         _finish(results, options.out_dir, report, to_stderr=as_json)
     except UserError as error:
         if session.stuck:
@@ -253,12 +261,31 @@ def _check_places(options: Options, report: Path | None) -> None:
     for path, flag in ((options.pulsar_home, "--pulsar-home"), (options.out_dir, "--out")):
         if problem := toolchain.check_path(path, f"choose another {flag}"):
             raise ConfigError(problem.text)
-    if report is not None and report.exists() and not report.is_dir():
-        raise ConfigError(f"--report {report} is not a directory: choose another one")
+    if report is not None:
+        _check_report(report)
     sent = [options.messages or drill.load.messages for drill in options.drills]
     needed_bytes = _DISK_BASE_BYTES + 2 * max(sent) * _DISK_MESSAGE_BYTES
     if problem := toolchain.check_disk(options.out_dir, needed_bytes, "choose an --out on another disk"):
         raise UserError(problem.text)
+
+
+def _check_report(report: Path) -> None:
+    """Now, and not when hours of drills are over: that a report can be written there."""
+    if report.exists() and not report.is_dir():
+        raise ConfigError(f"--report {report} is not a directory: choose another one")
+    made = [path for path in (report, *report.absolute().parents) if not path.exists()]
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=report):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"cannot write to --report {report}: {reason}; choose another one") from error
+    finally:
+        # Nothing is left of the question.
+        with contextlib.suppress(OSError):
+            for path in made:
+                path.rmdir()
 
 
 def _now_us() -> int:

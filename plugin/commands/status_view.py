@@ -18,6 +18,7 @@ from tidegate.plugin.durations import duration
 from tidegate.plugin.shown import one_line, shown
 
 _ANY_WIDTH = 100_000
+_NO_CREDIT = "its broker takes no more for now: consumers do not keep up, or do not acknowledge"
 
 
 def render(answer: dict[str, Any], console: Console) -> None:
@@ -39,22 +40,28 @@ def render(answer: dict[str, Any], console: Console) -> None:
         f"{_size(totals['memory_bytes'])} memory, {_size(totals['disk_bytes'])} disk, "
         f"{totals['uncommitted_entries']:,} not durable yet",
     )
+    damage = _damage(totals)
+    if damage:
+        say(console, damage)
     rows = [_Row(one, daemon["now_ms"]) for one in answer["subscriptions"]]
     if rows:
-        table = _table(rows)
-        if _fits(table, console):
-            console.print(table)
-            for row in rows:
-                if row.log:
-                    say(console, f"{row.topic}:{row.subscription}  {row.log}")
-                if row.slices:
-                    console.print(_slice_table(row))
-        else:
-            for row in rows:
-                for line in row.lines():
-                    say(console, line)
+        _say_rows(rows, console)
     if answer["subscriptions_omitted"]:
         say(console, f"… and {answer['subscriptions_omitted']:,} subscriptions more")
+
+
+def _say_rows(rows: list[_Row], console: Console) -> None:
+    table = _table(rows)
+    if not _fits(table, console):
+        for line in (line for row in rows for line in row.lines()):
+            say(console, line)
+        return
+    console.print(table)
+    for row in rows:
+        for remark in row.remarks:
+            say(console, f"{row.topic}:{row.subscription}  {remark}")
+        if row.slices:
+            console.print(_slice_table(row))
 
 
 def say(console: Console, line: str) -> None:
@@ -84,7 +91,10 @@ class _Row:
         self.overdue = _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-"
         self.next_due = _next_due(one["next_due_ms"], now_ms)
         self.width = _width(one)
-        self.log = _log(one.get("index_log"))
+        self.remarks = [
+            *([_NO_CREDIT] if one["credit"] == 0 and one["overdue_ms"] else []),
+            *_log(one.get("index_log")),
+        ]
         self.slices = [
             (
                 _instant(part["start_ms"]),
@@ -107,8 +117,7 @@ class _Row:
                 for start, width, entries, state in self.slices
             ),
         ]
-        if self.log:
-            said.append(f"  {self.log}")
+        said += [f"  {remark}" for remark in self.remarks]
         if self.slices_omitted:
             said.append(f"  … {self.slices_omitted} more slices")
         return said
@@ -168,10 +177,26 @@ def _width(one: dict[str, Any]) -> str:
     return f"{text} auto" if one.get("slice_width_auto") else text
 
 
-def _log(log: dict[str, Any] | None) -> str:
-    """Where the index log is, and how far behind."""
-    if log is None:
+def _damage(totals: dict[str, Any]) -> str:
+    """What the disk has lost since the start, empty if it has lost nothing."""
+    found = [
+        f"{totals[name]:,} {what}"
+        for name, what in (
+            ("lost_commits", "commits lost"),
+            ("blocks_quarantined", "blocks damaged"),
+            ("corrupt_records", "stored values damaged"),
+        )
+        if totals.get(name)  # an older daemon does not count them all
+    ]
+    if not found:
         return ""
+    return f"DAMAGE: {', '.join(found)}; their messages are read from the topics again. Look at the disk"
+
+
+def _log(log: dict[str, Any] | None) -> list[str]:
+    """Where the index log is, and how far behind; nothing if there is none."""
+    if log is None:
+        return []
     if log["failure"]:
         state = f"{_duration(log['lag_seconds'])} behind: {log['failure']}"
     elif log["lag_seconds"]:
@@ -179,7 +204,7 @@ def _log(log: dict[str, Any] | None) -> str:
     else:
         state = "up to date"
     where = "" if log["ledger_id"] is None else f" ledger {log['ledger_id']}"
-    return one_line(f"index log in {log['home']}{where}, {state}")
+    return [one_line(f"index log in {log['home']}{where}, {state}")]
 
 
 def _duration(seconds: float) -> str:

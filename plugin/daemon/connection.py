@@ -10,7 +10,6 @@ Invariants:
   dropped, and so is what is left of its answer;
 - frames that add few entries are gathered for each stream, and applied together before anything else is, and
   at the end of what was read at the latest: the result is as if they had come one after another;
-- everything that was written to it in one turn of the loop leaves in one write;
 - what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
   broker's last acknowledgements are among it.
 """
@@ -21,15 +20,16 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
 from tidegate.plugin.daemon.broker_home import LogRequests
+from tidegate.plugin.daemon.outgoing import Answers, Outgoing
 from tidegate.plugin.daemon.session import Change
+from tidegate.plugin.daemon.small_adds import SmallAdds
 from tidegate.plugin.daemon.stream import Engine, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     import structlog
 
 READ_BYTES = 128 * 1024
-FLUSH_BYTES = 64 * 1024
-SMALL_ADD_BYTES = 2_048  # of payload: larger ADD frames are applied as they come
 SILENT_HEARTBEATS = 3
 LATER_BYTES = 8 * 1024 * 1024
 CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
@@ -113,18 +111,23 @@ class Connection(asyncio.BufferedProtocol):
         self._peer: socket.socket | None = None
         self._closing = False
         self._added = False
-        self._gathered: dict[Stream, list[Frame]] = {}
-        self._arrived: list[Frame] = []
+        self._small_adds = SmallAdds()
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
         self._ended_streams: set[int] = set()
         self._opening: dict[int, Opening] = {}
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._to_answer: deque[Stream] = deque()
-        self._answering: Iterator[bytes] | None = None
+        self._out = Outgoing(clock, loop, metrics)
+        self._answers = Answers(
+            clock,
+            loop,
+            metrics,
+            write=self._out.write,
+            may_write=lambda: self.writable and not self._closing,
+            is_open=self._is_open,
+            sent=engine.answer_sent,
+        )
         self._heartbeat: asyncio.TimerHandle | None = None
-        self._received_ns = self._sent_ns = clock.monotonic_ns()
+        self._received_ns = clock.monotonic_ns()
 
     @property
     def peer_name(self) -> str:
@@ -152,6 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:  # there were too many before it had begun
             self.abort()
             return
+        self._out.connect(self._transport)
         self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
         if not self._may_talk(transport.get_extra_info("socket")):
             self._log.warning("a process of another user tried to connect")
@@ -179,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             try:
                 for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
-                    if not self._gather(frame):
+                    if not self._small_adds.keep(frame, self.streams.get(frame.stream)):
                         self._apply_gathered()
                         self._on_frame(frame)
                     if self._closing:
@@ -231,8 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         for stream in list(self.streams.values()):
             self._engine.ended(stream)
         self.streams.clear()
-        self._to_answer.clear()
-        self._answering = None
+        self._answers.stop()
         self._engine.gone(self)
         self.lost.set_result(None)
 
@@ -254,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         """Called by asyncio: the peer takes data again."""
         self.writable = True
         self._set_reading()
-        self._answer()
+        self._answers.go_on()
         if self.writable:
             self._engine.writable(self)
 
@@ -262,15 +265,10 @@ class Connection(asyncio.BufferedProtocol):
         """Send a frame; it leaves at the end of this turn of the loop."""
         if self._transport is None or self._transport.is_closing():
             return
-        self._write(encode(message, stream_id, seq))
+        self._out.write(encode(message, stream_id, seq))
         self._metrics.frames_sent(message.type)
         if isinstance(message, Error):
             self._metrics.errors_sent(ErrorCode(message.code).name)
-
-    def answer_open(self, stream: Stream) -> None:
-        """Send the HELD frames of ``stream`` as fast as the peer takes them."""
-        self._to_answer.append(stream)
-        self._answer()
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
         """The daemon ends one stream with ERROR."""
@@ -298,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.send(Error(code, message))
         self._closing = True
-        self._flush()
+        self._out.flush()
         transport = self._transport
         transport.close()
         self._loop.call_later(CLOSE_SECONDS, transport.abort)
@@ -311,36 +309,22 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- what comes in ----------------------------------------------------------------------------
 
-    def _gather(self, frame: Frame) -> bool:
-        """Keep an ADD of few entries that goes on where the last one of its stream has ended."""
-        if frame.type is not FrameType.ADD or len(frame.payload) > SMALL_ADD_BYTES:
-            return False
-        stream = self.streams.get(frame.stream)
-        if stream is None:
-            return False
-        frames = self._gathered.setdefault(stream, [])
-        if frames and (frame.seq != frames[-1].seq + 1 or frame.flags != frames[-1].flags):
-            return False
-        frames.append(frame)
-        self._arrived.append(frame)
-        return True
-
     def _apply_gathered(self) -> None:
         """Raises ``ProtocolError`` at the first frame that breaks a rule; those before it are applied."""
-        if not self._gathered:
+        gathered = self._small_adds.take()
+        if gathered is None:
             return
-        gathered, self._gathered = self._gathered, {}
-        arrived, self._arrived = self._arrived, []
+        by_stream = gathered.by_stream
         adds = None
-        if all(frames[0].seq == stream.session.next_seq for stream, frames in gathered.items()):
+        if all(frames[0].seq == stream.session.next_seq for stream, frames in by_stream.items()):
             with contextlib.suppress(ProtocolError):
-                adds = [decode_adds(frames) for frames in gathered.values()]
+                adds = [decode_adds(frames) for frames in by_stream.values()]
         if adds is None:  # one by one, it shows which of them it is
-            for frame in arrived:
+            for frame in gathered.arrived:
                 self._on_frame(frame)
             return
         self._added = True
-        for (stream, frames), add in zip(gathered.items(), adds, strict=True):
+        for (stream, frames), add in zip(by_stream.items(), adds, strict=True):
             for _ in frames:
                 self._metrics.frames_received(FrameType.ADD)
             try:
@@ -476,53 +460,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._ended_streams.discard(stream_id)
         self.streams[stream_id] = stream
-        self.answer_open(stream)
-
-    # --- what goes out ----------------------------------------------------------------------------
-
-    def _answer(self) -> None:
-        while self.writable and not self._closing:
-            if self._answering is None:
-                if not self._to_answer:
-                    return
-                self._answering = self._encode_answer(self._to_answer.popleft())
-            frame = next(self._answering, None)
-            if frame is None:
-                self._answering = None
-            else:
-                self._write(frame)
-
-    def _encode_answer(self, stream: Stream) -> Iterator[bytes]:
-        if not self._is_open(stream):
-            return  # ended while it waited
-        # Encoded at once: the sets belong to the index and change with the next frame.
-        frames = [encode(held, stream.session.stream_id) for held in stream.session.held_frames()]
-        for frame in frames:
-            yield frame
-            self._metrics.frames_sent(FrameType.HELD)
-            if not self._is_open(stream):
-                return  # its number may be another stream's by now, which would take the rest for its answer
-        self._engine.answer_sent(stream)
+        self._answers.add(stream)
 
     def _is_open(self, stream: Stream) -> bool:
         return self.streams.get(stream.session.stream_id) is stream
-
-    def _write(self, data: bytes) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(data)
-        self._out_bytes += len(data)
-        if self._out_bytes >= FLUSH_BYTES:
-            self._flush()  # so that the transport can say "enough" before the turn is over
-
-    def _flush(self) -> None:
-        if self._out and self._transport is not None and not self._transport.is_closing():
-            data = b"".join(self._out)
-            self._sent_ns = self._clock.monotonic_ns()
-            self._metrics.bytes_sent.inc(len(data))
-            self._transport.write(data)
-        self._out.clear()
-        self._out_bytes = 0
 
     def _set_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -543,6 +484,6 @@ class Connection(asyncio.BufferedProtocol):
             self.read_rest()
             self.abort()
             return
-        if self.hello is not None and now_ns - self._sent_ns >= self._heartbeat_ns // 2:
+        if self.hello is not None and now_ns - self._out.sent_ns >= self._heartbeat_ns // 2:
             self.send(Ping())
         self._heartbeat = self._loop.call_later(self._heartbeat_ns / 4 / 1e9, self._beat)

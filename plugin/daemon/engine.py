@@ -1,8 +1,8 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
-It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, when it is
-looked at in ``due_timer``, when a change is durable in ``committer``, what happens without a cause in
-``maintenance``. Invariants:
+It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, what it is
+sent and when in ``handing_out``, when a change is durable in ``committer``, what control clients ask in
+``queries``, what happens without a cause in ``maintenance``. Invariants:
 
 - whatever the index raises ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
@@ -12,9 +12,9 @@ looked at in ``due_timer``, when a change is durable in ``committer``, what happ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.index import (
     ENTRY_BYTES,
@@ -30,28 +30,26 @@ from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
-from tidegate.plugin.daemon.due_timer import DueTimer
+from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.index_logs import IndexLogs, LogState
-from tidegate.plugin.daemon.intake import Intake, refusal
+from tidegate.plugin.daemon.intake import Intake
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.session import Change, Durability, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.unserved import Unserved
-from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError, UserError
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.seldom import Seldom
-from tidegate.plugin.shown import shown
-from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.telemetry.survey import Surveyor
-from tidegate.plugin.wire.codec import RECORDS_MAX, split_positions
+from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
     Add,
     Close,
-    Due,
     Durable,
     Held,
     Hello,
@@ -60,15 +58,11 @@ from tidegate.plugin.wire.messages import (
     Role,
     Unheld,
     Welcome,
-    json_body,
 )
 
 if TYPE_CHECKING:
     import structlog
 
-DUE_ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
-DUE_AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
-DUE_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 NS_PER_DAY = 86_400_000_000_000
 STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is told when it lasts
 UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
@@ -107,20 +101,19 @@ class DaemonEngine:
         self._log = log
         self.surveyor = Surveyor(catalog)
         self._seldom = Seldom(clock.monotonic_ns)
-        self._answers: set[asyncio.Task[bytes]] = set()
         self._known_brokers: set[str] = set()
-        self._blocked: dict[Link, dict[Stream, None]] = {}
         self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
         self._stopped_ns: int | None = None
         self._told_stopped = False
         self._unheld_sent_ms = 0
         self._storage_failing = False
         self._stopping = False
-        self._unreadable: dict[Stream, str] = {}
         self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
-        self._intake = Intake(catalog, self, executor=commit_executor, log=log)
-        self._due: DueTimer[Stream] = DueTimer(clock, loop, self._serve_due, DUE_ROUND_S)
+        self._queries = Queries(self, Intake(catalog, self, executor=commit_executor, log=log), loop, log=log)
+        self._handing_out = HandingOut(
+            catalog, clock, loop, self.ownership, settings=settings, metrics=metrics, health=health, log=log
+        )
         self._committer: Committer[Stream] = Committer(
             catalog,
             clock,
@@ -131,6 +124,8 @@ class DaemonEngine:
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
         )
+        if logs is not None:
+            logs.on_change(self._committer.wake)
 
     @property
     def product(self) -> str:
@@ -156,13 +151,12 @@ class DaemonEngine:
         """Commit what there is, and hand out nothing more."""
         self._stopping = True
         self.health.block("stopping", "the daemon is shutting down")
-        self._due.stop()
+        self._handing_out.stop()
         self._maintenance.stop()
         self._committer.commit_now()
         if self._logs is not None:
             self._logs.stop()
-        for task in self._answers:
-            task.cancel()
+        self._queries.stop()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -191,79 +185,23 @@ class DaemonEngine:
 
     def gone(self, connection: Link) -> None:
         """See ``stream.Engine``."""
-        self._blocked.pop(connection, None)
-        self._intake.gone(connection)
+        self._handing_out.gone(connection)
+        self._queries.gone(connection)
         if self.brokers.get(connection.peer_name) is connection:
             del self.brokers[connection.peer_name]
             self._log.info("broker disconnected", broker=connection.peer_name)
 
     def writable(self, connection: Link) -> None:
         """See ``stream.Engine``."""
-        for stream in self._blocked.pop(connection, {}):
-            self._schedule(stream)
+        self._handing_out.writable(connection)
 
     def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
-        try:
-            match request.get("what"):
-                case "status":
-                    self._answer(self._status(request), reply)
-                case "width":
-                    self._width(request, reply)
-                case "take-in":
-                    reply(json_body(self._intake.take(connection, request)))
-                case "positions":
-                    for part in self._intake.positions(request):
-                        reply(json_body(part))
-                case "entries":
-                    self._answer(_told(self._intake.entries(request)), reply)
-                case what:
-                    known = "'status', 'width', 'take-in', 'positions', 'entries'"
-                    raise UserError(f"unknown query {what!r}, known: {known}")
-        except UserError as error:
-            reply(refusal(error))
+        self._queries.ask(connection, request, reply)
 
     def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
-        self._answer(_told(self._intake.put(connection, message)), reply)
-
-    def _answer(self, answer: Coroutine[Any, Any, bytes], reply: Callable[[bytes], None]) -> None:
-        """Reply when the answer is put together, which takes several turns of the loop."""
-        task = self._loop.create_task(answer)
-        self._answers.add(task)
-
-        def done(_: asyncio.Task[bytes]) -> None:
-            self._answers.discard(task)
-            if not task.cancelled():
-                reply(task.result())
-
-        task.add_done_callback(done)
-
-    def _status(self, request: dict[str, object]) -> Coroutine[Any, Any, bytes]:
-        limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
-        if not isinstance(limit, int) or limit < 0:
-            raise UserError("subscriptions_max must be a number, 0 or more")
-        return report.status(self, min(limit, report.SUBSCRIPTIONS_MAX))
-
-    def _width(self, query: dict[str, object], reply: Callable[[bytes], None]) -> None:
-        request = width.WidthRequest.of(query)
-        indexes = width.find(self.catalog, request.subscription)
-        if not request.changes:
-            self._answer(width.answer(request, indexes), reply)
-            return
-        if self._storage_failing:
-            raise UserError("the store is failing, nothing can be made durable: try again later")
-        token = width.apply(request, indexes)
-        self._log.info("slice width set", asked=request._asdict(), subscriptions=len(indexes))
-
-        def tell(error: StorageError | None) -> None:
-            if error is None:
-                self._answer(width.answer(request, indexes), reply)
-            else:
-                lost = f"the store fails, the new width is lost if the daemon stops now: {error}"
-                reply(json_body({"error": lost}))
-
-        self._committer.after(token, tell)
+        self._queries.ingest(connection, message, reply)
 
     # --- intake -----------------------------------------------------------------------------------
 
@@ -292,12 +230,12 @@ class DaemonEngine:
         self._admission.take(entries * ENTRY_BYTES)
         stream = self.ownership.get(index.name)
         if stream is not None:
-            self._schedule(stream)
+            self._handing_out.schedule(stream)
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
         """See ``intake.IntakeOwner``."""
         stream = self.ownership.get(name)
-        if stream is None or not stream.session.answer_made or stream.session.closing:
+        if stream is None or not stream.session.answer_begun or stream.session.closing:
             return  # the answer to OPEN will have them
         if not stream.answer_sent:
             stream.untold.update(positions)
@@ -315,7 +253,14 @@ class DaemonEngine:
         self.ownership.admit(name, request.incarnation, request.epoch)
         if self._logs is None or self._stopping:
             return None
-        return self._logs.restoring(connection.log_requests, stream_id, request)
+        served = self.ownership.get(name)
+
+        def is_wanted() -> bool:
+            return self.ownership.get(name) in {None, served} and self.ownership.admits(
+                name, request.incarnation, request.epoch
+            )
+
+        return self._logs.restoring(connection.log_requests, stream_id, request, is_wanted)
 
     def log_of(self, name: SubscriptionName) -> LogState | None:
         """How the index log of a subscription stands, None if there is none."""
@@ -342,7 +287,7 @@ class DaemonEngine:
         previous = self.ownership.take_over(stream)
         self._unserved.end(name)
         if previous is not None:
-            self._due.discard(previous)
+            self._handing_out.discard(previous)
             if previous.connection is connection:
                 previous.session.supersede()
             else:
@@ -360,18 +305,14 @@ class DaemonEngine:
         stream.answer_sent = True
         untold, stream.untold = stream.untold, PositionSet()
         self.tell_held(stream.name, untold.intersection(stream.session.index.held()))
-        self._schedule(stream)
+        self._handing_out.schedule(stream)
 
     def ended(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
-        self._due.discard(stream)
+        self._handing_out.end(stream)
         self._committer.forget(stream)
         if self._logs is not None:
             self._logs.end(stream)
-        self._readable(stream)
-        blocked = self._blocked.get(stream.connection)
-        if blocked is not None:
-            blocked.pop(stream, None)
         if self.ownership.get(stream.name) is stream:
             self.catalog.park(stream.session.index)
             self.ownership.release(stream)
@@ -392,8 +333,10 @@ class DaemonEngine:
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._admission.take(entries * ENTRY_BYTES)
+            if self._queries.recorder.active:
+                self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
-        self._schedule(stream)
+        self._handing_out.schedule(stream)
 
     def read_pause_s(self) -> float:
         """See ``stream.Engine``."""
@@ -406,65 +349,9 @@ class DaemonEngine:
     def credit(self, stream: Stream, more: int) -> None:
         """See ``stream.Engine``."""
         stream.session.add_credit(more)
-        self._schedule(stream)
+        self._handing_out.schedule(stream)
 
-    # --- due --------------------------------------------------------------------------------------
-
-    def _schedule(self, stream: Stream) -> None:
-        self._due.set(stream, self._next_look(stream))
-
-    def _next_look(self, stream: Stream) -> int | None:
-        """When to look at the stream; the index prefetches only for streams that can take something."""
-        session = stream.session
-        if self.ownership.get(session.name) is stream:
-            if session.hands_out:
-                self.catalog.unpark(session.index)
-            else:
-                self.catalog.park(session.index)
-        return session.wake_at_ms()
-
-    def _serve_due(self, stream: Stream, now_ms: int) -> int | None:
-        """Hand out one frame's worth; returns when to look at the stream again."""
-        if not stream.connection.writable:
-            self._blocked.setdefault(stream.connection, {})[stream] = None
-            return None
-        session = stream.session
-        try:
-            entries = session.pop_due(now_ms, DUE_RECORDS_MAX)
-        except TidegateIndexError as error:
-            more = self._seldom.more("read")
-            if more is not None:
-                self._log.error(
-                    "due entries cannot be read, trying again", stream=repr(session), error=str(error), **more
-                )
-            self._unreadable[stream] = str(error)
-            self._say_unreadable()
-            return now_ms + self.settings.storage_retry_ms
-        self._readable(stream)
-        if len(entries):
-            stream.send(Due(entries))
-            self._metrics.observe_due(entries.deliver_at_ms, now_ms)
-            if session.credit == 0:
-                self._metrics.credit_exhausted.inc()
-        again_at_ms = self._next_look(stream)
-        if again_at_ms is not None and not len(entries):
-            again_at_ms = max(again_at_ms, now_ms + DUE_AGAIN_MS)
-        return again_at_ms
-
-    def _readable(self, stream: Stream) -> None:
-        if self._unreadable.pop(stream, None) is not None:
-            self._say_unreadable()
-
-    def _say_unreadable(self) -> None:
-        if not self._unreadable:
-            self.health.clear("read")
-            return
-        stream, error = next(iter(self._unreadable.items()))
-        others = len(self._unreadable) - 1
-        which = shown(str(stream.name)) + (f" and of {others} other subscriptions" if others else "")
-        self.health.block(
-            "read", f"due entries of {which} cannot be read and come late: {error}; look at the disk"
-        )
+    # --- losses and commits -------------------------------------------------------------------------
 
     def _send_unheld(self, stream: Stream) -> None:
         if not stream.answer_sent:
@@ -478,8 +365,6 @@ class DaemonEngine:
             )
             for part in split_positions(lost):
                 stream.send(Unheld(part))
-
-    # --- commits ----------------------------------------------------------------------------------
 
     def on_durable(self, stream: Stream, durability: Durability) -> None:
         """See ``committer.CommitListener``."""
@@ -573,13 +458,6 @@ class DaemonEngine:
         self.ownership.forget(name)
         self._unserved.end(name)
         self._committer.wake()
-
-
-async def _told(answer: Coroutine[Any, Any, dict[str, Any]]) -> bytes:
-    try:
-        return json_body(await answer)
-    except UserError as error:
-        return refusal(error)
 
 
 def _check_length(what: str, name: str) -> None:

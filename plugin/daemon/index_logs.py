@@ -21,6 +21,7 @@ from tidegate.index import (
     Catalog,
     Chain,
     Clock,
+    DelayIndex,
     Identity,
     SubscriptionName,
     TappedStore,
@@ -180,11 +181,17 @@ class IndexLogs:
         self._by_stream: dict[Stream, int] = {}
         self._shipped: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._commit_soon: Callable[[], None] = lambda: None
         store.on_noted(self._noted)
+
+    def on_change(self, commit_soon: Callable[[], None]) -> None:
+        """Call ``commit_soon`` when something was put into the catalog that no frame has brought."""
+        self._commit_soon = commit_soon
 
     def stop(self) -> None:
         """Ship and restore nothing more."""
         self._store.on_noted(lambda: None)
+        self._commit_soon = lambda: None
         for one in self._by_id.values():
             one.end()
         for task in self._tasks:
@@ -192,8 +199,14 @@ class IndexLogs:
 
     # ---- before a stream
 
-    def restoring(self, requests: LogRequests, stream_id: int, request: Open) -> Awaitable[None] | None:
-        """What to wait for before the stream is opened: the log is read. None if there is nothing to read."""
+    def restoring(
+        self, requests: LogRequests, stream_id: int, request: Open, is_wanted: Callable[[], bool]
+    ) -> Awaitable[None] | None:
+        """What to wait for before the stream is opened: the log is read. None if there is nothing to read.
+
+        is_wanted: whether the stream may still be opened when the log has been read. If it may not, the index
+            that is there stays.
+        """
         try:
             pointer = Pointer.parse(request.log_pointer)
         except UnreadableLogError as error:
@@ -211,14 +224,21 @@ class IndexLogs:
         if home is None:
             self._unreadable(name, f"it is in {pointer.home}, which this daemon cannot reach")
             return None
-        return self._restore(home, pointer, Identity(name, request.incarnation))
+        return self._restore(home, pointer, Identity(name, request.incarnation), is_wanted)
 
-    async def _restore(self, home: Home, pointer: Pointer, identity: Identity) -> None:
+    async def _restore(
+        self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
+    ) -> None:
         begin_ns = self._clock.monotonic_ns()
         try:
             async with asyncio.timeout(RESTORE_SECONDS), self.beginnings:
                 log = await read_log(home, pointer.ledger_id, identity)
                 subscription_id = await self._write(log, identity, Chain(pointer.ledger_id, pointer.home))
+            if not is_wanted():
+                # Another stream has the index meanwhile. What was answered DURABLE there must not go.
+                self._catalog.abandon_id(subscription_id)
+                self._commit_soon()
+                return
             index = self._catalog.adopt(subscription_id)
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
@@ -250,19 +270,24 @@ class IndexLogs:
         subscription_id = self._catalog.reserve_id()
 
         def write() -> None:
-            batches = iter(restoration(log.content, identity, chain, subscription_id, PIECE_BYTES))
-            batch = next(batches, None)
-            while batch is not None:
-                following = next(batches, None)
-                self._store.untapped.write(batch, sync=following is None)
-                batch = following
+            # Not synced: a topic waits for this, and what a power cut takes of it is read from the log again.
+            for batch in restoration(log.content, identity, chain, subscription_id, PIECE_BYTES):
+                self._store.untapped.write(batch, sync=False)
 
+        writing = self.loop.run_in_executor(self._executor, write)
         try:
-            await self.offload(write)
+            await asyncio.shield(writing)
         except BaseException:
-            self._catalog.abandon_id(subscription_id)
+            # Who waits has given up; the thread has not. What it still writes goes when it is done.
+            writing.add_done_callback(lambda done: self._abandon(subscription_id, done))
             raise
         return subscription_id
+
+    def _abandon(self, subscription_id: int, written: asyncio.Future[None]) -> None:
+        if not written.cancelled():
+            written.exception()  # told already, to whoever was still waiting
+        self._catalog.abandon_id(subscription_id)
+        self._commit_soon()
 
     def _unreadable(self, name: SubscriptionName, why: str) -> None:
         self.metrics.index_log_unreadable.inc()
@@ -304,12 +329,16 @@ class IndexLogs:
             random=lambda: secrets.randbits(64),
             offload=self.offload,
             catch_up=self._pump,
-            chained=lambda ledger_id: self._catalog.set_chain(index, Chain(ledger_id, home.kind)),
+            chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
         )
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer)
         self._by_stream[stream] = subscription_id
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
+
+    def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
+        self._catalog.set_chain(index, chain)
+        self._commit_soon()
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
         """Call ``then`` when what the stream has said is in its log, or soon."""

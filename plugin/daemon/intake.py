@@ -170,6 +170,8 @@ class Intake:
             entries = decode_block(message.block).validated()
         except TidegateIndexError as error:
             raise UserError(f"not a block of entries: {error}") from error
+        if entries.deliver_at_ms.min() < 0:
+            raise UserError("not a block of entries: a time is before 1970")
         if message.disown:
             gone = self._index(name).disown(PositionSet.of_entries(entries))
             return {"entries": len(entries), "disowned": len(gone)}

@@ -59,12 +59,17 @@ class Ownership(Generic[StreamT]):
 
     def admit(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> None:
         """Raises ``StreamError`` (stale epoch) if a newer owner of this life has been seen."""
-        life, newest = self._epochs.get(name, (incarnation, 0))
-        if life == incarnation and epoch < newest:
+        if not self.admits(name, incarnation, epoch):
+            _, newest = self._epochs[name]
             raise StreamError(
                 ErrorCode.STALE_EPOCH,
                 f"epoch {epoch} is over: the subscription was opened with epoch {newest}",
             )
+
+    def admits(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> bool:
+        """Whether no newer owner of this life has been seen."""
+        life, newest = self._epochs.get(name, (incarnation, 0))
+        return life != incarnation or epoch >= newest
 
     def take_over(self, stream: StreamT) -> StreamT | None:
         """Make ``stream`` the current one; returns the one it replaces. ``admit`` must have passed."""

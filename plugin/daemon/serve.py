@@ -186,15 +186,16 @@ async def serve(settings: Settings, log: Logger) -> None:
         await asyncio.to_thread(prepare, log)
         await asyncio.to_thread(product_version)
         collect_rarely()
-        stats = daemon.engine.catalog.stats()
-        log.info(
-            "serving",
-            socket=str(settings.socket),
-            data=str(settings.data),
-            http=_where(settings.http_address, daemon.http_port),
-            subscriptions=stats.subscriptions,
-            entries_held=stats.held,
-        )
+        if not stop.is_set():  # else it has said already that it stops
+            stats = daemon.engine.catalog.stats()
+            log.info(
+                "serving",
+                socket=str(settings.socket),
+                data=str(settings.data),
+                http=_where(settings.http_address, daemon.http_port),
+                subscriptions=stats.subscriptions,
+                entries_held=stats.held,
+            )
         await stop.wait()
     log.info("stopped, everything is persisted")
 

@@ -8,7 +8,7 @@ A session answers for one subscription on one connection, from OPEN to CLOSE. In
   before it, is on disk;
 - an ACK or MARK_DELETE counts only while the generation that the stream was opened with is the index's: else
   a newer stream has told that the cursor was reset since;
-- nothing is handed out before the last HELD frame has been made, nor without credit, nor after CLOSE or
+- nothing is handed out before the last HELD frame has been taken, nor without credit, nor after CLOSE or
   ``supersede``;
 - entries that the broker reports as in flight, or as near, are not handed out on this stream.
 """
@@ -40,6 +40,7 @@ class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
     ``credit`` is how many more entries may be handed out; ``credit_max`` bounds it.
+    ``answer_begun``: what the answer to OPEN says is fixed; ``answer_made``: its last HELD has been taken.
     """
 
     def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
@@ -50,6 +51,7 @@ class Session:
         self.generation = request.generation
         self.horizon_ms = request.horizon_ms
         self.credit = min(request.credit, credit_max)
+        self.answer_begun = False
         self.answer_made = False
         self.closing = False
         self.superseded = False
@@ -78,20 +80,20 @@ class Session:
         return len(self._pending)
 
     def held_frames(self) -> Iterator[Held]:
-        """The answer to OPEN, at least one frame.
+        """The answer to OPEN, at least one frame: what is held when the first one is taken.
 
-        To be taken at once: the sets may change with the next frame.
+        Each is made when it is taken, and costs some milliseconds at most. When all are taken, entries may be
+        handed out.
         """
         nothing = PositionSet()
-        parts = list(
-            zip_longest(
-                split_positions(self.index.held()),
-                split_positions(self.index.acknowledged()),
-                fillvalue=nothing,
-            )
-        ) or [(nothing, nothing)]
-        for number, (held, acknowledged) in enumerate(parts, start=1):
-            yield Held(held, acknowledged, last=number == len(parts))
+        held, acknowledged = self.index.held(), self.index.acknowledged()
+        self.answer_begun = True
+        parts = zip_longest(split_positions(held), split_positions(acknowledged), fillvalue=nothing)
+        here = next(parts, (nothing, nothing))
+        for following in parts:
+            yield Held(*here, last=False)
+            here = following
+        yield Held(*here, last=True)
         self.answer_made = True
 
     def apply(self, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None) -> int:
@@ -135,6 +137,9 @@ class Session:
             case MarkDelete():
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
+            case Clear() if self.superseded:
+                # Its successor skips what it was told is held. To hold too much costs a look at the cursor.
+                token = index.unacknowledge(index.acknowledged())
             case Clear():
                 token = index.clear()
                 self._in_flight_unheld.clear()
@@ -145,7 +150,12 @@ class Session:
         return weight
 
     def _keep_with_broker(self, change: Add) -> None:
-        """Do not hand out what the broker's near tier has, or has handed out already."""
+        """Do not hand out what the broker's near tier has, or has handed out already.
+
+        A superseded stream's near tier is gone.
+        """
+        if self.superseded:
+            return
         entries = change.entries
         if not change.near:
             if not self._in_flight_unheld:
@@ -171,7 +181,7 @@ class Session:
         """A newer stream of the same connection serves the subscription now.
 
         What was acknowledged or added in the old topic's last moments still counts, but nothing is handed out
-        here.
+        here, nothing is with this broker any more, and nothing is cleared.
         """
         self.superseded = True
 

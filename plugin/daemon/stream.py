@@ -20,7 +20,7 @@ from tidegate.plugin.wire.messages import Hello, Ingest, Message, Open, Welcome
 class Stream:
     """A session on a connection.
 
-    ``answer_sent``: its last HELD has been written; ``session.answer_made`` says that it has been made.
+    ``answer_sent``: its last HELD has been written; ``session.answer_begun`` says that the answer is fixed.
     ``untold``: positions that came to be held between the two.
     """
 

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import pulsar
@@ -28,6 +26,7 @@ import pulsar
 from tidegate.plugin.checks import NEVER
 from tidegate.plugin.drill.ledger import Ledger
 from tidegate.plugin.drill.plan import Plan, decode, encode
+from tidegate.plugin.drill.reach import reach
 from tidegate.plugin.errors import UserError
 
 CONSUMERS = 2
@@ -38,11 +37,21 @@ _WATCH_S = 0.1
 _GIVE_UP_S = 1.0
 _RECEIVE_MS = 250
 _JOIN_TIMEOUT_S = 5.0
-_PROBE_TIMEOUT_S = 1.0
+_REFUSALS = (
+    pulsar.AuthenticationError,
+    pulsar.AuthorizationError,
+    pulsar.InvalidTopicName,
+    pulsar.NotAllowedError,
+    pulsar.TopicNotFound,
+)
 
 
 class ClientError(UserError):
     """The Pulsar client could not connect; the message says where to look."""
+
+
+class RefusedError(ClientError):
+    """The broker does not let us: trying again would not help."""
 
 
 class Tally:
@@ -152,7 +161,7 @@ class Clients:
     def connect(self) -> None:
         """Open a client. Raises ``ClientError``; an earlier one is to be dropped before."""
         service_url = self._service_url()
-        self._probe(service_url)
+        reach(service_url)
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path))
         client = pulsar.Client(
             service_url,
@@ -176,7 +185,7 @@ class Clients:
             )
         except pulsar.PulsarException as error:
             client.shutdown()
-            raise ClientError(
+            raise (RefusedError if isinstance(error, _REFUSALS) else ClientError)(
                 f"the Pulsar client cannot connect to {service_url}: {error}; its log: {self._log_path}"
             ) from error
         with self._lock:
@@ -276,17 +285,6 @@ class Clients:
         (self._receiving.set if on else self._receiving.clear)()
 
     # Inside
-
-    def _probe(self, service_url: str) -> None:
-        """Raise unless a broker's port answers: the client itself would wait for ever longer."""
-        scheme, _, places = service_url.partition("://")
-        for place in places.split(","):
-            address = urlsplit(f"{scheme}://{place}")
-            port = address.port or (6651 if scheme == "pulsar+ssl" else 6650)
-            with contextlib.suppress(OSError):
-                socket.create_connection((address.hostname or "", port), _PROBE_TIMEOUT_S).close()
-                return
-        raise ClientError(f"no broker answers on {service_url}")
 
     def _run(self, work: Callable[..., None], *arguments: object) -> None:
         def guarded() -> None:

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate.plugin.drill.clients import Clients, Tally
+from tidegate.plugin.drill.clients import Clients, RefusedError, Tally
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
-from tidegate.plugin.drill.ledger import Ledger, Round, read_ledger
+from tidegate.plugin.drill.ledger import Forgets, Ledger, Round, read_ledger
 from tidegate.plugin.drill.plan import Plan, Shape, plan
 from tidegate.plugin.drill.verdict import Verdict, judge
 from tidegate.plugin.errors import UserError
@@ -79,7 +79,7 @@ class Course:
         self._now_us = now_us
         self._subscription = f"{SUBSCRIPTION}-{job.run:08x}"
         self._clients: Clients | None = None
-        self._start_us = 0
+        self._start_us = self._back_us = 0
         self.stuck = False
 
     def run(self) -> Verdict:
@@ -161,8 +161,9 @@ class Course:
 
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill
-        # With what a broker has counted, a kill takes the count away.
-        self._count_reads(ledger, scene.topic)
+        if not progress.strikes or fault.forgets in {Forgets.ORDERLY, Forgets.UNSTORED}:
+            # From the first one on; and what a broker has counted goes with it.
+            self._count_reads(ledger, scene.topic)
         begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
         progress.phase = fault.what
@@ -191,7 +192,7 @@ class Course:
 
     def _back(self, ledger: Ledger, scene: Scene, clients: Clients, begin_us: int) -> None:
         self._usable(scene, clients)
-        back_us = ledger.event("back")
+        back_us = self._back_us = ledger.event("back")
         self._event(f"usable again after {(back_us - begin_us) / 1e6:.1f} s")
 
     def _usable(self, scene: Scene, clients: Clients) -> None:
@@ -208,6 +209,8 @@ class Course:
         while True:
             try:
                 clients.connect()
+            except RefusedError:
+                raise
             except UserError:
                 if time.monotonic() > deadline_s:
                     raise
@@ -222,8 +225,7 @@ class Course:
         while clients.unconfirmed or tally.sent < len(messages) or tally.missing(messages):
             self._check(clients)
             end_us = self._start_us + messages.end_ms * _MS_US
-            # What has not come by then is lost, which is for the verdict to say.
-            if self._now_us() - max(tally.last_us, end_us) > _PATIENCE_S * 1e6:
+            if given_up(self._now_us(), tally.last_us, end_us, self._back_us):
                 break
             self._stop.pause(_POLL_S)
         self._stop.pause(_REPEATS_S)
@@ -259,3 +261,12 @@ class Course:
 
     def _event(self, text: str) -> None:
         self._progress.events.append(((self._now_us() - self._start_us) / 1e6, text))
+
+
+def given_up(now_us: int, *happened_us: int) -> bool:
+    """Whether what has not come yet is lost, which is then for the verdict to say.
+
+    ``happened_us``: the last receipt, when the last message was due, and when deliveries were possible again
+    after the last fault, since a broker's start may take longer than anybody's patience.
+    """
+    return now_us - max(happened_us) > _PATIENCE_S * 1e6

@@ -11,6 +11,7 @@ without asking the broker. Invariants:
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
 from enum import StrEnum
@@ -68,7 +69,7 @@ class Plan:
     def __len__(self) -> int:
         return len(self.send_ms)
 
-    @property
+    @functools.cached_property
     def expected(self) -> npt.NDArray[np.bool_]:
         """Which are due within the round."""
         expected: npt.NDArray[np.bool_] = self.due_ms < FAR_MS
@@ -79,9 +80,9 @@ class Plan:
         """When the last one of these is due."""
         return int(self.due_ms[self.expected].max(initial=0))
 
-    @property
+    @functools.cached_property
     def keys(self) -> Int64:
-        """The key of each message."""
+        """The key of each message; made once, since the sender asks for each."""
         return np.arange(len(self), dtype=np.int64) % KEYS
 
 

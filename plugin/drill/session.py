@@ -11,7 +11,7 @@ import fcntl
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,10 +76,11 @@ class Session:
         self._now_us = now_us
         self._stand: RunningStand | None = None
         self._kind: Kind | None = None
+        self._own: OwnStand | None = None
 
-    def run(self) -> Iterator[Result]:
+    def run(self) -> Generator[Result, None, None]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
-        with self._workspace() as socket_dir, Guard() as guard:
+        with self._workspace() as socket_dir, self._own_cluster(), Guard() as guard:
             for tracker in self._options.trackers:
                 try:
                     for drill in drills_with(tracker, self._options.drills):
@@ -132,37 +133,48 @@ class Session:
 
     def _stand_for(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
         """The stand that runs if it will do, else another one."""
-        kind = kind_for(drill.needs) if self._options.own is None else None
+        if self._own is not None:
+            return self._own
+        kind = kind_for(drill.needs)
         if self._stand is not None and self._kind is not kind:
             self._end_stand()
         if self._stand is None:
-            self.progress.phase = f"starting a {kind}" if kind else "asking your cluster"
-            work_dir = Path(tempfile.mkdtemp(prefix=f"{tracker}-", dir=self._options.out_dir / "work"))
-            sockets = Path(tempfile.mkdtemp(dir=socket_dir))
+            self.progress.phase = f"starting a {kind}"
             self._kind = kind
-            if self._options.own is not None or kind is None:
-                self._stand = self._own_stand(work_dir)
-                return self._stand
             self._stand = make_stand(
                 kind,
                 tracker,
                 pulsar_home=self._options.pulsar_home,
                 jar=self._options.jar,
-                work_dir=work_dir,
-                socket_dir=sockets,
+                work_dir=self._work_dir(tracker),
+                socket_dir=Path(tempfile.mkdtemp(dir=socket_dir)),
                 guard=guard,
                 pause=self.stop.pause,
             )
             self._stand.start()
         return self._stand
 
-    def _own_stand(self, work_dir: Path) -> RunningStand:
-        own = self._options.own
-        if own is None:
-            raise RunError("no cluster of your own was named")
-        stand = OwnStand(own, work_dir, pause=self.stop.pause)
-        stand.start()
-        return stand
+    @contextlib.contextmanager
+    def _own_cluster(self) -> Iterator[None]:
+        """The user's cluster, if that is where the drills are: one for all of them."""
+        if self._options.own is None:
+            yield
+            return
+        self.progress.phase = "asking your cluster"
+        self._own = OwnStand(self._options.own, self._work_dir(OWN), pause=self.stop.pause)
+        self._own.start()
+        try:
+            yield
+        finally:
+            self._own.end()
+
+    @property
+    def left(self) -> list[str]:
+        """What was left behind on the user's cluster, a line each."""
+        return [] if self._own is None else self._own.left
+
+    def _work_dir(self, tracker: str) -> Path:
+        return Path(tempfile.mkdtemp(prefix=f"{tracker}-", dir=self._options.out_dir / "work"))
 
     def _end_stand(self) -> None:
         stand, self._stand = self._stand, None

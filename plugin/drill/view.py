@@ -84,7 +84,8 @@ class PlainView:
 
     def _show(self) -> None:
         progress = self._progress
-        phase = f"{progress.drill} on {progress.tracker}, round {progress.round}: {progress.phase}"
+        title = TITLES.get(progress.tracker, progress.tracker)
+        phase = f"{progress.drill} on {title}, round {progress.round}: {progress.phase}"
         if phase != self._phase and progress.drill:
             self._phase = phase
             self._print(phase)
@@ -93,7 +94,7 @@ class PlainView:
             self._print(f"{at_s:7.1f} s  {text}")
         for drill, tracker, passed in progress.finished[self._finished :]:
             self._finished += 1
-            self._print(f"{drill} on {tracker}: {'pass' if passed else 'FAIL'}")
+            self._print(f"{drill} on {TITLES.get(tracker, tracker)}: {'pass' if passed else 'FAIL'}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -317,6 +318,20 @@ class LocalCluster:
     def service_url(self) -> str:
         """All brokers, for a client that goes to whichever has the topic."""
         return "pulsar://" + ",".join(f"{LOOPBACK}:{node.broker.port}" for node in self.nodes)
+
+    def metadata_writes(self) -> int:
+        """How many writes the metadata store has taken since its start."""
+        try:
+            with socket.create_connection((LOOPBACK, self._zookeeper.port), _HTTP_TIMEOUT_S) as asking:
+                asking.sendall(b"srvr")
+                answer = b"".join(iter(partial(asking.recv, 4_096), b""))
+        except OSError as error:
+            raise LocalProcessError(f"ZooKeeper does not say how much it has written: {error}") from error
+        last = re.search(rb"^Zxid: 0x([0-9a-f]+)", answer, re.MULTILINE)
+        if last is None:
+            raise LocalProcessError("ZooKeeper does not say how much it has written")
+        # The upper half counts leaders.
+        return int(last[1], 16) & 0xFFFF_FFFF
 
     def start(self) -> None:
         """Start everything and wait until it can be used; if that fails, nothing runs."""

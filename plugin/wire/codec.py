@@ -60,6 +60,7 @@ MAGIC = b"TIDE"
 RECORD_BYTES = 24
 GENERATION_MAX = 2**63 - 1
 SET_CUT_BYTES = 1024 * 1024
+SET_CUT_LEDGERS = 128  # each costs some 20 µs to encode, however little is in it
 RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side sends
 
 _U16 = struct.Struct("<H")
@@ -355,18 +356,21 @@ def _log(message: LogRequest | LogAnswer) -> bytes:
     return b"".join([head, _U32.pack(len(entries)), *entries])
 
 
-def split_positions(positions: PositionSet, cut_bytes: int = SET_CUT_BYTES) -> Iterator[PositionSet]:
-    """Cut a set at ledger borders into sets that take about ``cut_bytes`` each on the wire.
+def split_positions(
+    positions: PositionSet, cut_bytes: int = SET_CUT_BYTES, cut_ledgers: int = SET_CUT_LEDGERS
+) -> Iterator[PositionSet]:
+    """Cut a set at ledger borders into sets of ``cut_ledgers``, and about ``cut_bytes`` each on the wire.
 
-    A ledger whose own bitmap takes more than that (over 8 M entries) is cut at entry ids: the union of the
-    parts is the set.
+    Each part is made when it is taken. A ledger whose own bitmap takes more than that (over 8 M entries) is
+    cut at entry ids: the union of the parts is the set.
     """
     part: list[tuple[int, bytes]] = []
     size = 0
     for ledger_id, data in positions.portable():
         for piece in _split_bitmap(data, cut_bytes):
             piece_bytes = _LEDGER.size + len(piece)
-            if part and (size + piece_bytes > cut_bytes or ledger_id == part[-1][0]):
+            full = size + piece_bytes > cut_bytes or len(part) == cut_ledgers
+            if part and (full or ledger_id == part[-1][0]):
                 yield PositionSet.of_portable(part)
                 part, size = [], 0
             part.append((ledger_id, piece))

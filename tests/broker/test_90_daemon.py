@@ -13,7 +13,7 @@ import pulsar
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
-from tests.support.inbox import Inbox, Sent, keep_all
+from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.lane import MINUTES_10_MS, Lane
 from tests.support.resetting import ResetLane
 
@@ -70,20 +70,31 @@ def test_daemon_stops_gracefully_and_comes_back(lane: Lane, cluster: Cluster) ->
     lane.finish_partly(inbox, held[:200] + while_away, left=200)
 
 
+def keep_plain(arrival: Arrival) -> Verdict:
+    """Acknowledge what had a delivery time, keep the rest in hand."""
+    return Verdict.KEEP if arrival.deliver_at_ms is None else Verdict.ACK
+
+
 def test_daemon_data_wiped_while_the_broker_runs(lane: Lane, cluster: Cluster) -> None:
-    inbox = Inbox()
-    lane.subscribe(inbox)
+    """What was lost is read again, and nothing else: consumers stay, and what they have in hand is theirs."""
+    before, after = Inbox(), Inbox()
+    consumer = lane.subscribe(before, keep_plain)
     # Further away than the horizon: the broker leaves these to the daemon.
     held = lane.send_in(*[8000] * 500, *[MINUTES_10_MS] * 500)
-    done = lane.send_in(*[300] * 100)
-    lane.finish_partly(inbox, done, left=len(held))
+    done, in_hand = lane.send_in(*[300] * 100), lane.send_in(*[None] * 20)
+    before.wait_for(done + in_hand)
     cluster.daemon.kill()
     shutil.rmtree(cluster.daemon.data_dir)
     cluster.daemon.start()
-    expected = done + held[:500]
-    lane.finish_partly(inbox, expected, left=500)
+    before.wait_for(held[:500])
+    lane.wait_delayed(500)
+    assert_exactly(before.arrivals, done + in_hand + held[:500])
+    lane.not_early(before.arrivals)
+
+    consumer.close()
+    lane.subscribe(after)
     fresh = lane.send_in(*[500] * 20, *[2500] * 20)
-    lane.finish_partly(inbox, expected + fresh, left=500)
+    lane.finish_partly(after, in_hand + fresh, left=500)
 
 
 def test_daemon_starts_on_an_old_copy_of_its_data(lane: Lane, cluster: Cluster, tmp_path: Path) -> None:

@@ -295,19 +295,38 @@ def test_a_compaction_that_meets_damage_says_what_to_do(tmp_path: Path) -> None:
         store.close()
 
 
-def test_a_store_that_is_still_being_read_is_not_called_in_use_by_another_daemon(tmp_path: Path) -> None:
-    """It cannot be opened again after a failed write as long as somebody reads what was opened before."""
+def test_a_scan_under_way_does_not_keep_a_store_from_being_opened_again(tmp_path: Path) -> None:
+    """A snapshot for an index log takes as long as the log's home does. Nobody else must wait for that."""
     store = RocksStore.open(tmp_path)
     batch = Batch()
-    batch.put(b"a", b"1")
+    for key in (b"a", b"b", b"c"):
+        batch.put(key, b"1")
     store.write(batch, sync=True)
     reading = store.scan(b"", b"\xff")
     next(reading)
     store._failed = True
+    store.write(batch, sync=True)
+    assert store.get(b"a") == b"1"
+    with pytest.raises(StorageError, match="opened again after a failed write"):
+        next(reading)
+    assert len(list(store.scan(b"", b"d"))) == 3
+    store.close()
+
+
+def test_a_store_that_cannot_be_opened_again_at_once_is_not_called_in_use_by_another_daemon(
+    tmp_path: Path,
+) -> None:
+    """It cannot as long as another thread is in a call of what was open before."""
+    store = RocksStore.open(tmp_path)
+    batch = Batch()
+    batch.put(b"a", b"1")
+    store.write(batch, sync=True)
+    busy = store._families.main.iter()
+    store._failed = True
     with pytest.raises(StorageError, match="opened again after a failed write") as caught:
         store.write(batch, sync=True)
     assert not isinstance(caught.value, AlreadyOpenError)
-    del reading, caught
+    del busy, caught
     store.write(batch, sync=True)
     assert store.get(b"a") == b"1"
     store.close()

@@ -1,12 +1,18 @@
-"""Running `tidegate` as a user does, in a process of its own."""
+"""Running `tidegate` as a user does, in a process of its own; and what a job is given without one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidegate.pipeline.job.request import StageEvent
 
 TIMEOUT_S = 240.0
 TIDEGATE = [sys.executable, "-m", "tidegate.plugin.cli"]
@@ -19,6 +25,30 @@ SMALL_SPARK = [
     "spark.sql.shuffle.partitions=2",
 ]
 """Where a command's job runs in tests."""
+
+
+@dataclass
+class Notes:
+    """What a job may use, without a process around it.
+
+    spark_is_up: whether the job leaves what it can to Spark's workers.
+    """
+
+    spark: SparkSession
+    spark_is_up: bool = True
+    spark_is_here: bool = True
+    told: list[str] = field(default_factory=list)
+    stages: list[StageEvent] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Keep it."""
+        self.told.append(text)
+
+    @contextlib.contextmanager
+    def shown(self, look: Callable[[], StageEvent]) -> Iterator[None]:
+        """Keep how far it is at its end."""
+        yield
+        self.stages.append(look())
 
 
 def environment(**changes: str | None) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.cluster import Cluster, MissingPartError, TrackerKind, check_parts
 from tests.support.lane import Lane
+from tidegate.pipeline.job.session import tolerant
 from tidegate.pipeline.source.backlog import register
 from tidegate.pipeline.topic.reader import Cluster as PulsarCluster
 from tidegate.pipeline.topic.reader import ReadFrom
@@ -85,7 +86,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    builder = SparkSession.builder.master("local[2]").appName("tests")
+    builder = SparkSession.builder.master(tolerant("local[2]")).appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -14,22 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline.commands import Notes
 from tidegate.pipeline.audit import job
 from tidegate.pipeline.audit.options import AuditOptions, Record, StreamOptions
 from tidegate.pipeline.errors import PipelineError, TraceError
 
 BASE_MS = 1_700_000_000_000
-
-
-@dataclass
-class Notes:
-    """What a job may use, without a process around it."""
-
-    spark: SparkSession
-    told: list[str] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.told.append(text)
 
 
 def sent_rows(count: int = 300, first: int = 0) -> list[dict[str, Any]]:

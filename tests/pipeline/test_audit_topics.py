@@ -9,7 +9,7 @@ from pathlib import Path
 import pulsar as client
 from pyspark.sql import SparkSession
 
-from tests.pipeline.test_audit_job import Notes
+from tests.pipeline.commands import Notes
 from tests.support.cluster import RETAINED
 from tests.support.inbox import Arrival, Inbox
 from tests.support.lane import Lane

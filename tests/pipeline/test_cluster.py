@@ -68,7 +68,7 @@ def records(folder: Path) -> tuple[str, str]:
 
 
 def test_what_ships_the_package_to_workers(package: Path) -> None:
-    told = configuration(SparkSettings(master="spark://somewhere:7077", package=str(package)))
+    told = configuration("audit", SparkSettings(master="spark://somewhere:7077", package=str(package)))
     assert told["spark.archives"] == f"{package}#{UNPACKED_AS}"
     assert told["spark.executorEnv.PYTHONPATH"] == UNPACKED_AS
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, environment, tidegate
-from tests.pipeline.test_audit_job import Notes
+from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, Notes, environment, tidegate
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Inbox
 from tests.support.lane import Lane
@@ -39,7 +38,7 @@ def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> 
 
 
 def job(
-    module: Any, spark: SparkSession, cluster: Cluster, lane: Lane, work: Path, /, **more: Any
+    module: Any, spark: SparkSession | Notes, cluster: Cluster, lane: Lane, work: Path, /, **more: Any
 ) -> tuple[dict[str, Any], int]:
     """What a command's job does, without a process of its own."""
     options = RebuildOptions(
@@ -49,7 +48,8 @@ def job(
         socket=str(cluster.daemon.socket_path),
         work=str(work),
     ).model_copy(update=more)
-    found: tuple[dict[str, Any], int] = module.run(Notes(spark), options.model_dump(mode="json"))
+    context = spark if isinstance(spark, Notes) else Notes(spark)
+    found: tuple[dict[str, Any], int] = module.run(context, options.model_dump(mode="json"))
     return found
 
 

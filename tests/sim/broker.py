@@ -205,7 +205,6 @@ class ServedSubscription:
         )
         self._wake: Event | None = None
         self._wake_ms: int | None = None
-        self._rereading = False
 
     # ---- the tracker
 
@@ -314,16 +313,6 @@ class ServedSubscription:
         if self.tracker is not None:
             self.tracker.on_wake()
 
-    def reread_all(self) -> None:
-        if not self._rereading:
-            self._rereading = True
-            self.broker.kernel.after(NS_PER_MS, self._process, self._reread)
-
-    def _reread(self) -> None:
-        self._rereading = False
-        if not self.dispatcher.closed:
-            self.dispatcher.disconnect_all()
-
     def frames_waiting(self) -> None:
         self.broker.watch_soon()
         if self._link is not None and self.tracker is not None:
@@ -348,6 +337,20 @@ class ServedSubscription:
             done(written)
 
         self.cursor.reset(to, number, complete)
+
+    def clear_backlog(self) -> None:
+        """Skips everything, then has the tracker forget it. Consumers stay."""
+        cursor = self.cursor
+
+        def complete(written: bool) -> None:
+            if written and self.tracker is not None and not self.dispatcher.closed:
+                self.tracker.clear()
+
+        if not self.dispatcher.fenced and cursor.clear_backlog(complete):
+            self.subscription.obligations.cleared(
+                cursor.mark_delete, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns
+            )
+            self.dispatcher.read_more_soon()
 
     def close_delay_ns(self) -> int:
         """From the dispatcher's close to the cursor's."""

@@ -148,8 +148,8 @@ class Dispatcher:
         return bool(former) and not any(consumer in self._seen for consumer in former)
 
     def negative_acknowledge(self, consumer: Consumer, position: Position) -> None:
-        """A consumer gives a message back."""
-        if position in consumer.pending:
+        """A consumer gives a message back. Nobody listens to one that is gone, which has given back all."""
+        if consumer.connected and position in consumer.pending:
             del consumer.pending[position]
             if position > self.cursor.mark_delete:
                 self.redelivery.add(position)
@@ -300,6 +300,8 @@ class Dispatcher:
         now_ms, deliver_at_ms = self._clock.now_ms(), self._log.deliver_at_ms[position]
         if now_ms < deliver_at_ms:
             raise Violation(f"{position} is sent {deliver_at_ms - now_ms} ms early")
+        if any(position in each.pending for each in self.consumers):
+            raise Violation(f"{position} is sent though a consumer has it")
         consumer.pending[position] = None
         delivery = Delivery(consumer, position, read_ns, self._knows_acknowledged(position))
         self._kernel.after(

@@ -2,13 +2,13 @@
 
 Each step has the true time that passes before it, what is done, its arguments, and the seed of all the luck
 (latencies, pieces, orders) from there to the next step. So a history replays to the byte, and one with steps
-cut out is a history again. The format is described in docs/simulation.md; the shim's ModelTest reads it too.
+cut out is a history again. The format is described in docs/simulation.md; the shim's tests read it, too.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class History:
     steps: tuple[Step, ...]
     seed: int = 0
     about: str = ""
-    expect: dict[str, Any] = field(default_factory=dict)
 
     def with_steps(self, steps: list[Step]) -> History:
         """The same world with other steps."""
@@ -51,8 +50,6 @@ class History:
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"format": FORMAT, "about": self.about, "seed": self.seed}
-        if self.expect:
-            value["expect"] = self.expect
         return {**value, "config": self.config.to_json(), "steps": [step.to_json() for step in self.steps]}
 
     @classmethod
@@ -64,7 +61,6 @@ class History:
             tuple(Step.from_json(step) for step in value["steps"]),
             value.get("seed", 0),
             value.get("about", ""),
-            value.get("expect", {}),
         )
 
     def save(self, path: Path) -> None:

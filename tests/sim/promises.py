@@ -204,8 +204,7 @@ class StreamWatch:
                     del self._known[position]
             case Clear():
                 self._handed.clear()
-                self._known.clear()
-                self._may_hold.clear()
+                self._known.clear()  # DUE of what is cleared may be on its way
             case Close():
                 self._known.clear()
 
@@ -353,10 +352,13 @@ class StreamWatch:
         """The daemon has these for sure, but for what it may hear next; what is near it does not hand out."""
         found = self._subscription
         leaving: set[Position] = set()
+        gated: set[Position] = set()
         mark = self._mark
         for sent in found.sent:
             if isinstance(sent.change, Ack):
                 leaving.update(sent.change.positions)
+            elif isinstance(sent.change, Add) and sent.change.near:
+                gated.update((ledger_id, entry_id) for _, ledger_id, entry_id in sent.change.entries)
             elif isinstance(sent.change, MarkDelete):
                 mark = max(mark, sent.change.position)
         for change in added:
@@ -367,7 +369,11 @@ class StreamWatch:
                 if change.near:
                     self._handed.add(position)
                     self._known.pop(position, None)
-                elif found.durable.of(position) == HELD and position not in self._handed:
+                elif (
+                    found.durable.of(position) == HELD
+                    and position not in gated
+                    and position not in self._handed
+                ):
                     self._know(position)
 
     def _know(self, position: Position) -> None:

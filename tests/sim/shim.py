@@ -1,7 +1,8 @@
 """A model of the shim's tracker: the client's half of docs/protocol.md, as docs/shim.md describes it.
 
 Small and meant to be read beside those pages; not a port of the Java core, which is run on its own from the
-golden histories. States of a position: undecided, held, near, handed out, settling, reported, doubtful.
+golden histories. States of a position: undecided, held, near, handed out, sought, asked for, settling,
+reported, doubtful.
 Invariants: a position is contained in all of them but the last two; nothing is handed out before the broker's
 clock has passed its deliver_at; what the daemon has not answered with DURABLE is kept and sent again.
 """
@@ -65,7 +66,6 @@ class Host(SealHost, ClaimHost, Protocol):
     def delete(self, positions: list[Position], seal: int, done: Callable[[bool], None]) -> None: ...
     def read_more(self) -> None: ...
     def wake_at(self, at_ms: int) -> None: ...
-    def reread_all(self) -> None: ...
     def frames_waiting(self) -> None: ...
 
 
@@ -91,6 +91,8 @@ class Tracker:
         self.outbox = Outbox()
         self.contained: set[Position] = set()
         self.handed_out: set[Position] = set()
+        self.sought: set[Position] = set()
+        self.asked_for: set[Position] = set()
         self.settling: set[Position] = set()
         self.reported: set[Position] = set()
         self.doubtful: set[Position] = set()
@@ -157,6 +159,10 @@ class Tracker:
         if not self.decided:
             self.undecided[position] = deliver_at_ms
             return True
+        return self._add_found(position, deliver_at_ms)
+
+    def _add_found(self, position: Position, deliver_at_ms: int) -> bool:
+        """A contained one that nobody holds has been read."""
         now_ms = self.host.now_ms()
         was_reported = position in self.reported
         doubtful = position in self.doubtful
@@ -166,6 +172,7 @@ class Tracker:
         if was_reported:
             self._on_reset()  # or it would not have been read
         if deliver_at_ms <= now_ms:
+            self._leave_near(position)
             self.handed_out.add(position)
             return False
         self._track(position, deliver_at_ms, now_ms)
@@ -174,6 +181,8 @@ class Tracker:
     def _add_again(self, position: Position, deliver_at_ms: int) -> bool:
         if not self.decided or position in self.settling:
             return True
+        if self._find(position):
+            return self._add_found(position, deliver_at_ms)
         if deliver_at_ms <= self.host.now_ms():
             if position in self.handed_out and (
                 self.host.is_outstanding(position) or self.host.is_deleted(position)
@@ -209,7 +218,14 @@ class Tracker:
         if head_ms is not None and head_ms <= self.host.now_ms():
             return True
         self._arm()
-        return False
+        return self._may_ask()
+
+    def _may_ask(self) -> bool:
+        """Whether the dispatcher is to read what nobody holds any more: not while too much waits."""
+        return bool(self.sought) and not self._is_full()
+
+    def _is_full(self) -> bool:
+        return self.outbox.pending_entries + len(self.undecided) > self.options.pending_max
 
     def on_wake(self) -> None:
         """The wake-up that was asked for."""
@@ -217,7 +233,7 @@ class Tracker:
             self.host.read_more()
 
     def pop_due(self, most: int) -> list[Position]:
-        """What is due, in (deliver_at, position) order."""
+        """What is due, in (deliver_at, position) order; then what is to be read again."""
         now_ms = self.host.now_ms()
         popped: list[Position] = []
         while len(popped) < most:
@@ -228,6 +244,11 @@ class Tracker:
             self._leave_near(position)
             self.handed_out.add(position)
             popped.append(position)
+        if len(popped) < most and self._may_ask():
+            asked = sorted(self.sought)[: most - len(popped)]
+            self.sought.difference_update(asked)
+            self.asked_for.update(asked)
+            popped += asked
         self._arm()
         self._signal()
         return popped
@@ -241,11 +262,7 @@ class Tracker:
         if self._awaits_answer() and self.host.redeliveries() == 0:
             self._awaiting = True
             return True
-        self._paused = (
-            self.outbox.pending_entries + len(self.undecided) > self.options.pending_max
-            and not self.has_due()
-            and self.host.redeliveries() == 0
-        )
+        self._paused = self._is_full() and not self.has_due() and self.host.redeliveries() == 0
         return self._paused
 
     def _awaits_answer(self) -> bool:
@@ -254,7 +271,9 @@ class Tracker:
         return not self.decided and asking and waited_ms < _ANSWER_WAIT_MS
 
     def _on_consumers_replaced(self) -> None:
-        """Pulsar has forgotten what it had handed out, and has rewound."""
+        """Pulsar has forgotten what it was given, and has rewound."""
+        self.sought |= self.asked_for
+        self.asked_for.clear()
         now_ms = self.host.now_ms()
         for position in self.handed_out:
             self._put_near(position, now_ms, credited=False)
@@ -266,9 +285,18 @@ class Tracker:
         return len(self.contained) - len(self.handed_out) - len(self.settling)
 
     def clear(self) -> None:
-        """The subscription is being deleted: everything is forgotten."""
-        for each in (self.contained, self.handed_out, self.settling, self.reported, self.doubtful):
+        """The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and
+        mark-delete tells up to where; without, everything is forgotten: who comes rewinds."""
+        if self.host.has_consumers():
+            self._on_mark_delete(self.host.mark_delete())
+            self._report_mark_delete()
+            self.host.frames_waiting()
+            return
+        for each in (self.contained, self.handed_out, self.sought, self.asked_for, self.settling):
             each.clear()
+        for each in (self.reported, self.doubtful):
+            each.clear()
+        self._credit_back += len(self.credited)
         self.credited.clear()
         self.near.clear()
         self.undecided.clear()
@@ -333,8 +361,8 @@ class Tracker:
         if self.opened_under != self.seal.generation:
             acknowledged, undone = set(), set()
         lost = self._not_held(held) if self.held_once else set()
-        self.contained -= lost
         self.contained |= held
+        self.sought -= held
         for position in undone:
             self._settle(position)
         self.reported |= acknowledged
@@ -343,9 +371,9 @@ class Tracker:
         self.held_once = True
         self._decide(held)
         self.host.frames_waiting()
+        self._seek(lost)
         self.host.read_more()
         self._delete_settling()
-        self._reread(lost)
 
     def _decide(self, held: set[Position]) -> None:
         """Decide what was read while it was not known what the daemon holds."""
@@ -362,6 +390,7 @@ class Tracker:
 
     def _settle(self, position: Position) -> None:
         self._leave_near(position)
+        self._find(position)
         self.handed_out.discard(position)
         self.contained.add(position)
         self.settling.add(position)
@@ -378,11 +407,22 @@ class Tracker:
     def _not_held(self, held: set[Position]) -> set[Position]:
         """Contained positions that neither the daemon nor this broker will hand out."""
         answered = held | set(self.near) | self.handed_out | self.settling | set(self.undecided)
-        return self.contained - answered - self.outbox.pending_adds()
+        return self.contained - answered - self.sought - self.asked_for - self.outbox.pending_adds()
 
-    def _reread(self, lost: Iterable[Position]) -> None:
-        if not self.closing and any(not self.host.is_deleted(position) for position in lost):
-            self.host.reread_all()
+    def _seek(self, lost: Iterable[Position]) -> None:
+        """These are read again, and nothing else: they stay contained until then."""
+        for position in lost:
+            if self.host.is_deleted(position):
+                self.contained.discard(position)
+            else:
+                self.sought.add(position)
+
+    def _find(self, position: Position) -> bool:
+        """Whether it was sought, or asked for; it is not any more."""
+        was = position in self.sought or position in self.asked_for
+        self.sought.discard(position)
+        self.asked_for.discard(position)
+        return was
 
     def on_due(self, due: Due) -> None:
         """Entries that are due within the horizon."""
@@ -401,6 +441,7 @@ class Tracker:
             else:
                 self._put_near(position, deliver_at_ms, credited=True)
                 self.contained.add(position)
+                self.sought.discard(position)
         self.outbox.acknowledge(acknowledged)
         if self.has_due():
             self.host.read_more()
@@ -420,8 +461,8 @@ class Tracker:
             for position in unheld.positions
             if position in self.contained and position not in self.near and position not in self.handed_out
         } - self.outbox.pending_adds()
-        self.contained -= lost
-        self._reread(lost)
+        self._seek(lost)
+        self.host.read_more()
 
     def on_stream_error(self, *, stale: bool) -> None:
         """The daemon has given the stream up; `stale`: to a greater epoch."""
@@ -488,7 +529,8 @@ class Tracker:
     def busy(self) -> bool:
         """Whether the watch has something to look at at each poll."""
         looked_at = self.handed_out or self.reported or self.doubtful or self.settling
-        return bool(looked_at or self.closing or not self.decided)
+        to_read = self.sought or self.asked_for
+        return bool(looked_at or to_read or self.closing or not self.decided)
 
     def watch(self) -> None:
         """Look at the cursor: what is acknowledged, how far mark-delete has got, resets."""
@@ -502,7 +544,7 @@ class Tracker:
         if now_ms - self._mark_sent_ms >= _MARK_DELETE_INTERVAL_MS:
             self._mark_sent_ms = now_ms
             self._report_mark_delete()
-        read = self._paused
+        read = self._paused or self._may_ask()
         if not self.decided and now_ms - self._created_ms >= self.options.daemon_wait_ms:
             self.decided_alone = True
             self._decide(set())
@@ -519,7 +561,8 @@ class Tracker:
 
     def _report_acknowledged(self) -> None:
         then = self.seal.generation
-        found = {each for each in self.handed_out | self.doubtful if self.host.is_deleted(each)}
+        unseen = self.handed_out | self.asked_for | self.doubtful
+        found = {each for each in unseen if self.host.is_deleted(each)}
         self._notice_reset()
         if not self.seal.stood(then):
             return
@@ -530,6 +573,7 @@ class Tracker:
 
     def _acknowledge(self, position: Position) -> None:
         self._leave_near(position)
+        self._find(position)
         self.handed_out.discard(position)
         self.contained.discard(position)
         self.reported.add(position)
@@ -544,7 +588,7 @@ class Tracker:
 
     def _follow_mark_delete(self, mark_delete: Position) -> None:
         self._mark_seen = mark_delete
-        for each in (self.contained, self.handed_out, self.settling):
+        for each in (self.contained, self.handed_out, self.sought, self.asked_for, self.settling):
             each -= {position for position in each if position <= mark_delete}
         for position in [each for each in self.near if each <= mark_delete]:
             self._leave_near(position)

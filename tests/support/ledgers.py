@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.plugin.drill.ledger import Ledger, Record, Round, read_ledger
+from tidegate.plugin.drill.ledger import Forgets, Ledger, Record, Round, read_ledger
 from tidegate.plugin.drill.plan import Plan
 from tidegate.plugin.drill.verdict import Cause
 
@@ -62,11 +62,17 @@ class HandMade:
         )
 
     def strike(
-        self, begin_s: float, back_s: float | None, *, forgets: bool = True, rewinds: bool = False
+        self,
+        begin_s: float,
+        back_s: float | None,
+        *,
+        forgets: Forgets = Forgets.UNSTORED,
+        rewinds: bool = False,
+        done_s: float | None = None,
     ) -> None:
-        """A fault."""
+        """A fault, done at once unless told otherwise."""
         self.at(begin_s).event("strike", what="kill -9 of the broker", forgets=forgets, rewinds=rewinds)
-        self.at(begin_s).event("done", evidence="the broker: gone")
+        self.at(begin_s if done_s is None else done_s).event("done", evidence="the broker: gone")
         if back_s is not None:
             self.at(back_s).event("undo")
             self.at(back_s).event("back")

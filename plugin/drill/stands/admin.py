@@ -104,14 +104,21 @@ class StandAdmin:
             return None
         return parsedate_to_datetime(answer.headers["date"]).timestamp()
 
-    def owner(self, topic: str) -> str | None:
-        """The service URL of the broker that has the topic; None while nobody says so."""
+    def lookup(self, topic: str) -> httpx.Response | None:
+        """The answer to the question who has the topic; None if nobody answers."""
         domain, _, rest = topic.partition("://")
         try:
             url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
-            answer = self._client.get(url, timeout=_LOOKUP_TIMEOUT_S)
-            return str(answer.json()["brokerUrl"]) if answer.is_success else None
-        except (httpx.HTTPError, ValueError, KeyError):
+            return self._client.get(url, timeout=_LOOKUP_TIMEOUT_S)
+        except httpx.HTTPError:
+            return None
+
+    def owner(self, topic: str) -> str | None:
+        """The service URL of the broker that has the topic; None while nobody says so."""
+        answer = self.lookup(topic)
+        try:
+            return str(answer.json()["brokerUrl"]) if answer is not None and answer.is_success else None
+        except (ValueError, KeyError):
             return None
 
 

@@ -58,7 +58,7 @@ class ClusterStand:
             for key, value in broker_conf(tracker, socket_dir, several=True).items()
             if key != "tidegateSocket"
         }
-        self._cluster = LocalCluster(
+        self.cluster = LocalCluster(
             pulsar_home,
             work_dir,
             socket_dir,
@@ -88,13 +88,13 @@ class ClusterStand:
 
     def start(self) -> None:
         """Start everything, and make the namespace that moves."""
-        self._cluster.start()
+        self.cluster.start()
         bundles = {"bundles": {"numBundles": 1, "boundaries": None}}
         self._admin.must("PUT", f"/namespaces/{NAMESPACE}", bundles)
 
     def end(self) -> None:
         """End everything."""
-        self._cluster.end()
+        self.cluster.end()
         self._admin.close()
 
     def part(self, name: str) -> Part:
@@ -103,11 +103,11 @@ class ClusterStand:
         """
         kind, _, letter = name.partition("-")
         if kind == "bookie":
-            return LocalPart(self._cluster.bookie, self._pause)
+            return LocalPart(self.cluster.bookie, self._pause)
         if letter:
-            node = next((one for one in self._cluster.nodes if one.name == letter), None)
+            node = next((one for one in self.cluster.nodes if one.name == letter), None)
         else:
-            node = self._owner(f"persistent://{NAMESPACE}/any")
+            node = self.owner(f"persistent://{NAMESPACE}/any")
         processes = {} if node is None else {"broker": node.broker, "daemon": node.daemon}
         if not self._ours:
             processes.pop("daemon", None)
@@ -123,14 +123,14 @@ class ClusterStand:
             raise FaultError(
                 f"the tracker {self.tracker} has no data directory, so nothing could be done to it"
             )
-        node = self._owner(f"persistent://{NAMESPACE}/any")
+        node = self.owner(f"persistent://{NAMESPACE}/any")
         if node is None:
             raise FaultError("nobody has the topic, so its data directory is not known")
         return node.daemon.data_dir
 
     def status(self) -> dict[str, Any] | None:
         """As the owner's daemon says over HTTP."""
-        node = self._owner(f"persistent://{NAMESPACE}/any") if self._ours else None
+        node = self.owner(f"persistent://{NAMESPACE}/any") if self._ours else None
         return None if node is None else status_of(node.daemon)
 
     def set_clock(self, name: str, ahead_s: float) -> None:
@@ -148,14 +148,23 @@ class ClusterStand:
     def topic(self, drill: str, number: int) -> str:
         """One of its own for each round, at the first broker."""
         topic = f"persistent://{NAMESPACE}/drill-{drill}-{number}"
-        first = self._cluster.nodes[0]
-        if self._owner(topic) is not first:
-            self._move_to(topic, first)
+        self.move_to_first(topic)
         return topic
+
+    def move_to_first(self, topic: str) -> None:
+        """Have the first broker own it."""
+        first = self.cluster.nodes[0]
+        if self.owner(topic) is not first:
+            self._move_to(topic, first)
+
+    def keep_messages(self) -> None:
+        """Keep what is acknowledged, so that a cursor can be set back to it."""
+        kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+        self._admin.must("POST", f"/namespaces/{NAMESPACE}/retention", kept)
 
     def move(self, topic: str) -> str:
         """Have the other broker own it."""
-        owner = self._owner(topic)
+        owner = self.owner(topic)
         others = [node for node in self._live() if node is not owner]
         if owner is None or not others:
             raise FaultError(f"nobody could be found to move {topic} to")
@@ -168,14 +177,14 @@ class ClusterStand:
 
     def client_url(self, topic: str) -> str:
         """All that answer, once one of them has the topic."""
-        if self._owner(topic) is None:
+        if self.owner(topic) is None:
             raise UserError(f"no broker that answers has {topic}")
         return "pulsar://" + ",".join(one.broker.service_url.partition("://")[2] for one in self._live())
 
     def wait_usable(self, topic: str) -> None:
         """Return when a broker that answers has the topic, and is connected to its daemon."""
         deadline_s = time.monotonic() + _USABLE_TIMEOUT_S
-        while (owner := self._owner(topic)) is None:
+        while (owner := self.owner(topic)) is None:
             if time.monotonic() > deadline_s:
                 raise UserError(f"no broker had {topic} within {_USABLE_TIMEOUT_S:.0f} s")
             self._pause(_POLL_S)
@@ -199,23 +208,23 @@ class ClusterStand:
                 counts |= counted_reads(run, node.counters_port, admin_url, topic)
         return counts
 
+    def owner(self, topic: str) -> Node | None:
+        """Who has the topic, if it is a broker that runs."""
+        url = self._admin.owner(topic)
+        return next((node for node in self._live() if node.broker.service_url == url), None)
+
     # Inside
 
     def _live(self) -> list[Node]:
         """The nodes whose broker runs."""
         live = [
             node
-            for node in self._cluster.nodes
+            for node in self.cluster.nodes
             if LocalPart(node.broker, self._pause).state() is State.RUNNING
         ]
         if not live:
             raise UserError("no broker of the cluster runs")
         return live
-
-    def _owner(self, topic: str) -> Node | None:
-        """Who has the topic, if it is a broker that runs."""
-        url = self._admin.owner(topic)
-        return next((node for node in self._live() if node.broker.service_url == url), None)
 
     def _move_to(self, topic: str, node: Node) -> None:
         # Asked of the one that is to have it: it knows itself.

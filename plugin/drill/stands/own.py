@@ -1,15 +1,13 @@
 """Somebody's own cluster: a test topic of it, and whatever kills its owner lets us ask for.
 
-Nothing is started here and nothing is killed by us: a hook of the user's does that (systemctl, kubectl).
-Invariants: only the test topic and our own subscription on it are touched; a hook that says it has done its
-work is not believed before it has been seen from outside.
+Nothing is started here and nothing is killed by us: a hook of the user's does that (``hook``). Invariants:
+only the test topic and our own subscriptions on it are touched; the subscriptions go, and so does the topic
+if it was not there before. What could not be put back is in ``left``.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,16 +15,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
+import pulsar
+
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
+from tidegate.plugin.drill.reach import reach
 from tidegate.plugin.drill.stands.admin import StandAdmin, topic_path
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.drill.stands.hook import HookPart
+from tidegate.plugin.errors import ConfigError, UserError
 
 OWN = "own"
-_HOOK_TIMEOUT_S = 300.0
 _SEEN_TIMEOUT_S = 30.0
+_OPERATION_TIMEOUT_S = 5
 _POLL_S = 0.1
 _CONNECTED = re.compile(r"^pulsar_delayed_tidegate_connected\{([^}]*)\}\s+([0-9.]+)", re.MULTILINE)
-_WORDS_MAX = 200
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Own:
     topic: str
     on_kill: str | None
     token: str | None = field(default=None, repr=False)
+    key_shared: bool = False
 
 
 class OwnStand:
@@ -55,6 +58,9 @@ class OwnStand:
         self._log_path = work_dir / "hook.log"
         self.token = own.token
         self._admin = StandAdmin(lambda: own.admin_url or "", own.token)
+        self._is_new = False
+        self._parts: dict[str, HookPart] = {}
+        self.left: list[str] = []
 
     @property
     def offers(self) -> frozenset[Need]:
@@ -78,19 +84,67 @@ class OwnStand:
         return why
 
     def start(self) -> None:
-        """See that it answers."""
-        if self._own.admin_url is not None and not self._healthy():
-            raise UserError(f"no healthy broker answers on {self._own.admin_url}: correct --admin-url")
+        """See that it answers, and lets us. Raises ``ConfigError``."""
+        own = self._own
+        try:
+            reach(own.service_url)
+        except UserError as error:
+            raise ConfigError(f"{error}: correct --service-url") from error
+        self._check_admin()
+        self._check_client()
+
+    def _check_admin(self) -> None:
+        own = self._own
+        if own.admin_url is None:
+            return
+        answer = self._admin.lookup(own.topic)
+        if answer is None:
+            raise ConfigError(f"nobody answers on {own.admin_url}: correct --admin-url")
+        if answer.status_code in {401, 403}:
+            advice = "give --token-file" if own.token is None else "give the token of somebody who may"
+            raise ConfigError(f"{own.admin_url} does not let us use {own.topic}: {advice}")
+        if answer.is_error:
+            said = _reason(answer)
+            raise ConfigError(
+                f"{own.admin_url} does not find {own.topic}: {said}; correct --topic or --admin-url"
+            )
+        stats = self._admin.request("GET", f"/{topic_path(own.topic)}/stats")
+        self._is_new = stats is not None and stats.status_code == httpx.codes.NOT_FOUND
+
+    def _check_client(self) -> None:
+        own = self._own
+        client = self._client()
+        try:
+            partitions = client.get_topic_partitions(own.topic)
+        except pulsar.PulsarException as error:
+            token = "give --token-file" if own.token is None else "give the token of somebody who may"
+            raise ConfigError(
+                f"a Pulsar client cannot use {own.topic} at {own.service_url} ({error}): "
+                f"correct --service-url or --topic, or {token}"
+            ) from error
+        finally:
+            client.close()
+        if partitions != [own.topic]:
+            raise ConfigError(f"{own.topic} is partitioned: name one partition as --topic, {partitions[0]}")
 
     def end(self) -> None:
-        """Nothing was started."""
+        """Nothing was started; a topic that was made goes."""
+        for name, part in self._parts.items():
+            if part.state() is not State.RUNNING:
+                self.left.append(f"the {name} is {part.state()}: it was not brought back")
+        if self._is_new:
+            answer = self._admin.request("DELETE", f"/{topic_path(self._own.topic)}")
+            if answer is None or (answer.is_error and answer.status_code != httpx.codes.NOT_FOUND):
+                said = "nobody answers" if answer is None else _reason(answer)
+                self.left.append(f"{self._own.topic}, which was not there before: {said}")
         self._admin.close()
 
     def part(self, name: str) -> Part:
         """``broker`` or ``daemon``, by the hook."""
         if name not in {"broker", "daemon"} or self._own.on_kill is None:
             raise FaultError(f"nothing can be done to the {name} there")
-        return HookPart(name, self, self._own.on_kill, self._log_path, self._pause)
+        part = HookPart(name, self, self._own.on_kill, self._log_path, self._pause)
+        return self._parts.setdefault(name, part)
 
     def move(self, topic: str) -> str:
         """Unload the topic: its cluster says who is to have it."""
@@ -149,10 +203,41 @@ class OwnStand:
         return None
 
     def release(self, topic: str, subscription: str) -> None:
-        """Delete our subscription, so that what is due tomorrow does not stay there for nobody."""
+        """Delete our subscription, so that what is due tomorrow does not stay there for nobody.
+
+        After an interrupt too: then the broker, if a hook has taken it away, is waited for here.
+        """
         if self._own.admin_url is not None:
+            deadline_s = time.monotonic() + _SEEN_TIMEOUT_S
+            while self._admin.owner(topic) is None and time.monotonic() < deadline_s:
+                time.sleep(_POLL_S)
             path = f"/{topic_path(topic)}/subscription/{quote(subscription, safe='')}?force=true"
-            self._admin.request("DELETE", path)
+            answer = self._admin.request("DELETE", path)
+            if answer is not None and (answer.is_success or answer.status_code == httpx.codes.NOT_FOUND):
+                return
+        # Without the admin interface, or its leave, as a consumer that will not come back.
+        try:
+            reach(self._own.service_url)
+            self._unsubscribe(topic, subscription)
+        except (UserError, pulsar.PulsarException) as error:
+            self.left.append(f"the subscription {subscription} of {topic}: {error}")
+
+    def _unsubscribe(self, topic: str, subscription: str) -> None:
+        kind = pulsar.ConsumerType.KeyShared if self._own.key_shared else pulsar.ConsumerType.Shared
+        client = self._client()
+        try:
+            client.subscribe(topic, subscription, consumer_type=kind).unsubscribe()
+        finally:
+            client.close()
+
+    def _client(self) -> pulsar.Client:
+        token = self._own.token
+        return pulsar.Client(
+            self._own.service_url,
+            authentication=None if token is None else pulsar.AuthenticationToken(token),
+            operation_timeout_seconds=_OPERATION_TIMEOUT_S,
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path.with_name("client.log"))),
+        )
 
     # What a hook has done, seen from outside
 
@@ -160,17 +245,13 @@ class OwnStand:
         """Whether the broker of the topic, or its connection to the daemon, is or was gone since then."""
         if name == "daemon":
             return self._daemon_connected() is False
-        return not self._healthy() or self._reconnected(since_ms)
+        return self._admin.owner(self._own.topic) is None or self._reconnected(since_ms)
 
     def there(self, name: str) -> bool:
         """Whether it can be used."""
         if name == "daemon":
             return self._daemon_connected() is not False
-        return self._healthy() and self._admin.owner(self._own.topic) is not None
-
-    def _healthy(self) -> bool:
-        answer = self._admin.request("GET", "/brokers/health")
-        return answer is not None and answer.text.strip() == "ok"
+        return self._admin.owner(self._own.topic) is not None
 
     def _reconnected(self, since_ms: int) -> bool:
         """Whether every consumer of the topic has connected since then: a broker came in between."""
@@ -193,77 +274,9 @@ class OwnStand:
         return min(found) > 0 if found else None
 
 
-class HookPart:
-    """A process that the user's hook does things to: ``HOOK kill broker``."""
-
-    def __init__(
-        self, name: str, stand: OwnStand, command: str, log_path: Path, pause: Callable[[float], None]
-    ) -> None:
-        self.name = name
-        self._stand = stand
-        self._command = shlex.split(command)
-        self._log_path = log_path
-        self._pause = pause
-        self._state = State.RUNNING
-
-    def kill(self) -> None:
-        """Ask for it, and see it."""
-        self._take_away("kill", State.GONE)
-
-    def stop(self) -> None:
-        """Ask for it, and see it."""
-        self._take_away("stop", State.GONE)
-
-    def pause(self) -> None:
-        """Ask for it, and see it."""
-        self._take_away("pause", State.PAUSED)
-
-    def start(self) -> None:
-        """Ask for it, and see it."""
-        self._bring_back("start")
-
-    def resume(self) -> None:
-        """Ask for it, and see it."""
-        self._bring_back("resume")
-
-    def state(self) -> State:
-        """What was seen last."""
-        return self._state
-
-    def _take_away(self, what: str, state: State) -> None:
-        since_ms = int(time.time() * 1000)
-        self._call(what)
-        self._until(lambda: self._stand.away(self.name, since_ms), f"{what} it, and it was never seen away")
-        self._state = state
-
-    def _bring_back(self, what: str) -> None:
-        self._call(what)
-        self._until(lambda: self._stand.there(self.name), f"{what} it, and it was not seen again")
-        self._state = State.RUNNING
-
-    def _call(self, what: str) -> None:
-        try:
-            done = subprocess.run(  # noqa: S603
-                [*self._command, what, self.name],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_HOOK_TIMEOUT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise FaultError(f"the hook could not be run to {what} the {self.name}: {error}") from error
-        with self._log_path.open("a", encoding="utf-8") as log:
-            log.write(f"{what} {self.name}: {done.returncode}\n{done.stdout}{done.stderr}")
-        if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split())[-_WORDS_MAX:]
-            told = f"the hook was to {what} the {self.name} and ended with {done.returncode}"
-            raise FaultError(f"{told}: {said}")
-
-    def _until(self, seen: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + _SEEN_TIMEOUT_S
-        while not seen():
-            if time.monotonic() > deadline_s:
-                raise FaultError(f"the hook was to {what}: the fault was not done")
-            self._pause(_POLL_S)
+def _reason(answer: httpx.Response) -> str:
+    """Why a request was refused, in Pulsar's words where it has some."""
+    try:
+        return f"{answer.status_code} {answer.json()['reason']}"
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status_code} {answer.reason_phrase}"

@@ -8,7 +8,7 @@ from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, IN_MEMOR
 
 OURS = "tidegate"
 NO_INDEX_LOG = "no-index-log"
-"""Ours on a cluster as ``tidegate attach`` leaves it without ``--index-log``."""
+"""Ours on a cluster as ``tidegate attach --index-log none`` leaves it."""
 FACTORIES = {"in-memory": IN_MEMORY_FACTORY, "bucket": BUCKET_FACTORY}
 COMPARED = (*FACTORIES, NO_INDEX_LOG)
 TITLES = {

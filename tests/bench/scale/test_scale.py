@@ -14,7 +14,7 @@ from bench.harness.driver import Plan, Recorder
 from bench.harness.index_driver import UNCOMMITTED_MAX, IndexDriver
 from bench.harness.made_entries import START_MS, Source, Tally
 from bench.harness.meters import Pauses, PeakMemory, disk_bytes, resident_mib
-from bench.harness.results import REST, Machine, Metric, Result, save
+from bench.harness.results import EVERYTHING_ELSE, Machine, Metric, Result, save
 from bench.libraries import merge_ways
 from bench.plots import single as single_plots
 from bench.plots.profile import functions
@@ -188,7 +188,7 @@ def test_functions_are_named_by_module_and_c_functions_by_their_type() -> None:
 
 def test_small_functions_are_one_line_together_and_nothing_is_lost() -> None:
     kept = profile.kept({"small": 0.1, "large": 60.0, "tiny": 0.05, "middle": 30.0}, 100.0)
-    assert list(kept) == ["large", "middle", REST]
+    assert list(kept) == ["large", "middle", EVERYTHING_ELSE]
     assert sum(kept.values()) == pytest.approx(90.15)
 
 
@@ -216,7 +216,7 @@ def test_the_profile_of_before_is_a_column_beside_the_one_of_now(tmp_path: Path)
         "pop": {"tidegate": [20.0], "before": [80.0]},
         "sort": {"tidegate": [50.0]},
         "lexsort": {"before": [5.0]},
-        REST: {"tidegate": [0.0], "before": [0.0]},
+        EVERYTHING_ELSE: {"tidegate": [0.0], "before": [0.0]},
     }
     assert functions(both)[0].title == "pop"  # the longest of either
     assert any("revision old" in note for note in both.notes)

@@ -161,6 +161,23 @@ def test_a_valid_checksum_does_not_excuse_a_wrong_body(name: str) -> None:
         assert name.endswith("format") or decode(seal(kind, body)) == expected
 
 
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_few_bytes_that_say_they_are_many_entries_are_not_unpacked(compress: bool) -> None:
+    """Whoever puts a block in, and whatever a log has: it costs no more memory than a block can."""
+    many = Entries(*np.zeros((3, 1 << 20), dtype=np.int64))
+    packed = pack_entries(many, compress=compress)
+    assert len(packed) < 100
+    with pytest.raises(CorruptRecordError, match="1048576 entries where 65536 can be"):
+        decode_block(seal(keys.BLOCK, bytes(32) + packed))
+    with pytest.raises(CorruptRecordError, match="1048576 entries"):
+        decode_entries(seal(keys.JOURNAL, packed))
+    steps = Entries(*np.tile(np.arange(1 << 20, dtype=np.int64) % 2, (3, 1)))
+    body = bytearray(pack_entries(steps, compress=True))
+    body[:4] = (100).to_bytes(4, "little")
+    with pytest.raises(CorruptRecordError, match="does not hold 100 entries"):
+        decode_block(seal(keys.BLOCK, bytes(32) + body))
+
+
 def test_keys_of_golden_files_are_parsed() -> None:
     assert keys.parse_slice_key(golden("slice").key) == SLICE
     assert keys.parse_slice_key(golden("block_pcodec").key) == SliceId(3_600_000, -1)

@@ -143,6 +143,31 @@ def test_the_home_of_index_logs_is_kept_until_another_one_is_given(home: Path) -
     assert INDEX_LOG_KEY not in conf_values(home, "broker.conf")
 
 
+@pytest.mark.parametrize("key", ["metadataStoreUrl", "zookeeperServers"])
+def test_a_broker_of_a_cluster_keeps_index_logs_unless_told_otherwise(home: Path, key: str) -> None:
+    conf = home / "conf" / "broker.conf"
+    conf.write_text(conf.read_text(encoding="utf-8") + f"\n{key}=zk1:2181,zk2:2181\n", encoding="utf-8")
+    plan = attach(home)
+    assert conf_values(home, "broker.conf")[INDEX_LOG_KEY] == "bookkeeper"
+    assert INDEX_LOG_KEY not in conf_values(home, "standalone.conf")
+    assert [note for note in plan.notes if note.startswith("broker.conf: its broker is of a cluster")]
+    plan = attach(home, index_log="none")
+    assert INDEX_LOG_KEY not in conf_values(home, "broker.conf")
+    assert not plan.notes
+    attach(home, horizon_ms=900)
+    assert INDEX_LOG_KEY not in conf_values(home, "broker.conf"), "what was chosen stays chosen"
+    attach(home, index_log="auto")
+    assert conf_values(home, "broker.conf")[INDEX_LOG_KEY] == "bookkeeper"
+
+
+@pytest.mark.parametrize("store", ["", "rocksdb:///data/metadata", "memory:local"])
+def test_a_broker_by_itself_keeps_none(home: Path, store: str) -> None:
+    conf = home / "conf" / "broker.conf"
+    conf.write_text(conf.read_text(encoding="utf-8") + f"\nmetadataStoreUrl={store}\n", encoding="utf-8")
+    assert not attach(home).notes
+    assert INDEX_LOG_KEY not in conf_values(home, "broker.conf")
+
+
 def test_other_settings_start_from_the_original(home: Path) -> None:
     before = tree(home)
     attach(home, tune_acks=True)

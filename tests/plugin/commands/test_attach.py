@@ -61,6 +61,14 @@ def test_json_is_one_object(home: Path) -> None:
     assert not json.loads(tidegate("attach", home, "--json").stdout)["changed"]
 
 
+def test_a_home_of_index_logs_that_does_not_exist_is_one_plain_line(home: Path) -> None:
+    done = tidegate("attach", home, "--index-log", "s3://b")
+    assert done.stderr == (
+        "tidegate: Invalid value for '--index-log': 's3://b' is not one of 'auto', 'bookkeeper', 'none'; "
+        "see `tidegate attach --help`\n"
+    )
+
+
 @pytest.mark.parametrize("command", ["attach", "detach"])
 def test_a_mistake_is_one_line_and_an_exit_code(command: str, tmp_path: Path) -> None:
     done = tidegate(command, tmp_path / "nowhere")

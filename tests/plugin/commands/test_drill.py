@@ -49,7 +49,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["broker-kiled"], "there is no drill broker-kiled: is it broker-killed?"),
         (["burst", "--rounds", "0"], "--rounds must be between 1"),
         (["burst", "--messages", "1"], "--messages must be between 10"),
-        (["burst", "--compare", "memory"], "--compare takes in-memory, bucket, not memory"),
+        (["burst", "--compare", "memory"], "--compare takes in-memory, bucket, no-index-log, not memory"),
         (["burst", "--topic", "t"], "--topic is about a cluster of your own: give its --service-url"),
         (["burst", "--service-url", "pulsar://a:1"], "--service-url needs --topic persistent://"),
         (["burst", *OWN, "--topic", "mine"], "--service-url needs --topic persistent://"),
@@ -73,6 +73,16 @@ def test_a_report_in_the_place_of_a_file_is_refused(parts: list[str], tmp_path: 
     (tmp_path / "file").touch()
     result = run("run", "burst", *parts, "--report", str(tmp_path / "file"))
     assert "is not a directory" in str(result.exception)
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_drills(parts: list[str], tmp_path: Path) -> None:
+    result = run("run", "burst", *parts, "--report", "/proc/self/report")
+    assert isinstance(result.exception, UserError), result.output
+    assert result.exception.exit_code == 2
+    assert "cannot write to --report /proc/self/report" in str(result.exception)
+    (tmp_path / "file").touch()
+    result = run("run", "burst", *parts, "--report", str(tmp_path / "file" / "below"))
+    assert "choose another one" in str(result.exception)
 
 
 def test_the_list_is_an_array_of_name_does_needs() -> None:

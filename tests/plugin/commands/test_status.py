@@ -64,11 +64,16 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     text = shown(answer)
     assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in text
     assert "1,006 held" in text
-    overdue, in_time = (line for line in text.splitlines() if TOPIC in line and "Slices" not in line)
+    overdue, in_time = (line for line in text.splitlines() if TOPIC in line and "│" in line)
     assert overdue.split("│")[7].strip().endswith(" s")
     assert in_time.split("│")[7].strip() == "-"
     assert in_time.split("│")[9].strip() == "1h auto"
     assert "billing" in text
+    assert text.count("billing  its broker takes no more for now") == 1
+    assert "DAMAGE" not in text
+    assert "its broker takes no more" in shown(answer, terminal=False)
+    answer["totals"] |= {"lost_commits": 2, "corrupt_records": 1}
+    assert "DAMAGE: 2 commits lost, 1 stored values damaged; their messages" in shown(answer)
 
 
 async def test_no_name_is_cut_wherever_it_is_shown(start: StartDaemon, socket_path: Path) -> None:

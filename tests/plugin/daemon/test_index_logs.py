@@ -187,6 +187,7 @@ async def test_while_the_home_is_away_all_goes_on_and_the_log_follows(
         stream = client.streams[1]
         stream.add(entries(5, now_ms(), ledger_id=2))
         assert len(await stream.take_due(5)) == 5
+        await stream.durable()
         await until(lambda: any(one.failure for one in daemon.engine.log_states()))
         assert "the index log cannot be written" in log.getvalue()
         world.away = False

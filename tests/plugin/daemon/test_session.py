@@ -283,3 +283,25 @@ def test_late_words_of_a_stream_do_not_count_once_the_cursor_was_reset(catalog: 
     news = old.durable(catalog.commit())
     assert news is not None
     assert news.seq == 3, "they are answered all the same"
+
+
+def test_what_a_former_stream_still_adds_is_handed_out_by_its_successor(catalog: Catalog) -> None:
+    """The near tier that has it is gone: marked as with the broker, it would never come."""
+    former = open_session(catalog, request(in_flight=PositionSet.of([(1, 2)])))
+    session = open_session(catalog)
+    former.supersede()
+    former.apply(1, Add(entries(2, T0), near=True), 0)
+    former.apply(2, Add(entries(1, T0, first_entry=2), near=False), 0)
+    session.apply(1, Add(entries(3, T0), near=False), 0)
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_a_former_stream_clears_nothing_that_its_successor_was_told_is_held(catalog: Catalog) -> None:
+    former = open_session(catalog)
+    former.apply(1, Add(entries(2, T0), near=False), 0)
+    session = open_session(catalog)
+    former.supersede()
+    former.apply(2, Clear(), 0)
+    assert len(session.index.held()) == 2
+    assert len(session.pop_due(T0, 10)) == 2
+    assert former.durable(catalog.commit()) is not None, "it is answered all the same"

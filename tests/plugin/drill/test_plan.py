@@ -40,3 +40,10 @@ def test_a_payload_is_of_one_run() -> None:
     assert decode(7, encode(7, 123)) == 123
     assert decode(8, encode(7, 123)) is None
     assert decode(7, b"somebody else's") is None
+
+
+def test_what_is_asked_of_a_plan_for_each_message_is_made_once() -> None:
+    """Made anew for each of a million, the keys alone would take hours."""
+    messages = plan(Load(messages=100), seed=1)
+    assert messages.keys is messages.keys
+    assert messages.expected is messages.expected

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from tidegate.plugin.drill.catalogue import DRILLS, named
+from tidegate.plugin.drill.course import given_up
 from tidegate.plugin.drill.fault import FaultError, Need, State
 from tidegate.plugin.drill.stands.clock import SetClock, build_clock
+from tidegate.plugin.drill.stands.hook import HookPart
 from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for
-from tidegate.plugin.drill.stands.own import HookPart, Own, OwnStand
+from tidegate.plugin.drill.stands.own import Own, OwnStand
 from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
 from tidegate.plugin.drill.stands.trackers import broker_conf
+from tidegate.plugin.stop import InterruptedRunError, Stop
 
 TOPIC = "persistent://public/default/test"
 
@@ -87,6 +90,46 @@ def test_a_hook_is_told_what_to_do_and_believed_when_it_is_seen(tmp_path: Path) 
     part.kill()
     assert part.state() is State.GONE
     assert said.read_text() == "kill broker\n"
+
+
+class _Seen:
+    """A cluster of which the broker is seen to go and to come."""
+
+    def away(self, name: str, since_ms: int) -> bool:
+        return True
+
+    def there(self, name: str) -> bool:
+        return True
+
+
+def test_ctrl_c_amid_a_hook_leaves_it_to_its_end_and_brings_back_what_it_took(tmp_path: Path) -> None:
+    said, stop = tmp_path / "said", Stop("the drills")
+    hook = f"sh -c 'read line < {tmp_path / 'go'}; echo \"$@\" >> {said}' hook"
+    os.mkfifo(tmp_path / "go")
+
+    def pause(seconds: float) -> None:
+        """Somebody asks for the end while the hook still waits for its line."""
+        if not said.exists():
+            (tmp_path / "go").write_text("go\n")
+        stop.request()
+        stop.pause(seconds)
+
+    part = HookPart("broker", _Seen(), hook, tmp_path / "hook.log", pause)
+    with pytest.raises(InterruptedRunError):
+        part.kill()
+    assert said.read_text() == "kill broker\n"
+    assert part.state() is State.GONE
+    said.unlink()
+    with pytest.raises(InterruptedRunError):
+        part.start()
+    assert (said.read_text(), part.state()) == ("start broker\n", State.RUNNING)
+
+
+def test_patience_begins_when_deliveries_are_possible_again() -> None:
+    """A broker's start took 82 s on a busy machine, and what waited for it was taken for lost."""
+    second = 1_000_000
+    assert not given_up(90 * second, 3 * second, 10 * second, 85 * second)
+    assert given_up(146 * second, 3 * second, 10 * second, 85 * second)
 
 
 def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:

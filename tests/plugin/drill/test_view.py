@@ -55,7 +55,7 @@ def test_the_plain_view_says_each_thing_once_and_in_order() -> None:
         pass
     lines = said.getvalue().splitlines()
     assert lines == [
-        "burst on tidegate, round 1 of 2: sending and delivering",
+        "burst on Tidegate, round 1 of 2: sending and delivering",
         "    3.5 s  kill -9 of the broker",
-        "broker-killed on bucket: FAIL",
+        "broker-killed on Pulsar's Bucket tracker: FAIL",
     ]

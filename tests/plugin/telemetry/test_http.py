@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -102,6 +103,23 @@ async def test_the_names_are_as_prometheus_wants_them(start: StartDaemon, socket
     for name in ("process_cpu_seconds_total", "process_open_fds", "process_start_time_seconds"):
         assert seen[(name, ())] > 0
     assert not [name for name, _ in seen if name.endswith("_created")]
+
+
+async def test_every_metric_is_described_for_operators(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC)
+        text = (await get(daemon.http_port, "/metrics")).text
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+?) \| (?:gauge|counter|histogram) \|", page, re.MULTILINE)
+    described = {name for row in rows for name in re.findall(r"`(\w+)(?:\{[^`]*\})?`", row)}
+    exposed = {
+        family.name.removeprefix("tidegate_") + ("_total" if family.type == "counter" else "")
+        for family in text_string_to_metric_families(text)
+        if family.name.startswith("tidegate_")
+    }
+    assert len(exposed) > 30
+    assert exposed - described == set()
+    assert described - exposed == set()
 
 
 @pytest.mark.parametrize(

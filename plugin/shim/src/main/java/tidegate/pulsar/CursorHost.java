@@ -124,6 +124,11 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public boolean isDurable() {
+        return cursor.isDurable();
+    }
+
+    @Override
     public boolean isClosed() {
         return cursor.isClosed();
     }
@@ -187,11 +192,6 @@ class CursorHost implements TrackerHost {
     @Override
     public void cancelWake() {
         // None was asked for.
-    }
-
-    @Override
-    public void rereadAll() {
-        // Whoever reads next starts from the mark-delete position anyway.
     }
 
     @Override

@@ -1,7 +1,5 @@
 package tidegate.pulsar;
 
-import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledFuture;
 import org.apache.pulsar.broker.service.Consumer;
@@ -12,7 +10,6 @@ import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherM
 final class DispatcherHost extends CursorHost {
     private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
     private final Wakeups wakeups;
-    private final ConsumerReset consumerReset;
     /** Guarded by the dispatcher's lock. */
     private final SeenConsumers seen = new SeenConsumers();
     private ScheduledFuture<?> wake;
@@ -23,8 +20,6 @@ final class DispatcherHost extends CursorHost {
         super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
-        consumerReset = new ConsumerReset(dispatcher.getName(), dispatcher.getSubscription(), this::disconnectAll,
-                this::allDisconnected, background);
     }
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */
@@ -70,24 +65,6 @@ final class DispatcherHost extends CursorHost {
         if (wake != null) {
             wake.cancel(false);
             wake = null;
-        }
-    }
-
-    /** Consumers connect again at once, and the dispatcher rewinds its cursor when the first one does. */
-    @Override
-    public void rereadAll() {
-        consumerReset.request();
-    }
-
-    private CompletableFuture<Void> disconnectAll() {
-        // A closed dispatcher's consumers are gone, or another's: the subscription's type was changed.
-        return dispatcher.isClosed() ? CompletableFuture.completedFuture(null)
-                : dispatcher.getSubscription().disconnect(Optional.empty());
-    }
-
-    private void allDisconnected() {
-        if (!dispatcher.isClosed()) {
-            dispatcher.resetCloseFuture();
         }
     }
 }

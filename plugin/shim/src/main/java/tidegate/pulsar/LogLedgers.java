@@ -68,7 +68,8 @@ final class LogLedgers implements LogHome {
 
     @Override
     public String home() {
-        return shared.home().equals(NONE) ? "" : shared.home();
+        // What does not outlive its consumers has nowhere to keep a pointer.
+        return shared.home().equals(NONE) || !cursor.isDurable() ? "" : shared.home();
     }
 
     @Override

@@ -9,19 +9,23 @@ package tidegate.pulsar;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
  *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at;
  *   <li><b>handed out</b>: given to the dispatcher, not yet known acknowledged;
+ *   <li><b>sought</b>: nobody holds it any more; the dispatcher is asked to read it, and then it is tracked anew;
+ *   <li><b>asked for</b>: a sought one that the dispatcher was given to read, and has not read yet;
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
  *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position;
  *   <li><b>doubtful</b>: reported before what may have been a reset of the cursor; looked at again by the next watch.
  * </ul>
  * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
  *
- * <p>Invariants, walked by {@link #check}: what is near, handed out or settling is contained, and is only one of the three;
- * nothing is undecided once it has been decided. Any thread may ask whether a position is contained and how many there are;
+ * <p>Invariants, walked by {@link #check}: what is near, handed out or settling is contained, and is only one of the three; what
+ * is sought or asked for is contained, and neither handed out nor settling; nothing is undecided once it has been decided. Any thread may ask whether a position is contained and how many there are;
  * all else is guarded by the tracker's lock.
  */
 final class PositionStates {
     private final PositionSet contained = new PositionSet();
     private final PositionSet handedOut = new PositionSet();
+    private final PositionSet sought = new PositionSet();
+    private final PositionSet askedFor = new PositionSet();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
     private final PositionSet doubtful = new PositionSet();
@@ -50,6 +54,10 @@ final class PositionStates {
         return handedOut.contains(ledgerId, entryId);
     }
 
+    boolean isSought(long ledgerId, long entryId) {
+        return !sought.isEmpty() && sought.contains(ledgerId, entryId);
+    }
+
     boolean isSettling(long ledgerId, long entryId) {
         return settling.contains(ledgerId, entryId);
     }
@@ -64,7 +72,8 @@ final class PositionStates {
 
     /** Whether the next look at the cursor may change something here. */
     boolean hasUnseen() {
-        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || !decided;
+        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || !askedFor.isEmpty()
+                || !decided;
     }
 
     /** Delayed messages that were not handed out. */
@@ -88,6 +97,10 @@ final class PositionStates {
         return settling.size();
     }
 
+    long sought() {
+        return sought.size();
+    }
+
     int undecided() {
         return undecided.size();
     }
@@ -97,9 +110,10 @@ final class PositionStates {
         return near.headMs();
     }
 
-    /** What may be acknowledged without anybody having seen it: handed out, or doubtful. */
+    /** What may be acknowledged without anybody having seen it: handed out, asked for, or doubtful. */
     void forEachUnseen(Positions.Visitor visitor) {
         handedOut.forEach(visitor);
+        askedFor.forEach(visitor);
         doubtful.forEach(visitor);
     }
 
@@ -107,17 +121,34 @@ final class PositionStates {
         settling.forFirst(max, visitor);
     }
 
+    /** The lowest position that is sought; null if there is none. */
+    TrackerHost.Position firstSought() {
+        TrackerHost.Position[] first = {null};
+        sought.forFirst(1, (ledgerId, entryId) -> first[0] = new TrackerHost.Position(ledgerId, entryId));
+        return first[0];
+    }
+
     /** The highest reported position, as ledger and entry; null if there is none. */
     long[] lastReported() {
         return reported.last();
     }
 
-    /** What the broker hands out, or has handed out. */
-    PositionSet inFlight() {
+    /** A copy of what the dispatcher skips. */
+    PositionSet allContained() {
         PositionSet all = new PositionSet();
-        all.addAll(near.members());
+        all.addAll(contained);
+        return all;
+    }
+
+    /** What the broker hands out up to that time, or has handed out. */
+    PositionSet inFlight(long untilMs) {
+        PositionSet all = near.dueUpTo(untilMs);
         all.addAll(handedOut);
         return all;
+    }
+
+    void forEachNear(Positions.Visitor visitor) {
+        near.members().forEach(visitor);
     }
 
     /** Contained positions that nobody will hand out: neither who holds {@code others}, nor this broker. Changes {@code others}. */
@@ -125,15 +156,13 @@ final class PositionStates {
         others.addAll(near.members());
         others.addAll(handedOut);
         others.addAll(settling);
+        others.addAll(sought);
+        others.addAll(askedFor);
         for (int i = 0; i < undecided.size(); i++) {
             others.add(undecided.ledgerId(i), undecided.entryId(i));
         }
-        PositionSet lost = new PositionSet();
-        contained.forEach((ledgerId, entryId) -> {
-            if (!others.contains(ledgerId, entryId)) {
-                lost.add(ledgerId, entryId);
-            }
-        });
+        PositionSet lost = allContained();
+        lost.removeAll(others);
         return lost;
     }
 
@@ -146,21 +175,57 @@ final class PositionStates {
 
     void enterAll(PositionSet held) {
         contained.addAll(held);
+        forgetSought(held);
     }
 
     /** All that is not known acknowledged. Changes {@code held}. */
     void enterUnacknowledged(PositionSet held) {
-        reported.forEach(held::remove);
-        doubtful.forEach(held::remove);
-        contained.addAll(held);
+        held.removeAll(reported);
+        held.removeAll(doubtful);
+        enterAll(held);
+    }
+
+    private void forgetSought(PositionSet held) {
+        if (!sought.isEmpty()) {
+            sought.removeAll(held);
+        }
     }
 
     void leave(long ledgerId, long entryId) {
         contained.remove(ledgerId, entryId);
     }
 
-    void leaveAll(PositionSet lost) {
-        lost.forEach(contained::remove);
+    // ---- what nobody holds any more -------------------------------------------------------------------------------
+
+    /** Contained ones that nobody will hand out are to be read again. */
+    void seek(PositionSet lost) {
+        sought.addAll(lost);
+    }
+
+    /** Sought ones that need not be read: they are deleted. */
+    void leaveSought(PositionSet deleted) {
+        deleted.forEach((ledgerId, entryId) -> {
+            if (sought.remove(ledgerId, entryId)) {
+                contained.remove(ledgerId, entryId);
+            }
+        });
+    }
+
+    /** Whether it was sought, or asked for. It was read: its time is known again, and it is tracked anew. */
+    boolean find(long ledgerId, long entryId) {
+        boolean was = !sought.isEmpty() && sought.remove(ledgerId, entryId);
+        return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
+    }
+
+    /** Gives at most {@code max} of what is sought to the dispatcher to read, in position order. */
+    void askFor(int max, Positions.Visitor visitor) {
+        PositionSet asked = new PositionSet();
+        sought.forFirst(max, asked::add);
+        asked.forEach((ledgerId, entryId) -> {
+            sought.remove(ledgerId, entryId);
+            askedFor.add(ledgerId, entryId);
+            visitor.visit(ledgerId, entryId);
+        });
     }
 
     /** A contained one that cannot be decided yet. */
@@ -188,6 +253,7 @@ final class PositionStates {
             creditBack++;
         } else {
             contained.add(ledgerId, entryId);
+            sought.remove(ledgerId, entryId);
         }
     }
 
@@ -201,6 +267,7 @@ final class PositionStates {
 
     void handOut(long ledgerId, long entryId) {
         leaveNear(ledgerId, entryId);
+        find(ledgerId, entryId);
         handedOut.add(ledgerId, entryId);
     }
 
@@ -209,8 +276,10 @@ final class PositionStates {
         return handedOut.remove(ledgerId, entryId) && near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
-    /** Everything handed out is near again, and due. */
+    /** The dispatcher has forgotten what it was given: what was handed out is near again, and due; what was asked for is sought. */
     void takeAllBack(long nowMs) {
+        sought.addAll(askedFor);
+        askedFor.clear();
         handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, nowMs, false));
         handedOut.clear();
     }
@@ -220,6 +289,11 @@ final class PositionStates {
         if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)) {
             near.add(ledgerId, entryId, deliverAtMs, false);
         }
+    }
+
+    /** Near entries that the daemon hands out when they are due. */
+    void leaveToDaemon(PositionSet held) {
+        held.forEach(this::leaveNear);
     }
 
     private void leaveNear(long ledgerId, long entryId) {
@@ -233,6 +307,7 @@ final class PositionStates {
     /** The cursor has it as deleted, and the daemon is told. */
     void acknowledge(long ledgerId, long entryId) {
         leaveNear(ledgerId, entryId);
+        find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
         contained.remove(ledgerId, entryId);
         reported.add(ledgerId, entryId);
@@ -246,6 +321,7 @@ final class PositionStates {
     /** Acknowledged before a failover, but the cursor does not know: it is skipped until it has been deleted there again. */
     void settle(long ledgerId, long entryId) {
         leaveNear(ledgerId, entryId);
+        find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
         contained.add(ledgerId, entryId);
         settling.add(ledgerId, entryId);
@@ -268,7 +344,7 @@ final class PositionStates {
     void doubt() {
         doubtful.addAll(reported);
         reported.clear();
-        settling.forEach(contained::remove);
+        contained.removeAll(settling);
         settling.clear();
     }
 
@@ -281,6 +357,8 @@ final class PositionStates {
     void discardUpTo(TrackerHost.Position markDelete) {
         contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        sought.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        askedFor.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         settling.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         creditBack += Math.toIntExact(near.discardUpTo(markDelete.ledgerId(), markDelete.entryId()));
     }
@@ -320,6 +398,8 @@ final class PositionStates {
     void clear() {
         contained.clear();
         handedOut.clear();
+        sought.clear();
+        askedFor.clear();
         settling.clear();
         reported.clear();
         doubtful.clear();
@@ -336,6 +416,8 @@ final class PositionStates {
     void trim() {
         contained.trim();
         handedOut.trim();
+        sought.trim();
+        askedFor.trim();
         settling.trim();
         reported.trim();
         doubtful.trim();
@@ -343,8 +425,8 @@ final class PositionStates {
     }
 
     long memoryBytes() {
-        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
-                + doubtful.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
+        return contained.memoryBytes() + handedOut.memoryBytes() + sought.memoryBytes() + askedFor.memoryBytes()
+                + settling.memoryBytes() + reported.memoryBytes() + doubtful.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
     }
 
     /** @throws IllegalStateException if an invariant does not hold */
@@ -358,10 +440,18 @@ final class PositionStates {
             require(contained.contains(ledgerId, entryId), "handed out and not contained", ledgerId, entryId);
             require(!settling.contains(ledgerId, entryId), "handed out and settling", ledgerId, entryId);
         });
+        sought.forEach((ledgerId, entryId) -> checkSought("sought", ledgerId, entryId));
+        askedFor.forEach((ledgerId, entryId) -> checkSought("asked for", ledgerId, entryId));
         settling.forEach((ledgerId, entryId) ->
                 require(contained.contains(ledgerId, entryId), "settling and not contained", ledgerId, entryId));
         require(!decided || undecided.isEmpty(), "undecided though everything is decided", -1, -1);
         require(creditBack >= 0, "credit was given back twice", -1, -1);
+    }
+
+    private void checkSought(String state, long ledgerId, long entryId) {
+        require(contained.contains(ledgerId, entryId), state + " and not contained", ledgerId, entryId);
+        require(!handedOut.contains(ledgerId, entryId), state + " and handed out", ledgerId, entryId);
+        require(!settling.contains(ledgerId, entryId), state + " and settling", ledgerId, entryId);
     }
 
     private static void require(boolean holds, String broken, long ledgerId, long entryId) {

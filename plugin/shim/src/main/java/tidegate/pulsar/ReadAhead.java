@@ -169,7 +169,8 @@ final class ReadAhead implements AutoCloseable {
 
     private void begin(TrackerCore core, TopicReader reader) {
         long ticket = core.beginAhead();
-        if (core.mayAddAhead(ticket) && reader.isAllowed() && reader.unreadEntries() >= stride.worthwhile()) {
+        boolean worthwhile = reader.unreadEntries() >= stride.worthwhile() || core.sought() >= stride.worthwhile();
+        if (core.mayAddAhead(ticket) && reader.isAllowed() && worthwhile) {
             long nowMs = clock.millis();
             active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, this::wake), nowMs));
         }

@@ -13,10 +13,13 @@ import org.slf4j.LoggerFactory;
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
     private static final long ANSWER_WAIT_MS = 1000;
+    /** For the answer of a daemon that has an index log to read first: that is sooner done than reading the topic. */
+    private static final long RESTORE_WAIT_MS = 5000;
 
     private final TrackerHost host;
     private final PendingBudget budget;
     private final Wait sinceCreated = new Wait();
+    private final long answerWaitMs;
     private int budgeted;
     private volatile boolean paused;
     /** A read was put off: the daemon's answer is awaited, or what is being read ahead. */
@@ -25,6 +28,7 @@ final class ReadGate {
     ReadGate(TrackerHost host, PendingBudget budget, long nowMs) {
         this.host = host;
         this.budget = budget;
+        answerWaitMs = host.log().pointer().isEmpty() ? ANSWER_WAIT_MS : RESTORE_WAIT_MS;
         sinceCreated.begin(nowMs);
     }
 
@@ -38,7 +42,7 @@ final class ReadGate {
      * there is none; but nobody waits for long.
      */
     private boolean isAnswerNear(boolean asking, long nowMs) {
-        return asking && !sinceCreated.isOver(nowMs, ANSWER_WAIT_MS);
+        return asking && !sinceCreated.isOver(nowMs, answerWaitMs);
     }
 
     /** Whether to put a read off until the daemon has answered, or a pass ahead has got on. Dispatcher's lock held. */

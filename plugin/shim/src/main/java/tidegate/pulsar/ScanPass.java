@@ -8,7 +8,7 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * One pass over what a subscription's dispatcher has not read yet: finds the ranges that nobody holds, has them read, and
+ * One pass over what a subscription's dispatcher has not read yet, or must read again: finds the ranges that nobody holds, has them read, and
  * gives the delayed entries to the tracker, in order.
  *
  * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads are a few ranges ahead of what was
@@ -70,7 +70,14 @@ final class ScanPass {
         this.ticket = ticket;
         this.wake = wake;
         beganMs = nowMs;
-        next = reader.readPosition();
+        next = first();
+    }
+
+    /** The first position that may be worth reading: behind the dispatcher only what is sought. */
+    private Position first() {
+        Position sought = core.firstSought();
+        Position reads = reader.readPosition();
+        return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
 
     /** Does what can be done now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
@@ -107,7 +114,7 @@ final class ScanPass {
 
     /** Has the next range read; false if there is none, or it is not known yet. */
     private boolean plan() {
-        Position from = reader.readPosition();
+        Position from = first();
         if (from.compareTo(next) > 0) {
             moveTo(from);
         }
@@ -154,8 +161,11 @@ final class ScanPass {
     /** Has the next range of this ledger read that nobody holds; false if there is none up to {@code last}. */
     private boolean planIn(long last) {
         long ledgerId = next.ledgerId();
+        Position reads = reader.readPosition();
+        // Entries of this ledger below it are the dispatcher's already.
+        long unread = reads.ledgerId() == ledgerId ? reads.entryId() : reads.ledgerId() > ledgerId ? Long.MAX_VALUE : 0;
         long first = next.entryId();
-        while (first <= last && core.isKnown(ledgerId, first)) {
+        while (first <= last && core.isKnown(ledgerId, first, first < unread)) {
             first++;
         }
         if (first > last) {
@@ -164,7 +174,7 @@ final class ScanPass {
         }
         long lastUnknown = first;
         for (long entry = first + 1; entry <= last && entry < first + batch && entry - lastUnknown <= stride.gap(); entry++) {
-            if (!core.isKnown(ledgerId, entry)) {
+            if (!core.isKnown(ledgerId, entry, entry < unread)) {
                 lastUnknown = entry;
             }
         }

@@ -84,7 +84,14 @@ final class SettlingDeletes {
             targets.forEach(position -> positions.settled(position.ledgerId(), position.entryId()));
             return true;
         }
+        if (host.isClosed()) {
+            // The next owner has them deleted.
+            return true;
+        }
         sinceRefused.begin(nowMs);
+        if (settleDeleted(targets)) {
+            return true;
+        }
         if (targets.size() > 1) {
             // One that the cursor refuses must not keep the others.
             chunkMax = Math.max(1, targets.size() / 2);
@@ -93,6 +100,22 @@ final class SettlingDeletes {
             refused.accept(targets.get(0));
         }
         return true;
+    }
+
+    /**
+     * A cursor that could not write its record has the positions as deleted all the same, and writes that down with a later
+     * record; a crash before that finds them with the daemon. Whether that is so of all of them.
+     */
+    private boolean settleDeleted(List<TrackerHost.Position> targets) {
+        boolean all = true;
+        for (TrackerHost.Position position : targets) {
+            if (host.isDeleted(position.ledgerId(), position.entryId())) {
+                positions.settled(position.ledgerId(), position.entryId());
+            } else {
+                all = false;
+            }
+        }
+        return all;
     }
 
     /** @throws IllegalStateException if an invariant does not hold */

@@ -176,6 +176,9 @@ final class TrackerCore {
         if (!positions.isDecided() || positions.isSettling(ledgerId, entryId)) {
             return true;
         }
+        if (positions.find(ledgerId, entryId)) {
+            return addFound(ledgerId, entryId, deliverAtMs);
+        }
         if (deliverAtMs <= clock.millis()) {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
             // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
@@ -191,6 +194,15 @@ final class TrackerCore {
             arm();
         }
         return true;
+    }
+
+    /** What nobody held any more has been read: as a new one, but for what came back by itself meanwhile. */
+    private boolean addFound(long ledgerId, long entryId, long deliverAtMs) {
+        boolean tracked = addNew(ledgerId, entryId, deliverAtMs, nowFor(deliverAtMs));
+        if (stream.noteAdded()) {
+            stream.signal();
+        }
+        return tracked;
     }
 
     /** Makes a new entry known to the daemon and, if it is due soon or nobody else can gate it, to the near tier. */
@@ -219,7 +231,12 @@ final class TrackerCore {
         if (!due) {
             arm();
         }
-        return due;
+        return due || mayAsk(lookedMs);
+    }
+
+    /** Whether the dispatcher is to read what nobody holds any more: unless a pass ahead gets on with it, or too much waits. */
+    private boolean mayAsk(long nowMs) {
+        return positions.sought() > 0 && positions.isDecided() && gate.hasRoom() && !ahead.isAwaited(nowMs);
     }
 
     /** The wake-up asked for with {@link TrackerHost#wakeAt}. */
@@ -242,13 +259,20 @@ final class TrackerCore {
         return positions.headMs();
     }
 
-    /** Hands out at most {@code max} entries whose time has come, in (deliver_at, position) order. */
+    /**
+     * Hands out at most {@code max} entries whose time has come, in (deliver_at, position) order; then what is to be read again,
+     * which {@link #addMessage} takes back if it is not due.
+     */
     void popDue(int max, Positions.Visitor visitor) {
         boolean signal;
         synchronized (this) {
             long nowMs = clock.millis();
-            for (int i = 0; i < max && positions.headMs() <= nowMs; i++) {
+            int popped = 0;
+            for (; popped < max && positions.headMs() <= nowMs; popped++) {
                 positions.popHead(visitor);
+            }
+            if (popped < max && mayAsk(nowMs)) {
+                positions.askFor(max - popped, visitor);
             }
             arm();
             signal = stream.noteAny();
@@ -312,7 +336,9 @@ final class TrackerCore {
         }
         CompletableFuture<Void> former;
         CompletableFuture<Void> cleared;
+        PositionSet forgotten;
         synchronized (this) {
+            forgotten = positions.allContained();
             positions.clear();
             ahead.renew();
             former = stream.takeClearing();
@@ -321,7 +347,26 @@ final class TrackerCore {
         }
         former.complete(null);
         host.framesWaiting();
+        if (host.hasConsumers()) {
+            readAgainWhatWasForgotten(forgotten);
+        }
         return cleared;
+    }
+
+    /** Who came just before it was forgotten has rewound already: what it skipped, or read, is nobody's now. */
+    private void readAgainWhatWasForgotten(PositionSet forgotten) {
+        PositionSet lost = new PositionSet();
+        forgotten.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId)) {
+                lost.add(ledgerId, entryId);
+            }
+        });
+        synchronized (this) {
+            positions.enterAll(lost);
+            positions.seek(lost);
+            ahead.want();
+        }
+        host.readMore();
     }
 
     /** The dispatcher is done with this tracker. Acknowledgements are still watched until the cursor is closed. */
@@ -357,14 +402,28 @@ final class TrackerCore {
         return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
     }
 
-    /** Whether reading the position would be in vain: it is contained, or acknowledged. */
-    boolean isKnown(long ledgerId, long entryId) {
-        return positions.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId);
+    /** How many positions nobody holds any more, so that they are to be read again. */
+    synchronized long sought() {
+        return positions.sought();
+    }
+
+    /** The lowest of them; null if there is none. */
+    synchronized TrackerHost.Position firstSought() {
+        return positions.firstSought();
     }
 
     /**
-     * Takes entries that were read ahead, as if the dispatcher had read them. What is contained, acknowledged or doubtful is
-     * left as it is.
+     * Whether reading the position would be in vain: it is contained, or acknowledged. Of what the dispatcher has {@code passed}
+     * only what is sought is worth reading.
+     */
+    boolean isKnown(long ledgerId, long entryId, boolean passed) {
+        return !positions.isSought(ledgerId, entryId)
+                && (passed || positions.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId));
+    }
+
+    /**
+     * Takes entries that were read ahead, as if the dispatcher had read them. What is contained and not sought, acknowledged or
+     * doubtful is left as it is.
      *
      * @return how many were taken; -1 if the ticket is not valid any more and none was
      */
@@ -383,8 +442,10 @@ final class TrackerCore {
                 long ledgerId = records.ledgerId(i);
                 long entryId = records.entryId(i);
                 // In this order: what was handed out is contained until it has been seen deleted.
-                if (!positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)
-                        && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
+                boolean unknown = positions.isSought(ledgerId, entryId)
+                        || !positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId);
+                if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
+                    positions.find(ledgerId, entryId);
                     positions.enter(ledgerId, entryId);
                     track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
                     taken++;
@@ -426,10 +487,11 @@ final class TrackerCore {
 
     /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
     synchronized Frame.Open open() {
-        if (!stream.mayOpen(clock.millis()) || finished && outbox.isEmpty() || !claim.isOwned()) {
+        long nowMs = clock.millis();
+        if (!stream.mayOpen(nowMs) || finished && outbox.isEmpty() || !claim.isOwned()) {
             return null;
         }
-        return stream.open(claim.ownership(), seal.generation(), finished);
+        return stream.open(claim.ownership(), seal.generation(), finished, nowMs);
     }
 
     void onHeld(Frame.Held held) {
@@ -480,8 +542,9 @@ final class TrackerCore {
             cursor.onMarkDelete(markDelete);
             believe(undone);
             lost = stream.notHeld();
-            positions.leaveAll(lost);
+            positions.seek(lost);
             positions.enterAll(stream.held());
+            positions.leaveToDaemon(stream.leftToDaemon());
             undone.forEach(this::settle);
             positions.knowReported(stream.acknowledged());
             stream.opened();
@@ -490,9 +553,9 @@ final class TrackerCore {
             stream.answerDone();
         }
         host.framesWaiting();
+        readAgain(lost);
         host.readMore();
         deleteSettling();
-        rereadLost(lost);
     }
 
     /**
@@ -521,17 +584,27 @@ final class TrackerCore {
         }
     }
 
-    private void rereadLost(PositionSet lost) {
-        PositionSet unacknowledged = new PositionSet();
+    /**
+     * The dispatcher, or a pass ahead of it, reads again what was lost, and nothing else: consumers keep what they have, and
+     * what they acknowledge meanwhile counts.
+     */
+    private void readAgain(PositionSet lost) {
+        if (lost.isEmpty()) {
+            return;
+        }
+        PositionSet deleted = new PositionSet();
         lost.forEach((ledgerId, entryId) -> {
-            if (!host.isDeleted(ledgerId, entryId)) {
-                unacknowledged.add(ledgerId, entryId);
+            if (host.isDeleted(ledgerId, entryId)) {
+                deleted.add(ledgerId, entryId);
             }
         });
-        if (!unacknowledged.isEmpty() && !closing) {
+        synchronized (this) {
+            positions.leaveSought(deleted);
+            ahead.want();
+        }
+        if (lost.size() > deleted.size()) {
             LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(),
-                    unacknowledged.size());
-            host.rereadAll();
+                    lost.size() - deleted.size());
         }
     }
 
@@ -625,9 +698,10 @@ final class TrackerCore {
                 }
             });
             outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> lost.remove(ledgerId, entryId));
-            positions.leaveAll(lost);
+            positions.seek(lost);
         }
-        rereadLost(lost);
+        readAgain(lost);
+        host.readMore();
     }
 
     /** The daemon gave the stream up (disk full, stale epoch, …): like a lost connection, for this stream alone. */
@@ -721,7 +795,7 @@ final class TrackerCore {
             }
             // Another subscription's DURABLE may have made room.
             read |= gate.mayResume();
-            read |= gate.mayGoOn(isAsking(), ahead.isAwaited(nowMs), nowMs);
+            read |= gate.mayGoOn(isAsking(), ahead.isAwaited(nowMs), nowMs) || mayAsk(nowMs);
             signal = stream.noteAny();
         }
         if (read) {
@@ -790,6 +864,9 @@ final class TrackerCore {
             closing = true;
             finished = true;
             positions.stop();
+            if (!host.isDurable()) {
+                outbox.clear();
+            }
             stream.end();
         }
         host.cancelWake();
@@ -798,7 +875,7 @@ final class TrackerCore {
 
     /** Whether {@link #watch} has something to look at more often than once a second. */
     boolean isBusy() {
-        return positions.hasUnseen() || closing || gate.isPaused() || gate.isAwaiting();
+        return positions.hasUnseen() || positions.sought() > 0 || closing || gate.isPaused() || gate.isAwaiting();
     }
 
     // ---- the end, and telling -------------------------------------------------------------------------------------
@@ -816,6 +893,11 @@ final class TrackerCore {
     /** Lock-free. */
     boolean isFinished() {
         return finished;
+    }
+
+    /** Whether a dispatcher still asks it. Lock-free. */
+    boolean isLive() {
+        return !closing && !finished && !host.isClosed();
     }
 
     synchronized boolean isOpen() {

@@ -54,6 +54,11 @@ interface TrackerHost {
         return LogHome.NONE;
     }
 
+    /** Whether the subscription outlives its consumers; one that does not goes with the last of them, and nobody says so. */
+    default boolean isDurable() {
+        return true;
+    }
+
     /** Whether the cursor is closed: no acknowledgement comes any more. */
     boolean isClosed();
 
@@ -87,12 +92,6 @@ interface TrackerHost {
 
     /** No more wake-ups. */
     void cancelWake();
-
-    /**
-     * Makes the dispatcher read again everything from the mark-delete position that is not contained: soon, on another thread,
-     * and once for however many calls come meanwhile.
-     */
-    void rereadAll();
 
     /** The core has frames to send; they are fetched soon, on the link's thread, with {@link TrackerCore#takeFrames}. */
     void framesWaiting();

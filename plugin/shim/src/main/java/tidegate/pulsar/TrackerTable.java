@@ -39,8 +39,13 @@ final class TrackerTable {
         return cores.isEmpty();
     }
 
-    /** Takes a new tracker in. */
+    /** Takes a new tracker in. A last word about a subscription is not told while a tracker is there that speaks for it. */
     void register(TrackerCore core) {
+        TrackerCore current = byKey.get(core.key());
+        if (core.isFinished() && current != null && current != core && current.isLive()) {
+            core.release();
+            return;
+        }
         TrackerCore former = byKey.put(core.key(), core);
         if (former != null && former != core) {
             each(List.of(former), one -> succeed(one, core));

@@ -34,6 +34,22 @@ class ReadGateTest extends TrackerScenario {
     }
 
     @Test
+    void aDaemonThatHasAnIndexLogToReadIsGivenMoreTime() {
+        world.daemon.answersOpen = false;
+        world.broker.logPointer = "1;7;;bookkeeper";
+        publish(0, 60_000);
+        world.broker.connect();
+        world.settle();
+        int before = world.broker.reads;
+        publish(1, -1);
+        world.runUntil(ToyWorld.START_MS + 4_900);
+        assertEquals(before, world.broker.reads);
+        assertEquals(List.of(), delivered());
+        world.runUntil(ToyWorld.START_MS + 5_100);
+        assertEquals(List.of(1L), delivered());
+    }
+
+    @Test
     void aDaemonAbsentAtTheStartIsWaitedForThenDoneWithout() {
         world.daemonUp = false;
         world.daemonWaitMs = 10_000;

@@ -142,6 +142,22 @@ class ScanPassTest {
     }
 
     @Test
+    void whatTheDaemonLostIsReadBehindTheDispatcher() {
+        publishFar(BACKLOG);
+        publish(BACKLOG, -1);
+        attach();
+        assertEquals(List.of((long) BACKLOG), delivered());
+        long ahead = world.takenAhead();
+        int readByDispatcher = world.broker.reads;
+        world.wipeDaemon();
+        world.runUntil(world.now() + 5_000);
+        assertEquals(BACKLOG, index().held.size());
+        assertTrue(world.takenAhead() - ahead > BACKLOG / 2, world.takenAhead() - ahead + " of " + BACKLOG + " taken");
+        assertEquals(readByDispatcher, world.broker.reads, "nothing was rewound");
+        assertEquals(List.of((long) BACKLOG), delivered());
+    }
+
+    @Test
     void nothingIsTakenUnderAFormerTicket() {
         publish(0, 3_600_000);
         attach();

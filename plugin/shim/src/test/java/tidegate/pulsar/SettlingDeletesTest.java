@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
@@ -68,5 +69,36 @@ class SettlingDeletesTest extends TrackerScenario {
         }
         assertEquals(0, world.core().stats().settling());
         assertFalse(index().acknowledged.contains(new Position(1, 3)), "rather twice than never");
+    }
+
+    /** The cursor has it as deleted in memory whether or not it could write that down: nothing is to be read again. */
+    @Test
+    void whatTheCursorDeletesAndCannotStoreIsNotGivenUp() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.broker.failingStores = 3;
+        world.toShim(Integer.MAX_VALUE);
+        world.runUntil(world.now() + 5000);
+        assertEquals(0, world.core().stats().settling());
+        assertEquals(9, index().acknowledged.size(), index().acknowledged.toString());
+        assertEquals(2, world.broker.failingStores, "what is deleted is not deleted again");
+    }
+
+    @Test
+    void whatAClosedCursorRefusesIsNotGivenUp() {
+        world.broker.connect();
+        index().acknowledged.add(publish(1, 0));
+        publish(2, 60_000);
+        theDaemonKnowsTheSubscription();
+        world.daemon.commit();
+        world.broker.undeletable.add(new Position(1, 1));
+        world.broker.beforeDelete = () -> world.broker.closeCursor(1000);
+        world.runUntil(world.now() + 10_000);
+        assertTrue(world.core().isFinished());
+        world.takeOver(world.broker);
+        world.broker.connect();
+        world.runUntil(world.now() + 1000);
+        assertTrue(world.broker.isDeleted(1, 1), "the next owner has it deleted");
+        assertEquals(List.of(), delivered());
     }
 }

@@ -8,6 +8,7 @@ import java.util.NavigableSet;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
 /**
@@ -60,14 +61,21 @@ class ToyBroker implements TrackerHost {
     private int version;
     private Position resettingTo;
     private boolean cursorClosed;
+    boolean durable = true;
     /** So many individual acknowledgements fit into a record. */
     int persistedRanges = 1000;
     /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
     int metadataConflicts;
     /** Runs once, before the seal is looked at next. */
     Runnable beforeSeal;
+    /** Runs once, after it was looked next whether there are consumers. */
+    Runnable afterConsumersSeen = () -> { };
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
+    /** So many of the next deletions take place and cannot be written down. */
+    int failingStores;
+    /** Runs once, before positions are deleted next. */
+    Runnable beforeDelete = () -> { };
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
@@ -79,10 +87,12 @@ class ToyBroker implements TrackerHost {
     // What the core asked for.
     boolean readRequested;
     boolean framesRequested;
-    boolean rereadRequested;
     long wakeMs = NearTier.NONE;
     private final List<Runnable> cursorCalls = new ArrayList<>();
     int reads;
+
+    /** What the cursor says of an index log. */
+    String logPointer = "";
 
     /** A new topic and subscription. */
     ToyBroker(VirtualClock clock) {
@@ -136,6 +146,31 @@ class ToyBroker implements TrackerHost {
     // ---- the cursor ----
 
     @Override
+    public LogHome log() {
+        return new LogHome() {
+            @Override
+            public String home() {
+                return "";
+            }
+
+            @Override
+            public String pointer() {
+                return logPointer;
+            }
+
+            @Override
+            public CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request) {
+                return NONE.answer(request);
+            }
+
+            @Override
+            public void close() {
+                // There is nothing.
+            }
+        };
+    }
+
+    @Override
     public boolean isDeleted(long ledgerId, long entryId) {
         Position position = new Position(ledgerId, entryId);
         return position.compareTo(markDelete) <= 0 || deleted.contains(position);
@@ -184,6 +219,11 @@ class ToyBroker implements TrackerHost {
             }
             done.accept(first);
         });
+    }
+
+    @Override
+    public boolean isDurable() {
+        return durable;
     }
 
     @Override
@@ -291,12 +331,21 @@ class ToyBroker implements TrackerHost {
     @Override
     public void delete(List<Position> positions, long sealed, Consumer<Boolean> done) {
         cursorCalls.add(() -> {
-            boolean possible = positions.stream().noneMatch(undeletable::contains);
+            Runnable first = beforeDelete;
+            beforeDelete = () -> { };
+            first.run();
+            boolean possible = !cursorClosed && positions.stream().noneMatch(undeletable::contains);
+            boolean stored = possible;
             if (possible && seal == sealed) {
                 positions.forEach(this::delete);
-                persistAtTimes();
+                stored = failingStores == 0;
+                if (stored) {
+                    persistAtTimes();
+                } else {
+                    failingStores--;
+                }
             }
-            done.accept(possible);
+            done.accept(stored);
         });
     }
 
@@ -430,7 +479,11 @@ class ToyBroker implements TrackerHost {
 
     @Override
     public boolean hasConsumers() {
-        return !consumers.isEmpty();
+        boolean has = !consumers.isEmpty();
+        Runnable next = afterConsumersSeen;
+        afterConsumersSeen = () -> { };
+        next.run();
+        return has;
     }
 
     @Override
@@ -461,11 +514,6 @@ class ToyBroker implements TrackerHost {
     @Override
     public void cancelWake() {
         wakeMs = NearTier.NONE;
-    }
-
-    @Override
-    public void rereadAll() {
-        rereadRequested = true;
     }
 
     @Override

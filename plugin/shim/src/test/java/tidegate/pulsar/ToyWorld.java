@@ -155,11 +155,6 @@ final class ToyWorld {
             broker.wakeMs = NearTier.NONE;
             core().onWake();
         }
-        if (broker.rereadRequested) {
-            broker.rereadRequested = false;
-            broker.disconnectAll();
-            broker.connect();
-        }
         // A few reads a turn: the others have their turn too while a backlog is read.
         for (int i = 0; i < 4 && broker.readRequested; i++) {
             if (broker.readMore(this::makeTracker)) {

@@ -9,6 +9,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
@@ -235,6 +236,78 @@ class TrackerCoreTest extends TrackerScenario {
         assertTrue(index().acknowledged.contains(new Position(1, 1)));
         world.runUntil(world.now() + 61_000);
         assertEquals(List.of(3L, 2L), delivered());
+    }
+
+    // ---- a daemon that holds less than it did --------------------------------------------------------------------
+
+    /** Ten far entries are held; a consumer has a plain and a due message, and has acknowledged neither. */
+    private ToyBroker.ToyConsumer loseTheDaemonsDataWhileAConsumerHoldsTwo() {
+        start();
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 60_000);
+        }
+        world.settle();
+        publish(10, -1);
+        publish(11, 0);
+        world.settle();
+        assertEquals(List.of(10L, 11L), delivered());
+        world.wipeDaemon();
+        return world.broker.consumers.get(0);
+    }
+
+    @Test
+    void whatTheDaemonLostIsReadAgainAndConsumersKeepWhatTheyHave() {
+        ToyBroker.ToyConsumer consumer = loseTheDaemonsDataWhileAConsumerHoldsTwo();
+        world.settle();
+        assertEquals(10, index().held.size(), "what was lost has been read and told again");
+        assertEquals(List.of(consumer), world.broker.consumers);
+        assertEquals(List.of(10L, 11L), delivered());
+        world.acknowledgeAll();
+        world.runUntil(world.now() + 61_000);
+        assertEquals(12, delivered().size());
+    }
+
+    @Test
+    void whatWasToBeReadAgainStillIsWhenConsumersWereReplacedMeanwhile() {
+        loseTheDaemonsDataWhileAConsumerHoldsTwo();
+        world.connect();
+        for (int round = 0; round < 3; round++) {
+            world.toDaemon();
+            world.toShim(Integer.MAX_VALUE);
+        }
+        assertTrue(world.core().hasDue());
+        // The dispatcher takes note of them and never reads them.
+        world.core().popDue(4, (ledgerId, entryId) -> { });
+        world.broker.disconnectAll();
+        world.broker.connect();
+        world.settle();
+        assertEquals(10, index().held.size());
+    }
+
+    @Test
+    void whatWasAcknowledgedBeforeItIsReadAgainIsNotRead() {
+        loseTheDaemonsDataWhileAConsumerHoldsTwo();
+        for (int entry = 0; entry < 5; entry++) {
+            world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, entry));
+        }
+        world.settle();
+        assertEquals(Set.of(5L, 6L, 7L, 8L, 9L),
+                index().held.keySet().stream().map(Position::entryId).collect(Collectors.toSet()));
+    }
+
+    @Test
+    void aDueEntryThatTheDaemonLostComesAtOnce() {
+        loseTheDaemonsDataWhileAConsumerHoldsTwo();
+        world.daemonUp = false;
+        world.clock.advance(61_000);
+        world.settle();
+        assertEquals(2, delivered().size(), "only the daemon had them");
+        world.daemonUp = true;
+        world.settle();
+        assertEquals(12, delivered().size());
+        world.acknowledgeAll();
+        world.runUntil(world.now() + 2_000);
+        assertEquals(12, delivered().size());
     }
 
     @Test

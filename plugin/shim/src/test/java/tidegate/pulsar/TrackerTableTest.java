@@ -87,7 +87,7 @@ class TrackerTableTest {
         assertTrue(former.isFinished());
         connect();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
-                new Frame.Add(true, Records.of(5, 2, LATER_MS))), sent(successor));
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
     }
 
     @Test
@@ -132,6 +132,35 @@ class TrackerTableTest {
     }
 
     @Test
+    void aTrackerThatCannotBeOpenedIsAskedAgainWhenItSaysSoOrAfterAWhile() throws ProtocolException {
+        ToyBroker host = new ToyBroker(clock);
+        TrackerCore waiting = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "waiting",
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+        host.core = waiting;
+        table.register(waiting);
+        connect();
+        assertFalse(waiting.isOpen(), "it has claimed nothing yet");
+        synchronized (waiting) {
+            assertTimeoutPreemptively(Duration.ofSeconds(5), () -> session.tick(clock.millis()));
+        }
+        waiting.speakForLast();
+        assertEquals(List.of(), answerOpens());
+        assertFalse(waiting.isOpen(), "nobody has said that it can be opened now");
+        clock.advance(100);
+        answerOpens();
+        assertTrue(waiting.isOpen());
+
+        daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
+        answerOpens();
+        assertFalse(waiting.isOpen());
+        waiting.speakForLast();
+        clock.advance(1000);
+        table.framesWaiting(waiting);
+        answerOpens();
+        assertTrue(waiting.isOpen());
+    }
+
+    @Test
     void oneThatFailsDoesNotKeepTheOthersFromHearingTheNews() throws ProtocolException {
         boolean[] broken = {false};
         TrackerCore failing = newCore("failing", new ToyBroker(clock) {
@@ -154,5 +183,52 @@ class TrackerTableTest {
         connect();
         assertTrue(failing.isOpen());
         assertTrue(other.isOpen());
+    }
+
+    /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
+    @Test
+    void aLastWordDoesNotEndTheTrackerThatIsThere() throws ProtocolException {
+        TrackerCore live = newCore("sub");
+        table.register(live);
+        connect();
+        live.addMessage(5, 1, LATER_MS);
+        TrackerCore lastWord = newCore("sub");
+        lastWord.clear();
+        lastWord.finish();
+        table.register(lastWord);
+        assertFalse(live.isFinished());
+        assertTrue(lastWord.whenClosed().isDone(), "nobody waits for it");
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(live));
+        live.finish();
+        assertEquals(List.of(new Frame.Close()), sent(live));
+    }
+
+    @Test
+    void aLastWordFollowsATrackerWhoseDispatcherIsClosed() throws ProtocolException {
+        TrackerCore closed = newCore("sub");
+        table.register(closed);
+        connect();
+        closed.close();
+        TrackerCore lastWord = newCore("sub");
+        lastWord.clear();
+        lastWord.finish();
+        table.register(lastWord);
+        assertTrue(closed.isFinished());
+        assertEquals(List.of(new Frame.Close()), sent(closed));
+        assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(lastWord));
+    }
+
+    /** A non-durable subscription goes with its last consumer; its next life has another cursor. */
+    @Test
+    void aSubscriptionThatIsNotDurableIsForgottenAtItsEnd() throws ProtocolException {
+        ToyBroker host = new ToyBroker(clock);
+        host.durable = false;
+        TrackerCore core = newCore("sub", host);
+        table.register(core);
+        connect();
+        core.addMessage(5, 1, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(core));
+        core.finish();
+        assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(core));
     }
 }

@@ -1,0 +1,174 @@
+"""What is kept of the rounds of drills: a cell for each drill and tracker, with counts and a time a round.
+
+Rounds are added whenever there is time for some, one after the other or on another day, so a cell can be
+added to. Invariants: nothing of a single message is kept, so that 20 rounds of everything are some 50 kB;
+times have three digits; a field is only ever added.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bench.harness.errors import BenchError
+from bench.harness.results import RESULTS
+
+FILE = RESULTS / "drills" / "drills.json"
+TIMES = ("down_s", "first_due_s", "gap_s", "p50_ms", "p99_ms", "p99_9_ms", "max_ms", "read_again")
+COUNTS = ("sent", "lost", "early", "sent_twice", "unconfirmed")
+
+
+class Batch(BaseModel):
+    """Rounds that were run together: when, of which revision, and how busy the machine was."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    started_at: str
+    revision: str
+    cpu: str
+    cores: int
+    load_1min: float = Field(description="when it began, before anything of its own ran")
+    rounds: int = 0
+
+
+class Cell(BaseModel):
+    """All rounds of one drill with one tracker. ``times``: a value a round, None for what did not happen.
+
+    ``failed``: how many rounds did not pass; ``reasons``: why, each with the number of rounds that said it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    drill: str
+    tracker: str
+    rounds: int = 0
+    failed: int = 0
+    counts: dict[str, int] = Field(default_factory=dict)
+    repeated: dict[str, int] = Field(default_factory=dict)
+    times: dict[str, list[float | None]] = Field(default_factory=dict)
+    reasons: dict[str, int] = Field(default_factory=dict)
+    took_s: float = Field(default=60.0, description="the latest round with all around it")
+
+
+class Rounds(BaseModel):
+    """The file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_: int = Field(default=2, alias="schema")
+    batches: list[Batch] = Field(default_factory=list)
+    cells: list[Cell] = Field(default_factory=list)
+
+    def cell(self, drill: str, tracker: str) -> Cell:
+        """The cell, made if it is not there."""
+        for cell in self.cells:
+            if (cell.drill, cell.tracker) == (drill, tracker):
+                return cell
+        self.cells.append(Cell(drill=drill, tracker=tracker))
+        return self.cells[-1]
+
+    def add(self, found: dict[str, Any], took_s: float | None = None) -> None:
+        """Add what ``tidegate drill run --json`` said of one drill with one tracker."""
+        cell = self.cell(found["drill"], found["tracker"])
+        for one in found["rounds"]:
+            _add_round(cell, one)
+        if not found["rounds"]:
+            # It was not done: a round that failed, of which nothing else is known.
+            cell.rounds += 1
+            cell.failed += 1
+            for reason in found["reasons"]:
+                cell.reasons[_general(reason)] = cell.reasons.get(_general(reason), 0) + 1
+        if took_s is not None:
+            cell.took_s = round(took_s / max(len(found["rounds"]), 1), 1)
+        if self.batches:
+            self.batches[-1].rounds += max(len(found["rounds"]), 1)
+
+
+def _add_round(cell: Cell, one: dict[str, Any]) -> None:
+    cell.rounds += 1
+    cell.failed += one["verdict"] != "pass"
+    for name in COUNTS:
+        cell.counts[name] = cell.counts.get(name, 0) + one[name]
+    for cause, count in one["repeated_by_cause"].items():
+        if count:
+            cell.repeated[cause] = cell.repeated.get(cause, 0) + count
+    late = {f"{name}_ms": value for name, value in (one["lateness_ms"] or {}).items()}
+    for name in TIMES:
+        cell.times.setdefault(name, []).append(_short(late.get(name, one.get(name))))
+    for reason in one["reasons"]:
+        cell.reasons[_general(reason)] = cell.reasons.get(_general(reason), 0) + 1
+
+
+def _short(value: float | None) -> float | None:
+    """Three digits that matter."""
+    if value is None:
+        return None
+    short = float(f"{value:.3g}")
+    return int(short) if short.is_integer() else short
+
+
+def _general(reason: str) -> str:
+    """Without numbers, so that the same reason of two rounds is one, and without paths of this machine."""
+    words = [word for word in reason.split() if not word.startswith("/")]
+    return " ".join("…" if word.strip("().,:;").replace(",", "").isdigit() else word for word in words)[:120]
+
+
+def load(path: Path) -> Rounds:
+    """The file's rounds, none if there is no file. Raises ``BenchError``."""
+    try:
+        return Rounds.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Rounds()
+    except (OSError, ValidationError) as error:
+        raise BenchError(f"{path} is not a file of drills: {error}; start one with --fresh") from error
+
+
+def save(rounds: Rounds, path: Path) -> None:
+    """Write the file whole, a line a cell, so that a version's changes can be read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    batches = [one for one in rounds.batches if one.rounds]
+    known = [one for one in rounds.cells if one.rounds]
+    lines = [",\n".join(one.model_dump_json() for one in part) for part in (batches, known)]
+    text = f'{{"schema": 2,\n"batches": [\n{lines[0]}\n],\n"cells": [\n{lines[1]}\n]}}\n'
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def following(
+    rounds: Rounds,
+    wanted: Sequence[tuple[str, str]],
+    *,
+    rounds_max: int,
+    left_s: float,
+    together: Callable[[str], str],
+    skip: Collection[tuple[str, str]] = (),
+) -> list[tuple[str, str]]:
+    """The (drill, tracker) pairs to run next, on one stand; empty if nothing is left to do, or no time.
+
+    Those with the fewest rounds first, in the order of ``wanted``; ``together`` names the stand of a drill.
+    """
+    fits = [
+        pair
+        for pair in wanted
+        if (cell := rounds.cell(*pair)).rounds < rounds_max and cell.took_s <= left_s and pair not in skip
+    ]
+    if not fits:
+        return []
+    fewest = min(rounds.cell(*pair).rounds for pair in fits)
+    first = next(pair for pair in fits if rounds.cell(*pair).rounds == fewest)
+    stand = (together(first[0]), first[1])
+    return [
+        pair for pair in fits if rounds.cell(*pair).rounds == fewest and (together(pair[0]), pair[1]) == stand
+    ]
+
+
+def in_order(rounds: Rounds, wanted: Iterable[tuple[str, str]]) -> list[Cell]:
+    """The cells that have rounds, in the order of ``wanted``, those that are not in it at the end."""
+    places = {pair: number for number, pair in enumerate(wanted)}
+    cells = [cell for cell in rounds.cells if cell.rounds]
+    return sorted(cells, key=lambda cell: places.get((cell.drill, cell.tracker), len(places)))

@@ -1,0 +1,1 @@
+"""A topic changes its owner, on a real cluster."""

@@ -1,0 +1,161 @@
+"""The cluster of one peer: two brokers that run its tracker, and what is asked of them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.harness.errors import BenchError
+from bench.harness.machine import ROOT
+from bench.harness.parts import pulsar_home, shim_jar
+from bench.harness.waiting import until
+from bench.pulsar.stand import SUBSCRIPTION
+from tidegate.plugin.drill.stands.cluster import NAMESPACE, ClusterStand
+from tidegate.plugin.drill.stands.standalone import counted_reads
+from tidegate.plugin.drill.stands.trackers import OURS, is_ours
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.local.cluster import Node
+from tidegate.plugin.local.guard import Guard
+
+TOPIC = f"persistent://{NAMESPACE}/takeover"
+_CLOCK_TICKS = 100
+
+
+class Place:
+    """Use it as a context manager. ``log``: whether our index is kept in an index log as well."""
+
+    def __init__(self, tracker: str, *, heap_mib: int) -> None:
+        self.ours = is_ours(tracker)
+        self.log = tracker == OURS
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+        self._guard = Guard()
+        self.stand = ClusterStand(
+            tracker,
+            pulsar_home(),
+            shim_jar() if self.ours else None,
+            self.folder,
+            Path(tempfile.mkdtemp(prefix="tidegate-", dir=self.folder)),
+            guard=self._guard,
+            pause=time.sleep,
+            heap_mib=heap_mib,
+        )
+
+    def __enter__(self) -> Self:
+        self.stand.start()
+        self.stand.keep_messages()
+        self.stand.move_to_first(TOPIC)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stand.end()
+        if kind is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def send(self, schedule: NDArray[np.int64], timeout_s: float) -> float:
+        """Send a schedule (``bench.pulsar.producer``); returns messages a second."""
+        path = self.folder / "schedule.npy"
+        np.save(path, schedule)
+        command = [sys.executable, "-m", "bench.pulsar.producer", self.stand.client_url(TOPIC), TOPIC]
+        with (self.folder / "clients.log").open("ab") as log:
+            done = subprocess.run(
+                [*command, str(path)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        words = done.stdout.split()
+        if done.returncode != 0 or len(words) != 4:
+            raise BenchError(f"the producer failed; see {self.folder / 'clients.log'}")
+        count, began_at_ns, confirmed_at_ns = map(int, words[1:])
+        return count / max(1, confirmed_at_ns - began_at_ns) * 1e9
+
+    def delayed(self) -> int:
+        """How many messages the tracker holds; -1 while nobody says so."""
+        try:
+            found = self.stand.delayed(TOPIC, SUBSCRIPTION)
+        except UserError:
+            return -1
+        return -1 if found is None else found
+
+    def wait_delayed(self, wanted: int, timeout_s: float) -> None:
+        """Return once the tracker holds at least that many messages."""
+        until(
+            f"{wanted:,} messages in the tracker",
+            lambda: self.delayed() >= wanted,
+            timeout_s,
+            interval_s=0.2,
+        )
+
+    def owner(self) -> Node:
+        """Who has the topic. Raises BenchError if nobody says so."""
+        try:
+            found = self.stand.owner(TOPIC)
+        except UserError:
+            found = None
+        if found is None:
+            raise BenchError("nobody has the topic")
+        return found
+
+    def entries_read(self) -> int:
+        """Entries of the topic that its owner has read from the bookie since it opened the topic."""
+        owner = self.owner()
+        if owner.counters_port is None:
+            raise BenchError("the broker was not asked to count what it reads")
+        return sum(counted_reads(owner.name, owner.counters_port, owner.broker.admin_url, TOPIC).values())
+
+    def counted(self, node: Node, name: str) -> float:
+        """A counter of a daemon; 0 if there is none."""
+        if not self.ours:
+            return 0.0
+        try:
+            text = httpx.get(f"{node.daemon.url}/metrics", timeout=5.0, trust_env=False).text
+        except httpx.HTTPError as error:
+            raise BenchError(f"the daemon of {node.name} does not answer: {error}") from error
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+        return 0.0 if found is None else float(found[1])
+
+    def restored_s(self, node: Node) -> float:
+        """How long a daemon has restored indexes from their logs since its start; it must answer."""
+        return self.counted(node, "tidegate_index_log_restore_seconds_sum")
+
+    def wait_logged(self, timeout_s: float) -> None:
+        """Return once the index log has everything, if there is one."""
+        if not (self.ours and self.log):
+            return
+        node = self.owner()
+        until(
+            "the index log to be up to date",
+            lambda: (
+                self.counted(node, "tidegate_index_logs") > 0
+                and self.counted(node, "tidegate_index_log_waiting_bytes") < 65_536
+                and self.counted(node, "tidegate_index_log_lag_seconds") < 1.0
+            ),
+            timeout_s,
+            interval_s=0.1,
+        )
+
+    def processor_s(self) -> float:
+        """Processor time of the owner's broker and daemon since their starts, in seconds."""
+        node = self.owner()
+        pids = [node.broker.pid, *([node.daemon.pid] if self.ours else [])]
+        ticks = 0
+        for pid in pids:
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / _CLOCK_TICKS

@@ -1,0 +1,176 @@
+"""A steady producer and a consumer that follow their topic from broker to broker, and note what happened.
+
+Invariant: what is noted as confirmed is stored in the topic; a delivery is noted before the next is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pulsar
+
+from bench.harness.errors import BenchError
+from bench.harness.waiting import until
+from bench.pulsar.message_log import PAYLOAD
+from bench.pulsar.stand import SUBSCRIPTION
+from bench.takeover.judge import Arrival
+from tidegate.plugin.errors import UserError
+
+PER_S = 20
+DELAYS_MS = (1_000, 4_000)
+_OPERATION_TIMEOUT_S = 20
+_RECEIVE_MS = 50
+_WATCH_S = 0.001
+_CONNECT_S = 120.0
+
+
+class Traffic:
+    """Messages numbered from ``first``, ``PER_S`` a second, each delayed by some seconds, and their consumer.
+
+    due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: how long each confirmation
+    took. What is due in an hour is not this consumer's business and is not noted.
+    """
+
+    def __init__(self, topic: str, log_path: Path, first: int) -> None:
+        self.due: dict[int, int] = {}
+        self.confirm_ns: list[int] = []
+        self.arrivals: list[Arrival] = []
+        self.connected_at_ns: list[int] = []
+        self._topic = topic
+        self._log_path = log_path
+        self._next = first
+        self._random = np.random.default_rng(first)
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._client: pulsar.Client | None = None
+        self._producer: pulsar.Producer | None = None
+        self._threads: list[threading.Thread] = []
+
+    def start(self, service_url: Callable[[], str]) -> None:
+        """Connect, and go on until ``close``. ``service_url`` raises ``UserError`` while nobody is there."""
+        self._connect(service_url)
+        self._run(self._send)
+
+    def close(self) -> None:
+        """End both."""
+        self._closed.set()
+        self._drop()
+        for thread in self._threads:
+            thread.join(5.0)
+
+    def replace(self, service_url: Callable[[], str]) -> None:
+        """Give the client up, which may not notice for long that its broker is gone, and take a new one."""
+        self._drop()
+        self._connect(service_url)
+
+    def wait_connected(self, since_ns: int, timeout_s: float) -> int:
+        """When the consumer was connected first after a moment, both in ns of the wall clock."""
+        return until(
+            "the consumer to be connected again",
+            lambda: next((at for at in self.connected_at_ns if at >= since_ns), None),
+            timeout_s,
+            interval_s=0.005,
+        )
+
+    def _drop(self) -> None:
+        with self._lock:
+            client, self._client, self._producer = self._client, None, None
+        if client is not None:
+            with contextlib.suppress(pulsar.PulsarException):
+                client.shutdown()
+
+    def _connect(self, service_url: Callable[[], str]) -> None:
+        give_up_s = time.monotonic() + _CONNECT_S
+        while True:
+            try:
+                self._connect_once(service_url())
+                return
+            except (UserError, pulsar.PulsarException) as error:
+                if time.monotonic() > give_up_s:
+                    raise BenchError(f"no client could connect within {_CONNECT_S:.0f} s: {error}") from error
+                # There is no event to wait for: another process's state is only seen by asking.
+                time.sleep(0.05)
+
+    def _connect_once(self, service_url: str) -> None:
+        client = pulsar.Client(
+            service_url,
+            operation_timeout_seconds=_OPERATION_TIMEOUT_S,
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path)),
+        )
+        try:
+            consumer = client.subscribe(
+                self._topic,
+                SUBSCRIPTION,
+                consumer_type=pulsar.ConsumerType.Shared,
+                initial_position=pulsar.InitialPosition.Earliest,
+            )
+            self.connected_at_ns.append(time.time_ns())
+            producer = client.create_producer(self._topic, batching_enabled=False, send_timeout_millis=0)
+        except BaseException:
+            client.shutdown()
+            raise
+        with self._lock:
+            self._client, self._producer = client, producer
+        self._run(self._receive, consumer)
+        self._run(self._watch, consumer)
+
+    def _run(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _watch(self, consumer: pulsar.Consumer) -> None:
+        """Note when the client has connected again by itself. The client has no event for it."""
+        connected = True
+        while not self._closed.wait(_WATCH_S):
+            now = consumer.is_connected()
+            if now and not connected:
+                self.connected_at_ns.append(time.time_ns())
+            connected = now
+            with self._lock:
+                if self._client is None:
+                    return
+
+    def _receive(self, consumer: pulsar.Consumer) -> None:
+        while not self._closed.is_set():
+            try:
+                message = consumer.receive(timeout_millis=_RECEIVE_MS)
+            except pulsar.Timeout:
+                continue
+            except pulsar.PulsarException:
+                return
+            arrived_at_ns = time.time_ns()
+            acked_at_ns = 0
+            with contextlib.suppress(pulsar.PulsarException):
+                consumer.acknowledge(message)
+                acked_at_ns = time.time_ns()
+            number, deliver_at_ms = PAYLOAD.unpack(message.data())
+            where = message.message_id()
+            position = (where.ledger_id(), where.entry_id())
+            self.arrivals.append(Arrival(number, position, deliver_at_ms, arrived_at_ns, acked_at_ns))
+
+    def _send(self) -> None:
+        while not self._closed.wait(1 / PER_S):
+            with self._lock:
+                producer = self._producer
+            if producer is None:
+                continue
+            number, self._next = self._next, self._next + 1
+            began_at_ns = time.time_ns()
+            deliver_at_ms = began_at_ns // 1_000_000 + int(self._random.integers(*DELAYS_MS))
+            confirmed = functools.partial(self._confirmed, number, deliver_at_ms, began_at_ns)
+            with contextlib.suppress(pulsar.PulsarException):
+                producer.send_async(PAYLOAD.pack(number, deliver_at_ms), confirmed, deliver_at=deliver_at_ms)
+
+    def _confirmed(
+        self, number: int, deliver_at_ms: int, began_at_ns: int, result: pulsar.Result, _: pulsar.MessageId
+    ) -> None:
+        if result == pulsar.Result.Ok:
+            self.confirm_ns.append(time.time_ns() - began_at_ns)
+            self.due[number] = deliver_at_ms

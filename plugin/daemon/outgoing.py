@@ -1,0 +1,137 @@
+"""What a connection sends: frames gathered for one write, and answers to OPEN as fast as the peer takes them.
+
+Invariants:
+
+- everything that was written in one turn of the loop leaves in one write, or in pieces of ``FLUSH_BYTES``;
+- an answer to OPEN is what the index held at one instant, and is encoded in steps, between which everybody
+  else has a turn: it may be of 100,000 ledgers;
+- of a stream that has ended meanwhile, what is left of the answer is not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from tidegate.index import Clock
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.wire.codec import encode
+from tidegate.plugin.wire.frames import FrameType
+
+FLUSH_BYTES = 64 * 1024
+STEP_NS = 5_000_000  # of encoding answers, before other work of the loop gets its turn
+
+
+class Outgoing:
+    """The frames that leave at the end of this turn of the loop."""
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._metrics = metrics
+        self._transport: asyncio.Transport | None = None
+        self._frames: list[bytes] = []
+        self._size_bytes = 0
+        self.sent_ns = clock.monotonic_ns()
+        """When something was sent last."""
+
+    def connect(self, transport: asyncio.Transport) -> None:
+        """The peer is there."""
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        """Send a frame's bytes with what else this turn sends."""
+        if not self._frames:
+            self._loop.call_soon(self.flush)
+        self._frames.append(data)
+        self._size_bytes += len(data)
+        if self._size_bytes >= FLUSH_BYTES:
+            self.flush()  # so that the transport can say "enough" before the turn is over
+
+    def flush(self) -> None:
+        """Send it now."""
+        if self._frames and self._transport is not None and not self._transport.is_closing():
+            data = b"".join(self._frames)
+            self.sent_ns = self._clock.monotonic_ns()
+            self._metrics.bytes_sent.inc(len(data))
+            self._transport.write(data)
+        self._frames.clear()
+        self._size_bytes = 0
+
+
+class Answers:
+    """The answers to OPEN of one connection, one after another.
+
+    may_write: whether the peer takes more for now; when it does again, ``go_on`` is called.
+    is_open: whether the stream is there still.
+    sent: called when the last HELD of a stream has been written.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
+        *,
+        write: Callable[[bytes], None],
+        may_write: Callable[[], bool],
+        is_open: Callable[[Stream], bool],
+        sent: Callable[[Stream], None],
+    ) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._metrics = metrics
+        self._write = write
+        self._may_write = may_write
+        self._is_open = is_open
+        self._sent = sent
+        self._waiting: deque[Stream] = deque()
+        self._frames: Iterator[bytes] | None = None
+        self._next_step: asyncio.Handle | None = None
+
+    def add(self, stream: Stream) -> None:
+        """Answer the OPEN of ``stream``, after those that came before."""
+        self._waiting.append(stream)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Encode as much as one turn of the loop is to take, unless that is to come anyway."""
+        if self._next_step is None:
+            self._step()
+
+    def stop(self) -> None:
+        """Answer nothing more."""
+        self._waiting.clear()
+        self._frames = None
+        if self._next_step is not None:
+            self._next_step.cancel()
+
+    def _step(self) -> None:
+        self._next_step = None
+        begin_ns = self._clock.monotonic_ns()
+        while self._may_write():
+            if self._frames is None:
+                if not self._waiting:
+                    return
+                self._frames = self._encode(self._waiting.popleft())
+            frame = next(self._frames, None)
+            if frame is None:
+                self._frames = None
+            else:
+                self._write(frame)
+            if self._clock.monotonic_ns() - begin_ns > STEP_NS:
+                self._next_step = self._loop.call_soon(self._step)
+                return
+
+    def _encode(self, stream: Stream) -> Iterator[bytes]:
+        """The frames of an answer; what is held is as it is when the first one is made."""
+        if not self._is_open(stream):
+            return  # ended while it waited
+        for held in stream.session.held_frames():
+            yield encode(held, stream.session.stream_id)
+            self._metrics.frames_sent(FrameType.HELD)
+            if not self._is_open(stream):
+                return  # its number may be another stream's by now, which would take the rest for its answer
+        self._sent(stream)

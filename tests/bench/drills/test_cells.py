@@ -1,0 +1,126 @@
+"""The file of rounds of drills: what is added, what is run next, and what the tables say of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.drills import cells, run, table
+from bench.harness.errors import BenchError
+from tests.support.ledgers import finished, round_of
+from tidegate.plugin.drill.catalogue import DRILLS
+from tidegate.plugin.drill.report import as_json
+from tidegate.plugin.drill.session import Result
+from tidegate.plugin.drill.verdict import judge
+
+
+def found(tmp_path: Path, number: int = 1) -> dict[str, object]:
+    """What ``drill run --json`` says of a round that passed, with an outage of two seconds."""
+    verdict = judge(finished(tmp_path / f"ledger-{number}", round_of(number=number)))
+    return as_json(Result("broker-killed", "kills", "tidegate", [verdict]))
+
+
+def test_rounds_are_added_up_and_read_back(tmp_path: Path) -> None:
+    rounds = cells.Rounds()
+    for number in (1, 2):
+        rounds.add(found(tmp_path, number), took_s=40.0)
+    cells.save(rounds, tmp_path / "drills.json")
+    again = cells.load(tmp_path / "drills.json")
+    assert again == rounds
+    (cell,) = again.cells
+    assert (cell.rounds, cell.failed, cell.took_s) == (2, 0, 40.0)
+    assert cell.counts == {"sent": 400, "lost": 0, "early": 0, "sent_twice": 0, "unconfirmed": 0}
+    assert cell.times["gap_s"] == [2.1, 2.1]
+    assert cell.times["max_ms"] == [2_100, 2_100]
+
+
+def test_what_could_not_be_done_is_a_round_that_failed(tmp_path: Path) -> None:
+    rounds = cells.Rounds()
+    reason = "3 of 44 things; see /home/somebody/run/drill.log"
+    rounds.add(as_json(Result("disk-full", "", "tidegate", [], [reason])))
+    (cell,) = rounds.cells
+    assert (cell.rounds, cell.failed) == (1, 1)
+    assert cell.reasons == {"… of … things; see": 1}
+    assert "1 of 1 rounds" in table.by_drill(rounds.cells, [])
+
+
+def test_twenty_rounds_of_everything_stay_small(tmp_path: Path) -> None:
+    rounds = cells.Rounds()
+    one = found(tmp_path)
+    for drill, tracker in run.wanted([], ["in-memory", "bucket", "no-index-log"]):
+        for _ in range(20):
+            rounds.add(one | {"drill": drill, "tracker": tracker})
+    cells.save(rounds, tmp_path / "drills.json")
+    assert (tmp_path / "drills.json").stat().st_size < 64_000
+
+
+def test_the_fewest_rounds_come_first_and_what_shares_a_stand_together() -> None:
+    rounds = cells.Rounds()
+    wanted = [("a1", "tidegate"), ("a2", "tidegate"), ("b", "tidegate"), ("a1", "bucket")]
+
+    def following(left_s: float = 100.0, rounds_max: int = 2) -> list[tuple[str, str]]:
+        return cells.following(
+            rounds, wanted, rounds_max=rounds_max, left_s=left_s, together=lambda name: name[0]
+        )
+
+    assert following() == wanted[:2]
+    rounds.cell("a1", "tidegate").rounds = 1
+    assert following() == [("a2", "tidegate")]
+    rounds.cell("a2", "tidegate").rounds = 1
+    assert following() == [("b", "tidegate")]
+    rounds.cell("b", "tidegate").rounds = 1
+    rounds.cell("a1", "bucket").took_s = 90.0
+    assert following() == [("a1", "bucket")]
+    assert following(left_s=80.0) == wanted[:2], "what would not end in time is left for another day"
+    assert following(left_s=10.0) == []
+    for pair in wanted:
+        rounds.cell(*pair).rounds = 2
+    assert following() == []
+
+
+def test_every_drill_is_wanted_and_others_only_where_they_can_run_it() -> None:
+    pairs = run.wanted([], ["in-memory"])
+    assert [name for name, tracker in pairs if tracker == "tidegate"] == [drill.name for drill in DRILLS]
+    assert ("daemon-killed", "in-memory") not in pairs
+    assert ("broker-killed", "in-memory") in pairs
+    with pytest.raises(BenchError, match="is it broker-killed"):
+        run.wanted(["broker-kiled"], [])
+    with pytest.raises(BenchError, match="--compare takes"):
+        run.wanted([], ["other"])
+
+
+def test_what_drills_have_said_is_added(tmp_path: Path) -> None:
+    source, path = tmp_path / "said.json", tmp_path / "drills.json"
+    source.write_text(json.dumps(found(tmp_path)) + "\n")
+    run.add_files([source], path)
+    run.add_files([source], path)
+    assert cells.load(path).cell("broker-killed", "tidegate").rounds == 2
+    source.write_text("nonsense")
+    with pytest.raises(BenchError, match="is not what"):
+        run.add_files([source], path)
+    path.write_text("nonsense")
+    with pytest.raises(BenchError, match="--fresh"):
+        cells.load(path)
+
+
+def test_the_tables_say_the_median_and_the_worst(tmp_path: Path) -> None:
+    rounds = cells.Rounds()
+    rounds.add(found(tmp_path))
+    cell = rounds.cell("broker-killed", "tidegate")
+    rounds.add(found(tmp_path, 2))
+    cell.times["gap_s"] = [2.0, 31.0]
+    cell.repeated = {"in_flight": 1_200, "tracker": 3}
+    shown = table.by_drill(rounds.cells, rounds.batches)
+    assert "| `broker-killed` | Tidegate | 2 | 0 | 0 | 0 | 1,200 in flight, 3 **unexplained** |" in shown
+    assert "| 16.5 / 31.0 |" in shown
+    assert "| Tidegate | 1 | 2 | 400 | 0 | 0 | 3 |" in table.by_tracker(rounds.cells)
+
+
+def test_the_pages_say_what_the_file_says() -> None:
+    """No figure of a drill is typed by hand."""
+    for page, (text, _) in run.pages().items():
+        shown = page.read_text(encoding="utf-8")
+        said = shown.partition(table.BEGIN)[2].partition(table.END)[0]
+        assert said.strip() == text.strip(), f"{page.name}: run python -m bench report"

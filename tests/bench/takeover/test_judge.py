@@ -1,0 +1,64 @@
+"""What the bench `takeover` makes of arrivals."""
+
+from __future__ import annotations
+
+from bench.takeover.judge import Arrival, Outcome, first_after, judge, missing
+
+MS = 1_000_000
+FAULT_NS = 10_000 * MS
+
+
+def arrival(
+    number: int, at_ms: int, *, due_ms: int = 0, acked_ms: int | None = None, entry: int = -1
+) -> Arrival:
+    """A delivery, acknowledged at once unless told otherwise; each number has its own position."""
+    acked_ns = (at_ms if acked_ms is None else acked_ms) * MS
+    return Arrival(number, (1, number if entry < 0 else entry), due_ms, at_ms * MS, acked_ns)
+
+
+def test_the_first_message_is_counted_from_the_moment_on() -> None:
+    arrivals = [arrival(1, 9_999), arrival(2, 10_400), arrival(3, 10_200)]
+    assert first_after(arrivals, FAULT_NS) == 10_200 * MS
+    assert first_after(arrivals, 11_000 * MS) is None
+
+
+def test_lost_is_what_is_due_and_has_not_come() -> None:
+    due = {1: 10_000, 2: 10_500, 3: 12_000}
+    assert missing(due, [arrival(1, 10_001)], now_ms=11_000) == {2}
+
+
+def test_repeats_are_told_apart_by_when_they_had_been_acknowledged() -> None:
+    arrivals = [
+        arrival(1, 9_000),  # long before
+        arrival(2, 9_900),  # just before
+        arrival(3, 9_900, acked_ms=0),  # never
+        arrival(4, 10_100),  # after, and again
+        *(arrival(number, 10_300) for number in (1, 2, 3, 4)),
+    ]
+    assert judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0) == Outcome(0, 0, 1, 2, 1)
+
+
+def test_what_was_repeated_before_the_fault_or_sent_twice_is_no_repeat() -> None:
+    arrivals = [arrival(1, 9_000), arrival(1, 9_500), arrival(2, 10_100), arrival(2, 10_200, entry=77)]
+    assert judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0) == Outcome(0, 0, 0, 0, 0)
+
+
+def test_what_was_taken_back_may_come_again_once() -> None:
+    arrivals = [
+        arrival(1, 9_000),
+        arrival(1, 10_600),
+        arrival(2, 10_100),
+        arrival(2, 10_700),
+        arrival(2, 10_800),
+    ]
+    outcome = judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0, taken_back_at_ns=10_500 * MS)
+    assert outcome == Outcome(0, 0, 0, 1, 0)
+
+
+def test_early_is_before_deliver_at_by_the_clients_clock() -> None:
+    arrivals = [
+        arrival(1, 10_100, due_ms=10_101),
+        arrival(2, 10_101, due_ms=10_101),
+        arrival(3, 9_000, due_ms=9_500),
+    ]
+    assert judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0).early == 1

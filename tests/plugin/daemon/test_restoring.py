@@ -1,0 +1,156 @@
+"""An index that is restored from its log while others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemons import StartDaemon
+from tests.support.shim_client import DaemonError, ShimClient, entries
+from tests.support.stores import copied
+from tests.support.waiting import until
+from tidegate.index.format import keys
+from tidegate.index.log.memory_home import MemoryHome, World
+from tidegate.index.names import SubscriptionName
+from tidegate.index.store import Batch, MemoryStore
+from tidegate.plugin.daemon import index_logs
+from tidegate.plugin.errors import ErrorCode
+
+TOPIC = "persistent://public/default/orders"
+NAME = SubscriptionName(TOPIC, "sub")
+HOUR_MS = 3_600_000
+
+
+def later_ms() -> int:
+    return time.time_ns() // 1_000_000 + HOUR_MS
+
+
+class SlowHome(MemoryHome):
+    """A home whose last answer comes when it is let."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.has_read = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        found = await super().read(ledger_id, first, last)
+        self.has_read.set()
+        await self.may_answer.wait()
+        return found
+
+
+async def test_a_restoration_that_comes_too_late_takes_nothing_from_a_newer_owner(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """A broker stood still while the daemon read a log through it; the topic has moved on to another."""
+    world = World()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    async with (
+        start() as daemon,
+        await ShimClient.connect(socket_path, "former") as former,
+        await ShimClient.connect(socket_path, "newer") as newer,
+    ):
+        former.logs = home = SlowHome(world)
+        late = former.begin_open(TOPIC, epoch=2)
+        await home.has_read.wait()
+        newer.offer_logs(world)
+        stream = await newer.open(TOPIC, epoch=3)
+        assert len(stream.held) == 10
+        stream.add(entries(5, later_ms(), ledger_id=2))
+        await stream.durable()
+        home.may_answer.set()
+        with pytest.raises(DaemonError) as caught:
+            await late.until(lambda: late.answered)
+        assert caught.value.code == ErrorCode.STALE_EPOCH
+        stream.add(entries(1, later_ms(), ledger_id=3))
+        await stream.durable()
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert len(index.held()) == 16, "what was answered DURABLE"
+        await until(lambda: daemon.engine.catalog.stats().subscriptions == 1)
+
+
+class BlockedStore(MemoryStore):
+    """A store in which the thread of the index logs stands still at its first write until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stands = threading.Event()
+        self.may_write = threading.Event()
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        if threading.current_thread().name.startswith("tidegate-log"):
+            self.stands.set()
+            self.may_write.wait()
+        super().write(batch, sync=sync)
+
+
+async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is slower than the broker waits. What is written after that would win at the next start."""
+    world, store = World(), BlockedStore()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    monkeypatch.setattr(index_logs, "RESTORE_SECONDS", 0.3)
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        client.logs = MemoryHome(world)
+        stream = client.begin_open(TOPIC, epoch=2)
+        assert await asyncio.to_thread(store.stands.wait, 10)
+        await stream.until(lambda: stream.answered)
+        assert not stream.held
+        stream.add(entries(5, later_ms(), ledger_id=2))
+        await stream.durable()
+        store.may_write.set()
+
+        async def committed() -> bool:
+            stream.add(entries(1, later_ms(), ledger_id=3))
+            await stream.durable()
+            rows = list(store.scan(*keys.kind_range(keys.IDENTITY)))
+            return len(rows) == 1 and len(list(store.scan(*keys.kind_range(keys.CHAIN)))) <= 1
+
+        async with asyncio.timeout(10):
+            while not await committed():
+                pass
+    async with start(store=store.reopen()) as daemon:
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert {ledger_id for ledger_id, _ in index.held()} == {2, 3}
+
+
+async def test_what_this_daemon_has_shipped_itself_is_not_restored(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """Nothing else happens after the log was begun: that it has the local data must be known all the same."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, later_ms()))
+        await stream.durable()
+        await until(
+            lambda: any(one.ledger_id >= 0 and not one.lag_seconds for one in daemon.engine.log_states())
+        )
+        await until(lambda: any(store.scan(*keys.kind_range(keys.CHAIN))))
+        left = copied(store)
+        client.offer_logs(world)
+        again = await client.open(TOPIC, epoch=2)
+        assert len(again.held) == 10
+    assert "the index was restored from its log" not in log.getvalue()
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=3)).held) == 10
+    assert "the index was restored from its log" not in log.getvalue(), "as after kill -9"
