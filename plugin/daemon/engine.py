@@ -333,6 +333,8 @@ class DaemonEngine:
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._admission.take(entries * ENTRY_BYTES)
+            if self._queries.recorder.active:
+                self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
         self._handing_out.schedule(stream)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidegate.index import StorageError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.intake import Intake, refusal
+from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.wire.messages import Ingest, json_body
@@ -55,6 +56,7 @@ class Queries:
         self._log = log
         self._answers: set[asyncio.Task[bytes]] = set()
         self._unanswered: Counter[object] = Counter()
+        self.recorder = Recorder(asked.clock)
 
     def stop(self) -> None:
         """Answer nothing that is not answered yet."""
@@ -64,6 +66,7 @@ class Queries:
     def gone(self, connection: object) -> None:
         """A connection is closed: what it had taken is free."""
         self._intake.gone(connection)
+        self.recorder.gone(connection)
 
     def ask(self, connection: object, request: dict[str, object], reply: Tell) -> None:
         """Answer a query: `reply` is called now or later, once for each frame of the answer."""
@@ -81,8 +84,10 @@ class Queries:
                         reply(json_body(part))
                 case "entries":
                     self._answer(connection, _told(self._intake.entries(request)), reply)
+                case "record":
+                    reply(json_body(self.recorder.ask(connection, request)))
                 case what:
-                    known = "'status', 'width', 'take-in', 'positions', 'entries'"
+                    known = "'status', 'width', 'take-in', 'positions', 'entries', 'record'"
                     raise UserError(f"unknown query {what!r}, known: {known}")
         except UserError as error:
             reply(refusal(error))

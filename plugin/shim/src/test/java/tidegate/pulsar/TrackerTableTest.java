@@ -87,7 +87,7 @@ class TrackerTableTest {
         assertTrue(former.isFinished());
         connect();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
-                new Frame.Add(true, Records.of(5, 2, LATER_MS))), sent(successor));
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
     }
 
     @Test
