@@ -34,6 +34,8 @@ from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store
 
+LOAD_AHEAD_NS = 5_000_000
+"""Loading ahead stops after this: it is upkeep, and others wait."""
 UNCLAIMED = bytes(16)
 """The incarnation of an index that was filled before anybody opened its subscription: who opens it has it."""
 
@@ -53,7 +55,11 @@ class Catalog:
         )
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
         self._due: heapdict = heapdict()
+        self._to_load: heapdict = heapdict()
+        """When each subscription that is not parked has something due that is not in memory."""
         self._parked: set[DelayIndex] = set()
+        self._chains: dict[DelayIndex, Chain] = {}
+        """Those that were set since the start: what is stored of them may be older until the next commit."""
         self._next_subscription_id = 1
         self._background = Background(
             self._context,
@@ -173,7 +179,10 @@ class Catalog:
             self._delete_stored(subscription_id)
 
     def chain(self, index: DelayIndex) -> Chain | None:
-        """Which index log the stored data of a subscription is in; None if that is not known."""
+        """Which index log the data of a subscription is in; None if that is not known."""
+        known = self._chains.get(index)
+        if known is not None:
+            return known
         try:
             value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
             return None if value is None else Chain.decode(value)
@@ -181,7 +190,10 @@ class Catalog:
             return None
 
     def set_chain(self, index: DelayIndex, chain: Chain) -> None:
-        """The stored data of a subscription is in this index log. Durable with the next commit."""
+        """The data of a subscription is in this index log. Durable with the next commit."""
+        if self._indexes.get(index.name) is not index:
+            return
+        self._chains[index] = chain
         batch = Batch()
         batch.put(keys.subscription_key(keys.CHAIN, index.log.subscription_id), chain.encode())
         self._journal.also(batch)
@@ -204,8 +216,10 @@ class Catalog:
         if index is not None:
             index.remove()
             self._due.pop(index, None)
+            self._to_load.pop(index, None)
             self._background.forget(index)
             self._parked.discard(index)
+            self._chains.pop(index, None)
             self._delete_stored(index.log.subscription_id)
 
     def __iter__(self) -> Iterator[DelayIndex]:
@@ -227,6 +241,7 @@ class Catalog:
         """Leave a subscription out of `next_due` until `unpark`: nobody can take what is due (no credit)."""
         self._parked.add(index)
         self._due.pop(index, None)
+        self._to_load.pop(index, None)
 
     def unpark(self, index: DelayIndex) -> None:
         """Count a subscription in `next_due` again."""
@@ -289,9 +304,24 @@ class Catalog:
         """
         self._require_open()
         self._background.advance(now_ms)
-        first = self.next_due()
-        if first is not None and first[0] <= now_ms + self._options.prefetch_ms:
-            first[1].prefetch(now_ms)
+        self._load_ahead(now_ms)
+
+    def _load_ahead(self, now_ms: int) -> None:
+        """Load a block for each subscription that has one due soon, the most urgent first, for a few ms."""
+        before_ms = now_ms + self._options.prefetch_ms
+        begin_ns = self._clock.monotonic_ns()
+        looked: list[DelayIndex] = []
+        try:
+            while self._to_load and self._to_load.peekitem()[1] <= before_ms:
+                index, _ = self._to_load.popitem()
+                looked.append(index)
+                index.prefetch(now_ms)
+                self._to_load.pop(index, None)  # its next one has to wait until the others had their turn
+                if self._clock.monotonic_ns() - begin_ns > LOAD_AHEAD_NS:
+                    break
+        finally:
+            for index in looked:
+                self._due_changed(index)
 
     def persist(self, name: SubscriptionName) -> None:
         """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""
@@ -356,12 +386,9 @@ class Catalog:
         )
 
     def _due_changed(self, index: DelayIndex) -> None:
-        due_ms = index.next_due_ms()
-        if due_ms is None or index in self._parked or self._indexes.get(index.name) is not index:
-            if index in self._due:
-                del self._due[index]
-        elif self._due.get(index) != due_ms:
-            self._due[index] = due_ms
+        left_out = index in self._parked or self._indexes.get(index.name) is not index
+        _rank(self._due, index, None if left_out else index.next_due_ms())
+        _rank(self._to_load, index, None if left_out else index.next_load_ms())
 
     def _crowding_changed(self, index: DelayIndex) -> None:
         self._background.crowding_changed(index)
@@ -369,3 +396,12 @@ class Catalog:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError("the catalog is closed")
+
+
+def _rank(heap: heapdict, index: DelayIndex, at_ms: int | None) -> None:
+    """Have `index` in the heap at that time; None takes it out."""
+    if at_ms is None:
+        if index in heap:
+            del heap[index]
+    elif heap.get(index) != at_ms:
+        heap[index] = at_ms

@@ -76,6 +76,8 @@ class CompactionResult:
 class _MergedBlock:
     """A stored block as a source of a merge."""
 
+    stored = True
+
     def __init__(self, job: CompactionJob, stored: StoredBlock) -> None:
         self._job = job
         self._stored = stored

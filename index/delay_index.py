@@ -147,8 +147,12 @@ class DelayIndex:
         """When the earliest entry not in flight is due, or a lower bound of it; None if there is none."""
         return self._timeline.next_due_ms()
 
+    def next_load_ms(self) -> int | None:
+        """When the earliest entry that is not in memory is due, or a lower bound of it; None without one."""
+        return self._timeline.next_load_ms()
+
     def prefetch(self, now_ms: int) -> None:
-        """Load or sort the next one that is due within the prefetch time."""
+        """Load the next block that is due within the prefetch time."""
         if self._timeline.prefetch(now_ms):
             self._finish_slices()
             self._context.due_changed(self)
@@ -285,8 +289,7 @@ class DelayIndex:
         Durable with the next persist: a crash before it brings them back, which costs a look at the cursor.
         """
         gone = positions.intersection(self._positions.held)
-        self._positions.lose(gone)
-        self._quarantine.lose(gone)
+        self._lose(gone)
         self._finish_slices()
         self._context.wanting.add(self)
         self._context.due_changed(self)
@@ -331,10 +334,12 @@ class DelayIndex:
 
     def _apply_acknowledge(self, positions: PositionSet) -> None:
         self._positions.acknowledge(positions)
+        self._timeline.depart(positions)
         self._finish_slices()
 
     def _apply_mark_delete(self, ledger_id: int, entry_id: int) -> None:
         self._positions.mark_delete(ledger_id, entry_id)
+        self._timeline.depart_up_to((ledger_id, entry_id))
         self._finish_slices()
 
     def _apply_clear(self) -> None:
@@ -375,10 +380,15 @@ class DelayIndex:
         if result.lost:
             gone = result.lost.intersection(self._positions.held)
             gone.difference_update(self._timeline.staged_positions())
-            self._positions.lose(gone)
-            self._quarantine.lose(gone)
+            self._lose(gone)
             _LOG.error("%s: %d positions are no longer held", self.name, len(gone))
         self._report_all(result.corrupt)
+
+    def _lose(self, positions: PositionSet) -> None:
+        """Nobody has the entries of these positions any more."""
+        self._positions.lose(positions)
+        self._timeline.depart(positions)
+        self._quarantine.lose(positions)
 
     def _report_all(self, blocks: Iterable[StoredBlock]) -> None:
         for slice_id, descriptor in blocks:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from tidegate.index.entry import Entries
-from tidegate.index.positions import PositionSet
+from tidegate.index.positions import Position, PositionSet
 
 _PRUNE_MIN = 4_096
 _PART_MIN = 1_024
@@ -79,6 +81,15 @@ class InFlightLog:
         self._count = sum(map(len, self.parts()))
         self._prune_at = max(_PRUNE_MIN, 2 * self._count)
         return live
+
+    def last_in(self, held: PositionSet) -> Position:
+        """The position of the entry that was appended last, of those in `held`. There must be one."""
+        for entries in reversed(self.parts()):
+            there = np.flatnonzero(held.contains(entries))
+            if len(there):
+                at = int(there[-1])
+                return int(entries.ledger_id[at]), int(entries.entry_id[at])
+        raise ValueError("nothing in flight is held")
 
     def take(self) -> list[Entries]:
         """All entries; the log is empty afterwards."""

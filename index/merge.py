@@ -33,6 +33,11 @@ _LEFT_SHARE = 16
 class Sealed(Protocol):
     """Something that must be opened before its entries can be popped."""
 
+    @property
+    def stored(self) -> bool:
+        """Whether its entries are in the store: what is in memory need not be opened before it is due."""
+        ...
+
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         """The (key, item) pairs to put in its place."""
         ...
@@ -44,10 +49,11 @@ Accept = Callable[[Taken], Entries]
 
 
 class RunHeap:
-    """A heapdict of runs and of what becomes runs."""
+    """A heapdict of runs and of what becomes runs; another one of what is to be loaded for that."""
 
     def __init__(self) -> None:
         self._heap: heapdict = heapdict()
+        self._stored: heapdict = heapdict()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -55,6 +61,8 @@ class RunHeap:
     def push(self, key: EntryKey, item: Item) -> None:
         """Put an item in, or move it to another key."""
         self._heap[item] = key
+        if not isinstance(item, Run) and item.stored:
+            self._stored[item] = key
 
     def push_run(self, run: Run) -> None:
         """Put a run in, unless it is consumed."""
@@ -65,6 +73,8 @@ class RunHeap:
         """Take an item out, if it is in."""
         if item in self._heap:
             del self._heap[item]
+        if item in self._stored:
+            del self._stored[item]
 
     def items(self) -> list[tuple[Item, EntryKey]]:
         """All (item, key) pairs, in no order."""
@@ -77,25 +87,21 @@ class RunHeap:
         key: EntryKey = self._heap.peekitem()[1]
         return key
 
-    def open_next(self, before_ms: int) -> bool:
-        """Open the first item that is not a run yet, if it is due before `before_ms`; False if there is none.
+    def first_stored_key(self) -> EntryKey | None:
+        """A lower bound of the key of the first entry that is not in memory."""
+        if not self._stored:
+            return None
+        key: EntryKey = self._stored.peekitem()[1]
+        return key
 
-        O(items due before then): the heap is walked from its top.
-        """
-        nodes = self._heap.heap
-        first: tuple[EntryKey, Sealed] | None = None
-        waiting = [0] if nodes else []
-        while waiting:
-            at = waiting.pop()
-            key, item, _ = nodes[at]
-            if key[0] < before_ms and (first is None or key < first[0]):
-                if isinstance(item, Run):
-                    waiting += [child for child in (2 * at + 1, 2 * at + 2) if child < len(nodes)]
-                else:
-                    first = (key, item)
-        if first is None:
+    def open_next(self, before_ms: int) -> bool:
+        """Open the first item that is not in memory, if due before `before_ms`; whether there was one."""
+        if not self._stored:
             return False
-        self._open(first[1])
+        item, key = self._stored.peekitem()
+        if key[0] >= before_ms:
+            return False
+        self._open(item)
         return True
 
     def pop(self, now_ms: int, limit: int, scan_limit: int, accept: Accept) -> Entries:
@@ -166,7 +172,7 @@ class RunHeap:
         opened = item.open()
         self.discard(item)
         for key, inner in opened:
-            self._heap[inner] = key
+            self.push(key, inner)
 
 
 def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> list[tuple[Run, int]]:

@@ -143,6 +143,7 @@ class PositionState:
         self.removals += 1
         self.held.difference_update(positions)
         self.in_flight.difference_update(positions)
+        self.departed += len(positions)
 
     # ---- telling
 

@@ -30,6 +30,7 @@ class Block:
     """A packed block of a slice and how far it is popped."""
 
     __slots__ = ("consumed", "descriptor", "of", "run")
+    stored = True
 
     def __init__(self, of: Slice, descriptor: BlockDescriptor) -> None:
         self.of = of
@@ -82,10 +83,10 @@ class Slice:
         "id",
         "in_flight",
         "load",
-        "look_at",
         "run_entries",
         "size_bytes",
     )
+    stored = True
 
     def __init__(self, slice_id: SliceId, load: Load) -> None:
         self.id = slice_id
@@ -101,8 +102,6 @@ class Slice:
         self.in_flight = InFlightLog()
         self.active = False
         self.finished = False
-        self.look_at = 0
-        """An exhausted slice is looked at again when so many positions have left `held`."""
 
     def first_key(self) -> EntryKey:
         """Key of the first entry. There must be a block."""

@@ -33,6 +33,7 @@ class Chunk:
     """
 
     __slots__ = ("_buffer", "_buffered", "_parts", "_staging", "count", "first_ms")
+    stored = False
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging

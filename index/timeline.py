@@ -21,13 +21,14 @@ from tidegate.index.checks import Sources, require
 from tidegate.index.clock import Clock
 from tidegate.index.compaction import choose_runs
 from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.exhausted import Exhausted
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
 from tidegate.index.in_flight import InFlightLog
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import PositionState
-from tidegate.index.positions import PositionSet
+from tidegate.index.positions import Position, PositionSet
 from tidegate.index.slices import BlockOwner, Load, Slice
 from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
@@ -65,8 +66,7 @@ class Timeline:
         self._slices: dict[SliceId, Slice] = {}
         self._touched: set[Slice] = set()
         """Active slices of which something was consumed since they were last looked at."""
-        self._exhausted: set[Slice] = set()
-        """Slices that are finished once nothing of them is in flight any more."""
+        self._exhausted = Exhausted()
         self._finished_entries = 0
         self._finished_since_ms: int | None = None
         self._crowded: heapdict = heapdict()
@@ -92,11 +92,14 @@ class Timeline:
         key = self._heap.first_key()
         return None if key is None else key[0]
 
+    def next_load_ms(self) -> int | None:
+        """When the earliest entry that is not in memory is due, or a lower bound of it; None without one."""
+        key = self._heap.first_stored_key()
+        return None if key is None else key[0]
+
     def prefetch(self, now_ms: int) -> bool:
-        """Load or sort the next one that is due within the prefetch time; whether there was one."""
-        key = self._heap.first_key()
-        before_ms = now_ms + self._options.prefetch_ms
-        return key is not None and key[0] <= before_ms and self._heap.open_next(before_ms + 1)
+        """Load the next block that is due within the prefetch time; whether there was one."""
+        return self._heap.open_next(now_ms + self._options.prefetch_ms + 1)
 
     def rewind(self) -> None:
         """Make everything held poppable again."""
@@ -105,7 +108,9 @@ class Timeline:
         self._staging.rewind()
         for each in self._slices.values():
             each.rewind(self._heap)
-        self._exhausted = {each for each in self._exhausted if each.active}
+        for each in self._exhausted:
+            if not each.active:
+                self._exhausted.discard(each)
 
     def clear(self) -> set[SliceId]:
         """Let go of everything; returns which slices there were."""
@@ -144,25 +149,27 @@ class Timeline:
         """Something of a slice was consumed, other than by a pop: a block that cannot be read."""
         self._touched.add(each)
 
+    def depart(self, positions: PositionSet) -> None:
+        """These positions are not held any more. To be told before `finish_slices`."""
+        self._exhausted.depart(positions)
+
+    def depart_up_to(self, last: Position) -> None:
+        """No position up to this one is held any more. To be told before `finish_slices`."""
+        self._exhausted.depart_up_to(last)
+
     def finish_slices(self) -> None:
         """Find slices of which nothing is held any more. O(1) amortised for each position that departs."""
         held, departed = self._positions.held, self._positions.departed
         for each in self._touched:
             if each.exhausted() and not each.finished:
-                self._exhausted.add(each)
-                each.look_at = departed
+                self._exhausted.add(each, departed)
         self._touched.clear()
         if not held and self._slices:
             for each in self._slices.values():
                 self._finish(each)
             self._exhausted.clear()
-        for each in [each for each in self._exhausted if each.look_at <= departed]:
-            left = each.in_flight.prune(held)
-            if left:
-                each.look_at = departed + left
-            else:
-                self._finish(each)
-                self._exhausted.discard(each)
+        for each in self._exhausted.take_finished(held, departed):
+            self._finish(each)
 
     def finish_dead_slices(self) -> None:
         """Slices with no block that can hold a held ledger are finished, whenever they are due."""
@@ -393,6 +400,7 @@ class Timeline:
         for each in self._slices.values():
             each.check(sources, read)
         sources.require_complete()
+        self._exhausted.check(self._positions.held)
         for each in self._slices.values():
             wanted = len(each.run_entries) >= self._options.merge_runs and not each.finished
             require(

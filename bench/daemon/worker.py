@@ -40,7 +40,7 @@ MORE = 1_000_000  # sent while the daemon is killed
 FEW = 5  # entries of a frame
 IDLE_S = 120.0
 ROUNDS = 3
-IMPORTS = "import tidegate.plugin.cli, tidegate.plugin.commands.serve, tidegate.plugin.daemon.serve"
+IMPORTS = "import tidegate.plugin.cli, tidegate.plugin.commands.daemon, tidegate.plugin.daemon.serve"
 START_S = 60.0
 
 

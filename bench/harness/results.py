@@ -6,6 +6,7 @@ ever added, so that older files can still be read.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -83,9 +84,25 @@ class Result(BaseModel):
 
 
 def save(result: Result, path: Path) -> None:
-    """Write the result as indented JSON, creating the folder."""
+    """Write the result as JSON, creating the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    path.write_text(text_of(result), encoding="utf-8")
+
+
+def text_of(result: Result) -> str:
+    """A line for each field, metric and curve: small, and what has changed is seen line by line."""
+    fields = []
+    for name, value in result.model_dump(mode="json").items():
+        if name in ("metrics", "series") and value:
+            written = "[\n" + ",\n".join(f"  {_json(each)}" for each in value) + "\n ]"
+        else:
+            written = _json(value)
+        fields.append(f" {_json(name)}: {written}")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def load(path: Path) -> Result:

@@ -18,15 +18,19 @@ def register(app: typer.Typer) -> None:
 
 
 def spark_package(
-    out: Annotated[Path, typer.Option(help="Where the archive and the script go.")] = Path("run/spark"),
+    out: Annotated[
+        Path, typer.Option(help="Where the archive and the script go; made if it is not there.")
+    ] = Path("run/spark"),
     json_output: common.Json = False,
 ) -> None:
     """Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here."""
     check_packages()
+    was_there = out.is_dir()
     made = make_package(out)
     if json_output:
         common.print_json(
             {
+                "made_directory": not was_there,
                 "archive": str(made.archive),
                 "script": str(made.script),
                 "size_bytes": made.size_bytes,
@@ -35,6 +39,8 @@ def spark_package(
             }
         )
         return
+    if not was_there:
+        typer.echo(f"made the directory {out}")
     typer.echo(f"{made.archive}: {made.size_bytes / 1e6:.0f} MB, for {platform_words()}")
     typer.echo("tidegate COMMAND … --master spark://HOST:7077 --package " + str(made.archive))
     typer.echo(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,18 @@ from rich.table import Table
 
 from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.job.parts import check_parts
+from tidegate.pipeline.job.view import make_view
 from tidegate.pipeline.tune.options import Topic, TuneOptions, parse_delays
+from tidegate.pipeline.tune.record import record
+from tidegate.plugin.durations import milliseconds
 from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.wire.client import ask_socket
 
 _MIB = 1 << 20
 _SCALE_MAX = 1_000
+TRACE = "trace.csv"
+"""What was recorded from a daemon, beside the report."""
 
 
 def register(app: typer.Typer) -> None:
@@ -34,9 +41,18 @@ def tune(  # noqa: PLR0917 the flags
     from_topic: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="The messages of a topic instead of a trace.")
     ] = None,
+    from_daemon: Annotated[
+        bool, typer.Option("--from-daemon", help="What arrives at the running daemon from now on instead.")
+    ] = False,
+    record_for: Annotated[
+        str, typer.Option("--record", metavar="DURATION", help="With --from-daemon: for how long.")
+    ] = "1m",
     subscription: Annotated[
         str | None,
-        typer.Option(help="With --from-topic: only what it has not acknowledged. With --apply: whose width."),
+        typer.Option(
+            help="With --from-topic: only what it has not acknowledged. "
+            "With --from-daemon: TOPIC:SUBSCRIPTION, whose messages are recorded [default: all]."
+        ),
     ] = None,
     service_url: Annotated[str | None, typer.Option(help="pulsar://HOST:6650, for --from-topic.")] = None,
     admin_url: Annotated[str | None, typer.Option(help="http://HOST:8080, for --from-topic.")] = None,
@@ -57,7 +73,7 @@ def tune(  # noqa: PLR0917 the flags
         typer.Option(
             readable=False,
             envvar="TIDEGATE_SOCKET",
-            help=f"The daemon's Unix socket, for --apply [default: {SOCKET_DEFAULT_HELP}].",
+            help=f"The daemon's Unix socket, for --from-daemon and --apply [default: {SOCKET_DEFAULT_HELP}].",
         ),
     ] = None,
     json_output: common.Json = False,
@@ -67,12 +83,13 @@ def tune(  # noqa: PLR0917 the flags
     file: common.Files = None,
 ) -> None:
     """Recommend a slice width from a trace, with what each width would cost."""
-    if (trace is None) == (from_topic is None):
-        raise OptionError("say which trace: a file, or --from-topic TOPIC")
+    if [trace is not None, from_topic is not None, from_daemon].count(True) != 1:
+        raise OptionError("say which trace: a file, --from-topic TOPIC, or --from-daemon")
     if not 0 < scale <= _SCALE_MAX:
         raise OptionError(f"--scale must be more than 0 and at most {_SCALE_MAX:,}, it is {scale:g}")
     if staging_mib < 1:
         raise OptionError(f"--staging-mib must be 1 or more, it is {staging_mib}")
+    seconds = _seconds(record_for)
     options = TuneOptions(
         trace=None if trace is None else common.absolute(trace),
         topic=None
@@ -88,6 +105,13 @@ def tune(  # noqa: PLR0917 the flags
     if apply_to is not None:
         # Before the work rather than after it: does the daemon know the subscription?
         ask_socket(socket or own_default_socket(), {"what": "width", "subscription": apply_to})
+    if from_daemon:
+        check_parts(os.environ)
+        path = report.absolute() / TRACE
+        with make_view() as view:
+            found = record(socket or own_default_socket(), subscription, seconds, path, view.note)
+            view.note(f"{found.entries:,} of {found.seen:,} messages: {path} (--scale {found.stride})")
+        options = options.model_copy(update={"trace": str(path), "scale": scale * found.stride})
     result, exit_code = common.run_job("tune", options.model_dump(mode="json"), spark)
     if apply_to is not None:
         width_ms = result["recommended"]["width_ms"]
@@ -100,6 +124,13 @@ def tune(  # noqa: PLR0917 the flags
     else:
         _show(result, apply_to)
     raise typer.Exit(exit_code)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return milliseconds(text) / 1_000
+    except ValueError as error:
+        raise OptionError(f"--record {text[:40]}: {error}") from error
 
 
 def _topic(  # noqa: PLR0917 the flags

@@ -13,6 +13,7 @@ from tidegate.plugin.checks.deliveries import (
     lost,
     repeat_causes,
     repeats,
+    stored_twice,
 )
 from tidegate.plugin.checks.gaps import Gaps, gaps
 from tidegate.plugin.checks.lateness import Lateness, percentiles
@@ -31,4 +32,5 @@ __all__ = [
     "percentiles",
     "repeat_causes",
     "repeats",
+    "stored_twice",
 ]

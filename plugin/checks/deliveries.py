@@ -67,6 +67,15 @@ def repeats(identity: Sequence[Ints], received: Int64) -> tuple[Indices, Indices
     return order[again], order[again + 1]
 
 
+def stored_twice(message: Ints, place: Sequence[Ints]) -> int:
+    """How often a message was received from a further place of its topic: its producer sent it again.
+
+    ``place``: columns that together say where a receipt's message is stored. O(n log n).
+    """
+    columns = [column.astype(np.int64) for column in (message, *place)]
+    return len(np.unique(np.stack(columns, axis=1), axis=0)) - len(np.unique(message))
+
+
 def repeat_causes(redelivery_count: Int64) -> npt.NDArray[np.int8]:
     """The cause of each repeated receipt, from its redelivery count (``NEVER``: not recorded)."""
     causes = np.full(len(redelivery_count), RepeatCause.UNKNOWN, np.int8)

@@ -1,8 +1,7 @@
-"""``tidegate serve``: the daemon, from its flags to its end."""
+"""``tidegate serve``: its flags."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +40,7 @@ def serve(  # noqa: PLR0917 the flags
 ) -> None:
     """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
     # Here, so that --help does not wait for what only a daemon needs.
-    from tidegate.plugin.daemon.settings import load_settings  # noqa: PLC0415
+    from tidegate.plugin.commands.daemon import run_daemon  # noqa: PLC0415
 
     flags = {
         "data": data,
@@ -51,10 +50,4 @@ def serve(  # noqa: PLR0917 the flags
         "log_format": log_format,
         "log_level": log_level,
     }
-    settings = load_settings(flags, config)
-    from tidegate.plugin.daemon.logs import forward_standard_logging, make_logger  # noqa: PLC0415
-    from tidegate.plugin.daemon.serve import serve as serve_daemon  # noqa: PLC0415
-
-    log = make_logger(settings.log_format, settings.log_level)
-    forward_standard_logging(log)
-    asyncio.run(serve_daemon(settings, log))
+    run_daemon(flags, config)

@@ -127,6 +127,8 @@ class DaemonEngine:
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
         )
+        if logs is not None:
+            logs.on_change(self._committer.wake)
 
     @property
     def product(self) -> str:
@@ -334,6 +336,8 @@ class DaemonEngine:
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._admission.take(entries * ENTRY_BYTES)
+            if self._queries.recorder.active:
+                self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
         self._handing_out.schedule(stream)
 

@@ -21,6 +21,7 @@ from tidegate.index import (
     Catalog,
     Chain,
     Clock,
+    DelayIndex,
     Identity,
     SubscriptionName,
     TappedStore,
@@ -180,11 +181,17 @@ class IndexLogs:
         self._by_stream: dict[Stream, int] = {}
         self._shipped: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._commit_soon: Callable[[], None] = lambda: None
         store.on_noted(self._noted)
+
+    def on_change(self, commit_soon: Callable[[], None]) -> None:
+        """Call ``commit_soon`` when something was put into the catalog that no frame has brought."""
+        self._commit_soon = commit_soon
 
     def stop(self) -> None:
         """Ship and restore nothing more."""
         self._store.on_noted(lambda: None)
+        self._commit_soon = lambda: None
         for one in self._by_id.values():
             one.end()
         for task in self._tasks:
@@ -230,6 +237,7 @@ class IndexLogs:
             if not is_wanted():
                 # Another stream has the index meanwhile. What was answered DURABLE there must not go.
                 self._catalog.abandon_id(subscription_id)
+                self._commit_soon()
                 return
             index = self._catalog.adopt(subscription_id)
         except TimeoutError:
@@ -279,6 +287,7 @@ class IndexLogs:
         if not written.cancelled():
             written.exception()  # told already, to whoever was still waiting
         self._catalog.abandon_id(subscription_id)
+        self._commit_soon()
 
     def _unreadable(self, name: SubscriptionName, why: str) -> None:
         self.metrics.index_log_unreadable.inc()
@@ -320,12 +329,16 @@ class IndexLogs:
             random=lambda: secrets.randbits(64),
             offload=self.offload,
             catch_up=self._pump,
-            chained=lambda ledger_id: self._catalog.set_chain(index, Chain(ledger_id, home.kind)),
+            chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
         )
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer)
         self._by_stream[stream] = subscription_id
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
+
+    def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
+        self._catalog.set_chain(index, chain)
+        self._commit_soon()
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
         """Call ``then`` when what the stream has said is in its log, or soon."""

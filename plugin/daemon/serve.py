@@ -195,15 +195,16 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> 
             await asyncio.to_thread(prepare, log)
             await asyncio.to_thread(product_version)
             collect_rarely()
-            stats = daemon.engine.catalog.stats()
-            log.info(
-                "serving",
-                socket=str(settings.socket),
-                data=str(settings.data),
-                http=_where(settings.http_address, daemon.http_port),
-                subscriptions=stats.subscriptions,
-                entries_held=stats.held,
-            )
+            if not stop.is_set():  # else it has said already that it stops
+                stats = daemon.engine.catalog.stats()
+                log.info(
+                    "serving",
+                    socket=str(settings.socket),
+                    data=str(settings.data),
+                    http=_where(settings.http_address, daemon.http_port),
+                    subscriptions=stats.subscriptions,
+                    entries_held=stats.held,
+                )
             waiting = [asyncio.ensure_future(event.wait()) for event in (stop, daemon.engine.lost)]
             try:
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.plugin.checks import NEVER, Lateness, early, first_receipts, lost, repeats
+from tidegate.plugin.checks import NEVER, Lateness, early, first_receipts, lost, repeats, stored_twice
 from tidegate.plugin.demo.workload import Int64, Kind, Workload
 
 # What the shim promises: a kill -9 of the broker repeats no message acknowledged longer ago than this.
@@ -179,7 +179,7 @@ def audit(
         early=int(np.count_nonzero(too_early)),
         earliest_ms=float(-lateness_us.min() / 1000) if too_early.any() else 0.0,
         lost=int(np.count_nonzero(lost(confirmed & expected, received_us))),
-        resent=_resent(deliveries),
+        resent=stored_twice(deliveries.number, (deliveries.ledger_id, deliveries.entry_id)),
         repeats=_repeats(deliveries, delayed, outages),
         overall=Lateness.of(lateness_us),
         by_cause={cause: Lateness.of(lateness_us[causes == cause]) for cause in Cause},
@@ -208,11 +208,6 @@ def causes_of(
         causes[(due_us >= outage.usable_us) & (due_us < caught_up_us)] = Cause.CATCHING_UP
         causes[waited] = outage.cause
     return causes
-
-
-def _resent(deliveries: Deliveries) -> int:
-    places = np.stack((deliveries.number, deliveries.ledger_id, deliveries.entry_id), axis=1)
-    return len(np.unique(places, axis=0)) - len(np.unique(deliveries.number))
 
 
 def _repeats(deliveries: Deliveries, delayed: Bools, outages: Sequence[Outage]) -> Repeats:

@@ -11,6 +11,7 @@ from tidegate.plugin.drill.faults.clocks import StepClock
 from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
 from tidegate.plugin.drill.faults.processes import Kill, Pause, Restart, Stutter
 from tidegate.plugin.drill.faults.stored import DamageBlocks, FillDisk, LoseData, LoseMachine, PreviousFormat
+from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import Load, Shape
 from tidegate.plugin.drill.verdict import Cause
 from tidegate.plugin.errors import ConfigError
@@ -59,10 +60,12 @@ _ON_ONE_BROKER = (
     ),
     Drill(
         "consumers-churning",
-        "consumers are closed and others subscribed, twenty times in six seconds, while messages are due",
+        "consumers are closed and others subscribed, twenty times, while messages are due",
         (),
         (Churn(),),
         at_s=0.5,
+        times=20,
+        between_s=0.3,
     ),
     Drill(
         "slow-consumer",
@@ -136,7 +139,7 @@ _ON_A_CLUSTER = (
         "broker-paused",
         "the topic's broker stands still until another has taken over, and goes on as a zombie",
         _TWO,
-        (Pause("broker", replace_clients=True, forgets=True),),
+        (Pause("broker", replace_clients=True, forgets=Forgets.UNSTORED),),
         load=_CLUSTER,
         hold_s=4.0,
         recovers=True,

@@ -19,7 +19,7 @@ from pathlib import Path
 from tidegate.plugin.drill.clients import Clients, RefusedError, Tally
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
-from tidegate.plugin.drill.ledger import Ledger, Round, read_ledger
+from tidegate.plugin.drill.ledger import Forgets, Ledger, Round, read_ledger
 from tidegate.plugin.drill.plan import Plan, Shape, plan
 from tidegate.plugin.drill.verdict import Verdict, judge
 from tidegate.plugin.errors import UserError
@@ -161,8 +161,9 @@ class Course:
 
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill
-        # With what a broker has counted, a kill takes the count away.
-        self._count_reads(ledger, scene.topic)
+        if not progress.strikes or fault.forgets in {Forgets.ORDERLY, Forgets.UNSTORED}:
+            # From the first one on; and what a broker has counted goes with it.
+            self._count_reads(ledger, scene.topic)
         begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
         progress.phase = fault.what

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.errors import UserError
 
 
@@ -220,8 +221,8 @@ class Fault(Protocol):
         ...
 
     @property
-    def forgets(self) -> bool:
-        """Whether the broker may forget acknowledgements over it."""
+    def forgets(self) -> Forgets:
+        """Which acknowledgements may be forgotten over it."""
         ...
 
     @property

@@ -16,6 +16,7 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -64,11 +65,26 @@ class Round:
     schema: int = SCHEMA
 
 
+class Forgets(StrEnum):
+    """Which acknowledgements may be forgotten over a fault, whatever the tracker does.
+
+    NOTHING: none; consumers stay connected to the broker that knows them. UNDER_WAY: those that had not
+    reached the broker, since consumers are disconnected. ORDERLY: the same; and the broker stores its cursors
+    first, so that of the others only what does not fit into a cursor's record can be missing. UNSTORED: also
+    what the broker had not stored yet, since it dies or is replaced.
+    """
+
+    NOTHING = "nothing"
+    UNDER_WAY = "under_way"
+    ORDERLY = "orderly"
+    UNSTORED = "unstored"
+
+
 @dataclass(frozen=True)
 class Strike:
     """One fault: begun, seen done, being undone, and deliveries possible again.
 
-    ``forgets``: the broker may forget acknowledgements. ``rewinds``: the cursor was set back on purpose.
+    ``rewinds``: the cursor was set back on purpose.
     """
 
     what: str
@@ -76,7 +92,7 @@ class Strike:
     done_us: int = NEVER
     undo_us: int = NEVER
     back_us: int = NEVER
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
     evidence: str = ""
 
@@ -194,7 +210,10 @@ def read_ledger(directory: Path) -> Record:
     confirmed_us = np.full(len(plan), NEVER, np.int64)
     # The first confirmation counts: written from the latest to the earliest.
     confirmed_us[confirmations["number"][::-1]] = confirmations["confirmed_us"][::-1]
-    return _with_events(Record(of, plan, confirmed_us, receipts), events)
+    try:
+        return _with_events(Record(of, plan, confirmed_us, receipts), events)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise LedgerError(f"the events in {directory} are of another version, or damaged: {error}") from error
 
 
 def _read(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
@@ -215,9 +234,8 @@ def _with_events(record: Record, events: list[dict[str, Any]]) -> Record:
         kind, at_us = event["kind"], int(event["at_us"])
         match kind:
             case "strike":
-                strikes.append(
-                    Strike(event["what"], at_us, forgets=event["forgets"], rewinds=event["rewinds"])
-                )
+                forgets = Forgets(event["forgets"])
+                strikes.append(Strike(event["what"], at_us, forgets=forgets, rewinds=event["rewinds"]))
             case "done":
                 strikes[-1] = replace(strikes[-1], done_us=at_us, evidence=event["evidence"])
             case "undo":

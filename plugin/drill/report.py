@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.plugin.demo.view import duration
 from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import LatenessMs, Verdict
@@ -97,15 +98,7 @@ def seconds(value: float | None) -> str:
 
 def milliseconds(value: float | None) -> str:
     """With the digits that matter."""
-    if value is None:
-        return _DASH
-    return (
-        f"{value / 1000:.1f} s"
-        if abs(value) >= 999.5
-        else f"{value:.0f} ms"
-        if value >= 9.95
-        else f"{value:.1f} ms"
-    )
+    return _DASH if value is None else duration(value)
 
 
 def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:

@@ -29,8 +29,9 @@ from tidegate.plugin.checks import (
     out_of_order,
     percentiles,
     repeats,
+    stored_twice,
 )
-from tidegate.plugin.drill.ledger import Record, Strike
+from tidegate.plugin.drill.ledger import Forgets, Record, Strike
 
 Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -46,10 +47,12 @@ _GAP_MIN_US = 50_000
 class Cause(StrEnum):
     """Why a message came again.
 
-    IN_FLIGHT: at the fault nobody had acknowledged it, or the acknowledgement was still on its way.
-    UNPERSISTED: acknowledged within the second before the fault, and not stored by then. HOLE: acknowledged
-    longer ago than that, and forgotten all the same. REWOUND: the cursor was set back on purpose. TRACKER: no
-    fault lies between that could be why.
+    Each is exact about what it excuses; all else is TRACKER, no fault lies between that could be why.
+    IN_FLIGHT: over a fault that disconnects consumers, nobody had acknowledged it, or not before the client's
+    last 100 ms before the fault, or while the fault lasted. UNPERSISTED: over one that takes what is not
+    stored, acknowledged within the second before. HOLE: over one after which the cursor is read from its
+    record (these, or an orderly one), acknowledged earlier than that. REWOUND: the cursor was set back on
+    purpose.
     """
 
     IN_FLIGHT = "in_flight"
@@ -138,7 +141,7 @@ def judge(record: Record) -> Verdict:
         repeated=len(causes),
         repeated_by_cause=counts,
         oldest_ack_repeated_ms=oldest_us / 1000,
-        sent_twice=_sent_twice(receipts),
+        sent_twice=stored_twice(receipts["number"], (receipts["ledger_id"], receipts["entry_id"])),
         out_of_order=_out_of_order(record, first_us, due_us, got),
         lateness_ms=_lateness(late_us),
         gap_s=float(silences.lengths.max(initial=0)) / 1e6,
@@ -228,15 +231,19 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
             settled |= between
             continue
         age_us = strike.begin_us - acknowledged_us
+        if strike.forgets is Forgets.NOTHING:
+            continue
         under_way = between & ((acknowledged_us == NEVER) | (age_us <= _CLIENT_HOLDS_US))
         causes[under_way] = index[Cause.IN_FLIGHT]
         # It may come only after a later fault: a client drops a repeat of what it has just acknowledged.
         settled |= under_way & (acknowledged_us != NEVER)
         # Of two faults the first after the acknowledgement is the one that can have forgotten it.
-        forgotten = between & ~under_way & strike.forgets
-        causes[forgotten] = np.where(
-            age_us[forgotten] <= _CURSOR_WRITTEN_US, index[Cause.UNPERSISTED], index[Cause.HOLE]
-        )
+        if strike.forgets is Forgets.UNDER_WAY:
+            continue
+        forgotten = between & ~under_way
+        unstored = forgotten & (age_us <= _CURSOR_WRITTEN_US) & (strike.forgets is Forgets.UNSTORED)
+        causes[forgotten] = index[Cause.HOLE]
+        causes[unstored] = index[Cause.UNPERSISTED]
         oldest_us = max(oldest_us, int(age_us[forgotten].max(initial=0)))
         settled |= forgotten
     return causes, oldest_us
@@ -253,13 +260,6 @@ def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
         stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.begin_us)
         missing |= stored & record.plan.expected & ~came
     return missing
-
-
-def _sent_twice(receipts: npt.NDArray[np.void]) -> int:
-    places = np.stack(
-        [receipts[name].astype(np.int64) for name in ("number", "ledger_id", "entry_id")], axis=1
-    )
-    return len(np.unique(places, axis=0)) - len(np.unique(receipts["number"]))
 
 
 def _out_of_order(record: Record, first_us: Int64, due_us: Int64, got: Bools) -> int:

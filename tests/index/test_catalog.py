@@ -26,6 +26,7 @@ from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
 from tidegate.index.errors import ClosedError, InvalidEntriesError, StorageError
 from tidegate.index.format import keys
+from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
@@ -268,6 +269,23 @@ def test_blocks_are_loaded_ahead_of_their_time() -> None:
     assert sum(each.loaded_entries() for each in index._timeline.slices) == 10
     assert len(index.pop_due(START_MS + 9_999, 100)) == 0
     assert len(index.pop_due(START_MS + 10_000, 100)) == 10
+
+
+def test_each_subscription_has_its_blocks_loaded_ahead_whichever_is_due_first() -> None:
+    options = dataclasses.replace(OPTIONS, prefetch_ms=5_000)
+    catalog, first = opened(MemoryStore(), options)
+    others = [
+        catalog.subscription(SubscriptionName("orders", str(number)), INCARNATION) for number in range(20)
+    ]
+    for number, index in enumerate([first, *others]):
+        index.add(Entries.of((START_MS + 10_000 + 100 * number, 5, at) for at in range(10)))
+        catalog.persist(index.name)
+    catalog.maintain(START_MS)
+    assert not any(index.stats().slices_in_memory for index in catalog)
+    for _ in range(2):  # the slice, then its block
+        catalog.maintain(START_MS + 9_000)
+    for index in catalog:
+        assert sum(each.loaded_entries() for each in index._timeline.slices) == 10, index.name
 
 
 def test_stats_add_up() -> None:

@@ -22,6 +22,8 @@ keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))
 class Keeper:
     """Owner of runs and, sealed, of one run that is opened on demand."""
 
+    stored = True
+
     def __init__(self, rows: Iterable[EntryKey], error: Exception | None = None) -> None:
         self.entries = Entries.of(sorted(set(rows)))
         self.opened = False

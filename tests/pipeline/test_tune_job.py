@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,19 @@ from pyspark.sql import functions as sf
 from tests.pipeline.commands import SMALL_SPARK, Notes, assert_one_line, tidegate
 from tests.pipeline.test_tune_model import START_MS, uniform
 from tests.support.cluster import Cluster
+from tests.support.inbox import Inbox
 from tests.support.lane import SHARED, Lane
+from tests.support.waiting import wait_until
 from tidegate.index import WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import TraceError
 from tidegate.pipeline.tune import job, traces
 from tidegate.pipeline.tune.calibrate import Played, Trace
 from tidegate.pipeline.tune.model import Activity
 from tidegate.pipeline.tune.options import TuneOptions, parse_delays
+from tidegate.pipeline.tune.record import record
+from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
+from tidegate.plugin.wire.session import DaemonSession
 
 HOUR_MS = 3_600_000
 
@@ -169,10 +176,43 @@ def test_from_a_topic_and_applied_to_its_daemon(cluster: Cluster, lane: Lane, tm
     assert "Recommended" in page and page.count("<svg") == 4
 
 
+def test_what_arrives_at_a_daemon_is_recorded(cluster: Cluster, lane: Lane, tmp_path: Path) -> None:
+    inbox, end, path = Inbox(), threading.Event(), tmp_path / "trace.csv"
+    noted: list[str] = []
+    lane.subscribe(inbox)
+    socket, name = cluster.daemon.socket_path, f"{lane.topic}:sub"
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(record, socket, name, 120.0, path, noted.append, end)
+
+        def is_recorded() -> bool:
+            with DaemonSession(socket) as other:
+                try:
+                    return "seen" not in other.ask({"what": "record"})
+                except UserError:
+                    return True
+
+        wait_until(is_recorded, "a second recording is refused")
+        sent = lane.send_in(*[HOUR_MS + number for number in range(50)])
+        wait_until(lambda: cluster.held(lane.topic).get("sub") == 50, "all of it is held")
+        end.set()
+        found = recording.result(60)
+    assert (found.entries, found.seen, found.stride) == (50, 50, 1)
+    header, *rows = path.read_text().splitlines()
+    assert header == "arrival_ms,deliver_at_ms"
+    assert sorted(int(row.split(",")[1]) for row in rows) == [one.deliver_at_ms for one in sent]
+    with pytest.raises(TraceError, match="no delayed message arrived within 0 s"):
+        record(socket, name, 0.0, tmp_path / "none.csv", noted.append)
+    assert [one.name for one in tmp_path.iterdir()] == ["trace.csv"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words", "exit_code"),
     [
         ([], "say which trace", 2),
+        (["t.parquet", "--from-daemon"], "say which trace", 2),
+        (["--from-daemon", "--record", "soon"], "--record soon", 2),
+        (["--from-daemon", "--subscription", "x", "--socket", "/nowhere/socket"], "TOPIC:SUBSCRIPTION", 2),
+        (["--from-daemon", "--socket", "/nowhere/socket"], "no daemon answers", 3),
         (["t.parquet", "--from-topic", "x"], "say which trace", 2),
         (["--from-topic", "x"], "needs --service-url and --admin-url", 2),
         (["t.parquet", "--scale", "0"], "--scale must be more than 0", 2),

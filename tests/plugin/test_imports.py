@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
-from tidegate.plugin import cli
+from tidegate.plugin import cli, command_line
+from tidegate.plugin.commands import serve
 
 MAIN = "import sys; from tidegate.plugin.cli import main; sys.argv = ['tidegate', *{arguments!r}]\n"
 LOADED = "print('loaded', *sys.modules)"
@@ -81,8 +83,37 @@ def test_a_daemon_listens_before_it_loads_what_serves_metrics_and_writes_logs() 
     assert not loaded.intersection(NEVER + LATER + NOT_OURS)
 
 
+def test_a_daemon_whose_flags_are_as_they_should_be_does_not_load_what_would_tell_what_is_wrong() -> None:
+    code = "\n".join(
+        (
+            "import sys, tidegate.plugin.commands.daemon as daemon",
+            "daemon.run_daemon = lambda flags, config: print(flags, config)",
+            ran("serve", "--data", "d", "--socket=s", "--config", "c"),
+            LOADED,
+        )
+    )
+    assert not loaded_by(code).intersection(("typer", "click", "rich", "pydantic"))
+
+
+def test_the_flags_of_serve_are_read_as_typer_reads_them() -> None:
+    flags = {name: str(kind) for name, kind in serve.serve.__annotations__.items() if name != "return"}
+    assert {f"--{name}".replace("_", "-") for name in flags} == set(cli.SERVE_FLAGS)
+    for name, kind in cli.SERVE_FLAGS.items():
+        assert f"{kind.__name__} | None" in flags[name[2:].replace("-", "_")], name
+    read = cli.serve_flags(["--data", "/d", "--http-token-file=/t=1", "--log-level", "info"])
+    assert read == {"data": Path("/d"), "http_token_file": Path("/t=1"), "log_level": "info"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--data"], ["--data", ""], ["--data="], ["--nodata", "d"], ["d"], ["--data", "--socket"]],
+)
+def test_what_is_not_as_it_should_be_is_left_to_typer(arguments: list[str]) -> None:
+    assert cli.serve_flags(arguments) is None
+
+
 def test_the_list_says_of_each_command_what_the_command_says() -> None:
-    for name, command in cli._COMMANDS.items():
+    for name, command in command_line._COMMANDS.items():
         app = typer.Typer()
         app.callback()(lambda: None)
         importlib.import_module(command.module).register(app)

@@ -84,6 +84,15 @@ def seek(world: World, to: int, subscription: int = 0) -> None:
             served.reset(position, lambda written: world.kernel.note(f"reset done: {written}"))
 
 
+@action
+def clear_backlog(world: World, subscription: int = 0) -> None:
+    """Skip all that a subscription has not acknowledged."""
+    wanted = world.subscriptions[subscription % len(world.subscriptions)]
+    for served in world.served():
+        if served.subscription is wanted and served.broker.running:
+            served.clear_backlog()
+
+
 def _position(world: World, thousandths: int) -> Position:
     positions = world.bookkeeper.log.positions
     at = len(positions) * thousandths // LATEST

@@ -338,6 +338,20 @@ class ServedSubscription:
 
         self.cursor.reset(to, number, complete)
 
+    def clear_backlog(self) -> None:
+        """Skips everything, then has the tracker forget it. Consumers stay."""
+        cursor = self.cursor
+
+        def complete(written: bool) -> None:
+            if written and self.tracker is not None and not self.dispatcher.closed:
+                self.tracker.clear()
+
+        if not self.dispatcher.fenced and cursor.clear_backlog(complete):
+            self.subscription.obligations.cleared(
+                cursor.mark_delete, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns
+            )
+            self.dispatcher.read_more_soon()
+
     def close_delay_ns(self) -> int:
         """From the dispatcher's close to the cursor's."""
         kernel = self.broker.kernel

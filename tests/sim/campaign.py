@@ -60,6 +60,8 @@ class Campaign:
             for seed, outcome in pool.imap_unordered(_play_seed, seeds):
                 if outcome is not None:
                     self._count(seed, outcome)
+                    if not outcome.passed:
+                        say(f"sim: seed {seed} failed: {outcome.failure}")
                 self.elapsed_s = time.monotonic() - begin_s
                 if time.monotonic() - said_s > _SAY_EVERY_S:
                     said_s = time.monotonic()

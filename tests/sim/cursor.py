@@ -128,12 +128,18 @@ class Cursor:
             self._tell(callbacks, True)
             return
         self._advance()
-        if self._written_ns is not None and self._kernel.now_ns - self._written_ns < _PERSIST_INTERVAL_NS:
+        if self._is_limited:
             self._dirty = True
             self._remember(self.mark_delete)
             self._tell(callbacks, True)
             return
         self._write(_MarkDelete(self.mark_delete, self._last.properties, self.resets, callbacks))
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether the position was written a moment ago, so that another write has to wait."""
+        written_ns = self._written_ns
+        return written_ns is not None and self._kernel.now_ns - written_ns < _PERSIST_INTERVAL_NS
 
     def _advance(self) -> None:
         """Move mark-delete over what is acknowledged without a gap."""
@@ -204,6 +210,24 @@ class Cursor:
         write = _MarkDelete(mark_delete, {}, resets, [complete])
         self._last = _MarkDelete(mark_delete, self._last.properties, resets, [])
         self._write(write)
+
+    def clear_backlog(self, done: Done) -> bool:
+        """Skip everything: mark-delete goes to the last message, and its properties are replaced. Whether it
+        is done, or will be when `done` is called."""
+        last = self._bookkeeper.log.positions[-1:]
+        if self.closed or self.resetting or not last or last[0] <= self.mark_delete:
+            return False
+        self.mark_delete = last[0]
+        self.acknowledged.clear()
+        self.read_position = max(self.read_position, self._next(self.mark_delete))
+        write = _MarkDelete(self.mark_delete, {}, self.resets, [done])
+        if self._is_limited:
+            self._dirty = True
+            self._last = _MarkDelete(self.mark_delete, {}, self.resets, [])
+            self._tell(write.done, True)
+        else:
+            self._write(write)
+        return True
 
     # ---- writing
 

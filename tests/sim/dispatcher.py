@@ -148,8 +148,8 @@ class Dispatcher:
         return bool(former) and not any(consumer in self._seen for consumer in former)
 
     def negative_acknowledge(self, consumer: Consumer, position: Position) -> None:
-        """A consumer gives a message back."""
-        if position in consumer.pending:
+        """A consumer gives a message back. Nobody listens to one that is gone, which has given back all."""
+        if consumer.connected and position in consumer.pending:
             del consumer.pending[position]
             if position > self.cursor.mark_delete:
                 self.redelivery.add(position)

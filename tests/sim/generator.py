@@ -17,6 +17,9 @@ Fault = tuple[str, dict[str, Any]]
 """What is done, and its arguments."""
 
 FAULTS = ("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width")
+ON_REQUEST = ("clear",)
+"""Drawn only where asked for: what a read under way brings of a backlog that was cleared meanwhile stays
+contained until mark-delete moves on, and the check at the end takes that for a fault."""
 ANY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -29,7 +32,7 @@ def generate(seed: int, faults: Collection[str] = FAULTS, settings: Mapping[str,
 class _Generator:
     def __init__(self, seed: int, faults: Collection[str], settings: Mapping[str, Any]) -> None:
         self.seed = seed
-        kinds = [kind for kind in FAULTS if kind in faults]
+        kinds = [kind for kind in (*FAULTS, *ON_REQUEST) if kind in faults]
         self.luck = random.Random(seed)  # noqa: S311 a simulation
         # Each history has a few kinds of faults and not others: the rare combinations come up that way.
         self.faults = self.luck.sample(
@@ -200,6 +203,9 @@ class _Generator:
             "to": self._some(0, 1_000, self.luck.randint(0, 1_000)),
             "subscription": self.luck.randrange(2),
         }
+
+    def _clear(self) -> Fault:
+        return "clear_backlog", {"subscription": self.luck.randrange(2)}
 
     def _wire(self) -> Fault:
         return "cut", {"broker": self.luck.randrange(2)}

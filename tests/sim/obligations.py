@@ -140,6 +140,12 @@ class Obligations:
         fate.unanswered = False
         fate.acknowledged.append(Acknowledged(chain, raced, owner, at_ns))
 
+    def cleared(self, last: Position, chain: Chain, *, owner: object, at_ns: int) -> None:
+        """The user has cleared the backlog: everything up to there need not come, and still may."""
+        for position, fate in self.fates.items():
+            if position <= last:
+                fate.acknowledged.append(Acknowledged(chain, True, owner, at_ns))
+
     def wrongly_deleted(self, position: Position, chain: Chain) -> None:
         """The shim deletes in the cursor what nobody has acknowledged since the last reset."""
         raise Violation(f"{position} is deleted in the cursor though it is owed (resets {chain})")

@@ -204,8 +204,7 @@ class StreamWatch:
                     del self._known[position]
             case Clear():
                 self._handed.clear()
-                self._known.clear()
-                self._may_hold.clear()
+                self._known.clear()  # DUE of what is cleared may be on its way
             case Close():
                 self._known.clear()
 

@@ -285,11 +285,18 @@ class Tracker:
         return len(self.contained) - len(self.handed_out) - len(self.settling)
 
     def clear(self) -> None:
-        """The subscription is being deleted: everything is forgotten."""
+        """The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and
+        mark-delete tells up to where; without, everything is forgotten: who comes rewinds."""
+        if self.host.has_consumers():
+            self._on_mark_delete(self.host.mark_delete())
+            self._report_mark_delete()
+            self.host.frames_waiting()
+            return
         for each in (self.contained, self.handed_out, self.sought, self.asked_for, self.settling):
             each.clear()
         for each in (self.reported, self.doubtful):
             each.clear()
+        self._credit_back += len(self.credited)
         self.credited.clear()
         self.near.clear()
         self.undecided.clear()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.plugin.drill.ledger import Ledger, Record, Round, read_ledger
+from tidegate.plugin.drill.ledger import Forgets, Ledger, Record, Round, read_ledger
 from tidegate.plugin.drill.plan import Plan
 from tidegate.plugin.drill.verdict import Cause
 
@@ -66,7 +66,7 @@ class HandMade:
         begin_s: float,
         back_s: float | None,
         *,
-        forgets: bool = True,
+        forgets: Forgets = Forgets.UNSTORED,
         rewinds: bool = False,
         done_s: float | None = None,
     ) -> None:

@@ -5,33 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.plugin.drill.fault import FaultError, Scene
+from tidegate.plugin.drill.ledger import Forgets
 
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Churn:
-    """Consumers are closed and others subscribed, ``times`` times with ``every_s`` in between."""
+    """A consumer is closed and another one subscribed."""
 
-    times: int = 20
-    every_s: float = 0.3
-    forgets: bool = False
+    what: str = "a consumer goes and another one comes"
+    forgets: Forgets = Forgets.UNDER_WAY
     rewinds: bool = False
 
-    @property
-    def what(self) -> str:
-        """In words."""
-        return f"consumers come and go, {self.times} times"
-
     def do(self, scene: Scene) -> str:
-        """Replace one after the other."""
-        for _ in range(self.times):
-            scene.drivers.replace_consumer()
-            scene.pause(self.every_s)
-        return f"{self.times} consumers were closed and others subscribed"
+        """Replace the one that has been there for longest."""
+        scene.drivers.replace_consumer()
+        return "a consumer was closed and another one subscribed"
 
     def undo(self, scene: Scene) -> None:
-        """The last ones stay."""
+        """The new one stays."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,7 @@ class SlowConsumers:
 
     messages_due: str = "all"
     wait_s: float = 5.0
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.plugin.drill.fault import FaultError, Scene
+from tidegate.plugin.drill.ledger import Forgets
 
 _SEEN_TIMEOUT_S = 10.0
 _POLL_S = 0.1
@@ -19,7 +20,7 @@ class StepClock:
 
     name: str
     ahead_s: float
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     @property

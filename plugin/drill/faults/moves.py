@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from tidegate.plugin.drill.fault import FaultError, Scene
+from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.errors import UserError
 
 _REWIND_TIMEOUT_S = 20.0
@@ -18,7 +19,7 @@ class Move:
     """The topic's bundle is moved to another broker."""
 
     what: str = "the bundle moves to the other broker"
-    forgets: bool = True
+    forgets: Forgets = Forgets.ORDERLY
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
@@ -34,7 +35,7 @@ class SeekWhileMoving:
     """The cursor is set back to the beginning while the bundle moves."""
 
     what: str = "the cursor is set back to the beginning while the bundle moves"
-    forgets: bool = True
+    forgets: Forgets = Forgets.ORDERLY
     rewinds: bool = True
 
     def do(self, scene: Scene) -> str:

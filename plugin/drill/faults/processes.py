@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.plugin.drill.fault import FaultError, Scene, State
+from tidegate.plugin.drill.ledger import Forgets
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,12 @@ class Kill:
         return f"kill -9 of {_listed(self.parts)}"
 
     @property
-    def forgets(self) -> bool:
-        """A broker that dies forgets what it had not stored of the cursors."""
-        return any(name.startswith(("broker", "machine", "bookie")) for name in self.parts)
+    def forgets(self) -> Forgets:
+        """A broker that dies forgets what it had not stored of the cursors; without a bookie it can store
+        nothing.
+        """
+        broker = any(name.startswith(("broker", "machine", "bookie")) for name in self.parts)
+        return Forgets.UNSTORED if broker else Forgets.NOTHING
 
     def do(self, scene: Scene) -> str:
         """Kill all of them, one right after the other."""
@@ -51,9 +55,10 @@ class Restart:
         return f"orderly restart of {_listed(self.parts)}"
 
     @property
-    def forgets(self) -> bool:
+    def forgets(self) -> Forgets:
         """Pulsar stores its cursors then, but not more ranges than it is configured to."""
-        return any(name.startswith(("broker", "machine")) for name in self.parts)
+        broker = any(name.startswith(("broker", "machine")) for name in self.parts)
+        return Forgets.ORDERLY if broker else Forgets.NOTHING
 
     def do(self, scene: Scene) -> str:
         """Stop them."""
@@ -78,7 +83,7 @@ class Pause:
 
     name: str
     replace_clients: bool = False
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     @property
@@ -111,7 +116,7 @@ class Stutter:
     times: int
     still_s: float
     every_s: float
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     @property

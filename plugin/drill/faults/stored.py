@@ -10,6 +10,7 @@ from typing import Any
 from tidegate.index import Batch, RocksStore
 from tidegate.index.format import FORMAT_VERSION, downgrade, keys
 from tidegate.plugin.drill.fault import FaultError, Need, Scene, State
+from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.errors import UserError
 
 _NOTICE_TIMEOUT_S = 20.0
@@ -24,7 +25,7 @@ class LoseData:
     """The daemon dies with its data directory, and starts with an empty one."""
 
     what: str = "the daemon's data directory is lost"
-    forgets: bool = False
+    forgets: Forgets = Forgets.UNDER_WAY
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
@@ -51,7 +52,7 @@ class LoseMachine:
     """The owner's broker and daemon die at once, with the daemon's disk."""
 
     what: str = "the machine of the topic's broker is lost"
-    forgets: bool = True
+    forgets: Forgets = Forgets.UNSTORED
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
@@ -79,7 +80,7 @@ class DamageBlocks:
     """The daemon is stopped, a byte of each stored block is changed, and it is started."""
 
     what: str = "a byte of each stored block is changed"
-    forgets: bool = False
+    forgets: Forgets = Forgets.UNDER_WAY
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
@@ -112,7 +113,7 @@ class FillDisk:
     """The daemon's disk is full when the daemon is started again: it stays away until there is room."""
 
     what: str = "the daemon's disk is full, and the daemon is started on it"
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
@@ -141,7 +142,7 @@ class PreviousFormat:
     """
 
     what: str = "the data directory is of the previous format"
-    forgets: bool = False
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:

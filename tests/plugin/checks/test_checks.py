@@ -21,6 +21,7 @@ from tidegate.plugin.checks import (
     percentiles,
     repeat_causes,
     repeats,
+    stored_twice,
 )
 from tidegate.plugin.checks.deliveries import Int64
 
@@ -163,3 +164,11 @@ def test_gaps_are_what_they_say(told: list[tuple[int, int]], at_least: int) -> N
         if after - begin >= at_least:
             expected[begin, after] += 1
     assert TestGaps().found([due for due, _ in rows], [r for _, r in rows], at_least) == sorted(expected)
+
+
+def test_a_message_that_was_received_from_two_places_was_stored_twice() -> None:
+    message = np.array([4, 4, 4, 7, 7, 9], np.uint32)
+    ledger_id = np.array([1, 1, 1, 1, 2, 1], np.int64)
+    entry_id = np.array([0, 0, 5, 3, 3, 8], np.int64)
+    assert stored_twice(message, (ledger_id, entry_id)) == 2, "4 and 7; a repeat of one place is none"
+    assert stored_twice(message[:0], (ledger_id[:0], entry_id[:0])) == 0

@@ -15,6 +15,7 @@ from tests.support.shim_client import ShimClient, entries, random_incarnation
 from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, sort_entries
 from tidegate.index.format import encode_block
 from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.wire.messages import Ingest, Query, Reply, Role, json_body
 from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"
@@ -109,6 +110,26 @@ async def test_what_is_refused(start: StartDaemon, socket_path: Path) -> None:
                 ),
             )
         assert await ask(socket_path, lambda session: put(session, entries(1, later_ms()))) == [1]
+
+
+async def test_who_asks_without_end_is_refused(start: StartDaemon, socket_path: Path) -> None:
+    """A read brings thousands of frames, and each block is kept until its turn comes."""
+    block = encode_block(entries(1, later_ms()))
+    async with start(), await ShimClient.connect(socket_path, "control-1", Role.CONTROL) as client:
+        client.send(Query(json_body({"what": "take-in", "topic": TOPIC, "subscription": "sub"})), seq=1)
+        for number in range(2, 502):
+            client.send(Ingest(TOPIC, "sub", block), seq=number)
+        client.send(Query(json_body({"what": "status"})), seq=502)
+        await client.until(lambda: len(replies(client)) == 502)
+        refused = [one for one in replies(client) if "wait for the answers" in str(one.get("error"))]
+        assert 100 < len(refused) <= 502 - 16
+        client.send(Ingest(TOPIC, "sub", block), seq=503)
+        await client.until(lambda: len(replies(client)) == 503)
+        assert replies(client)[-1] == {"entries": 1, "added": 0}
+
+
+def replies(client: ShimClient) -> list[dict[str, object]]:
+    return [message.answer() for message, _ in client.received if isinstance(message, Reply)]
 
 
 async def test_entries_are_told_in_order_wherever_they_are(start: StartDaemon, socket_path: Path) -> None:

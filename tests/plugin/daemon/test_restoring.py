@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import DaemonError, ShimClient, entries
+from tests.support.stores import copied
 from tests.support.waiting import until
 from tidegate.index.format import keys
 from tidegate.index.log.memory_home import MemoryHome, World
@@ -127,3 +129,28 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
         assert {ledger_id for ledger_id, _ in index.held()} == {2, 3}
+
+
+async def test_what_this_daemon_has_shipped_itself_is_not_restored(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """Nothing else happens after the log was begun: that it has the local data must be known all the same."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, later_ms()))
+        await stream.durable()
+        await until(
+            lambda: any(one.ledger_id >= 0 and not one.lag_seconds for one in daemon.engine.log_states())
+        )
+        await until(lambda: any(store.scan(*keys.kind_range(keys.CHAIN))))
+        left = copied(store)
+        client.offer_logs(world)
+        again = await client.open(TOPIC, epoch=2)
+        assert len(again.held) == 10
+    assert "the index was restored from its log" not in log.getvalue()
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=3)).held) == 10
+    assert "the index was restored from its log" not in log.getvalue(), "as after kill -9"

@@ -72,6 +72,40 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
         assert list(stream.acknowledged) == [(1, 7)]
 
 
+STOPPED_AT_ONCE = """
+import asyncio, os, pathlib, signal, sys
+from tidegate.plugin.daemon.logs import make_logger
+from tidegate.plugin.daemon.serve import serve
+from tidegate.plugin.daemon.settings import load_settings
+
+async def main():
+    data, socket = map(pathlib.Path, sys.argv[1:])
+    log = make_logger("json", "info", sys.stdout)
+    running = asyncio.create_task(serve(load_settings({"data": data, "socket": socket}), log))
+    await asyncio.sleep(0)  # it heeds signals from here on, and does not serve yet
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+
+asyncio.run(main())
+"""
+
+
+def test_one_that_is_stopped_before_it_serves_does_not_say_that_it_does(
+    short_dir: Path, socket_path: Path
+) -> None:
+    command = [sys.executable, "-c", STOPPED_AT_ONCE, str(short_dir / "data"), str(socket_path)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=True,
+        env=without_settings(os.environ),
+    )
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert events == ["stopping", "stopped, everything is persisted"]
+
+
 async def test_nobody_else_can_read_the_data_directory(serve: Serve, socket_path: Path) -> None:
     """Nor the files that are made while it runs."""
     before = os.umask(0o022)

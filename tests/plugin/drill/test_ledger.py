@@ -33,7 +33,7 @@ def test_it_survives_a_kill_of_the_drill(tmp_path: Path) -> None:
         ledger = Ledger(directory, round_of(), messages, lambda: START_US)
         ledger.confirmed(3)
         ledger.received(3, 1, 0, (7, 3), received_us=START_US + 5, acked_us=START_US + 5)
-        ledger.event("strike", what="kill", forgets=True, rewinds=False)
+        ledger.event("strike", what="kill", forgets="unstored", rewinds=False)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     record = read_ledger(directory)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tests.support.ledgers import HandMade, at_us, finished, round_of
+from tidegate.plugin.drill.catalogue import named
+from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import FAR_MS
 from tidegate.plugin.drill.verdict import Cause, judge, reached_us
 
@@ -114,7 +116,7 @@ def test_a_repeat_without_a_fault_in_between_is_the_trackers(tmp_path: Path) -> 
 def test_a_fault_that_forgets_nothing_excuses_no_acknowledged_repeat(tmp_path: Path) -> None:
     made = HandMade(tmp_path / "ledger", [1.0])
     made.confirm([0])
-    made.strike(4.0, 6.0, forgets=False)
+    made.strike(4.0, 6.0, forgets=Forgets.NOTHING)
     made.receive(0, 3.0)
     made.receive(0, 6.5)
     assert judge(made.read()).repeated_by_cause["tracker"] == 1
@@ -135,7 +137,7 @@ def test_after_a_rewind_everything_stored_before_must_come_again(tmp_path: Path)
     made.confirm([2], second=5.0)
     for number in (0, 1):
         made.receive(number, 2.0)
-    made.strike(4.0, 6.0, forgets=False, rewinds=True)
+    made.strike(4.0, 6.0, forgets=Forgets.NOTHING, rewinds=True)
     made.receive(0, 6.5)
     made.receive(2, 6.5)
     verdict = judge(made.read())
@@ -214,3 +216,81 @@ def test_when_a_stepped_clock_first_shows_a_moment(
 ) -> None:
     steps = [(at_us(at_s), round(ahead_s * 1e6)) for at_s, ahead_s in clock]
     assert reached_us(np.array([at_us(due_s)], np.int64), steps).tolist() == [at_us(reached_s)]
+
+
+# Acknowledged so long before the fault (negative: while it lasted; None: not at all), and how many of each.
+_AGES_S = {0.99: 1, 1.001: 2, 0.101: 4, 0.1: 8, 0.0: 16, -1.5: 32, None: 64}
+_OLD, _SECOND, _UNDER_WAY = 2, 1 + 4, 8 + 16 + 32 + 64
+
+
+@pytest.mark.parametrize(
+    ("forgets", "expected"),
+    [
+        (Forgets.NOTHING, {Cause.TRACKER: _OLD + _SECOND + _UNDER_WAY}),
+        (Forgets.UNDER_WAY, {Cause.IN_FLIGHT: _UNDER_WAY, Cause.TRACKER: _OLD + _SECOND}),
+        (Forgets.ORDERLY, {Cause.IN_FLIGHT: _UNDER_WAY, Cause.HOLE: _OLD + _SECOND}),
+        (
+            Forgets.UNSTORED,
+            {Cause.IN_FLIGHT: _UNDER_WAY, Cause.UNPERSISTED: _SECOND, Cause.HOLE: _OLD},
+        ),
+    ],
+)
+def test_each_fault_excuses_exactly_what_it_can_have_caused(
+    tmp_path: Path, forgets: Forgets, expected: dict[Cause, int]
+) -> None:
+    """Of each age so many repeats that every count tells which were taken for what."""
+    total = sum(_AGES_S.values())
+    made = HandMade(tmp_path / "ledger", [1.0] * total)
+    made.confirm(range(total))
+    made.strike(4.0, 6.0, forgets=forgets)
+    ages_s = [age_s for age_s, count in _AGES_S.items() for _ in range(count)]
+    for number, age_s in enumerate(ages_s):
+        made.receive(number, 2.9, acked_s=-1.0 if age_s is None else 4.0 - age_s)
+        made.receive(number, 6.5)
+    verdict = judge(made.read())
+    assert verdict.repeated == total
+    assert verdict.repeated_by_cause == {cause.value: expected.get(cause, 0) for cause in Cause}
+    failing = expected.get(Cause.HOLE, 0) + expected.get(Cause.TRACKER, 0)
+    assert sum(int(reason.split()[0]) for reason in verdict.reasons) == failing
+
+
+def test_what_came_after_everything_was_usable_again_has_no_excuse(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, 1.0, 1.0])
+    made.confirm([0, 1, 2])
+    made.strike(4.0, 6.0)
+    made.receive(0, 6.0)  # both after the fault
+    made.receive(0, 6.5)
+    made.receive(1, 3.0)  # both before it
+    made.receive(1, 3.9)
+    made.receive(2, 5.9)
+    made.receive(2, 6.5)
+    verdict = judge(made.read())
+    assert (verdict.repeated_by_cause["tracker"], verdict.repeated_by_cause["in_flight"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("drill", "forgets"),
+    [
+        ("broker-killed", Forgets.UNSTORED),
+        ("both-killed", Forgets.UNSTORED),
+        ("broker-paused", Forgets.UNSTORED),
+        ("machine-lost", Forgets.UNSTORED),
+        ("bookie-away", Forgets.UNSTORED),
+        ("ack-holes", Forgets.ORDERLY),
+        ("rolling-restart", Forgets.ORDERLY),
+        ("bundle-moved", Forgets.ORDERLY),
+        ("consumers-churning", Forgets.UNDER_WAY),
+        ("data-directory-lost", Forgets.UNDER_WAY),
+        ("block-corrupted", Forgets.UNDER_WAY),
+        ("daemon-killed", Forgets.NOTHING),
+        ("daemon-paused", Forgets.NOTHING),
+        ("upgrade", Forgets.NOTHING),
+        ("disk-full", Forgets.NOTHING),
+        ("slow-consumer", Forgets.NOTHING),
+        ("daemon-clock-ahead", Forgets.NOTHING),
+        ("broker-clock-stepped", Forgets.NOTHING),
+        ("bookie-slow", Forgets.NOTHING),
+    ],
+)
+def test_what_a_drill_may_forget(drill: str, forgets: Forgets) -> None:
+    assert {fault.forgets for fault in named(drill).faults} == {forgets}

@@ -114,7 +114,7 @@ final class CursorWatch {
 
     /** @throws IllegalStateException if an invariant does not hold */
     void check() {
-        positions.inFlight().forFirst(1, (ledgerId, entryId) -> {
+        positions.inFlight(NearTier.NONE).forFirst(1, (ledgerId, entryId) -> {
             if (new TrackerHost.Position(ledgerId, entryId).compareTo(markDelete) <= 0) {
                 throw new IllegalStateException(ledgerId + ":" + entryId + " is in flight below mark-delete " + markDelete);
             }

@@ -33,6 +33,8 @@ final class DaemonStream {
     /** The generation that the last OPEN told. */
     private long generation;
     private TrackerHost.Position markDeleteTold = new TrackerHost.Position(-1, -1);
+    /** What the last OPEN told to be in flight, until it is answered. */
+    private PositionSet inFlightTold = new PositionSet();
     private PositionSet held = new PositionSet();
     private PositionSet acknowledged = new PositionSet();
     private boolean heldOnce;
@@ -77,14 +79,15 @@ final class DaemonStream {
     }
 
     /** @param last whether CLOSE is to follow: the tracker is finished */
-    Frame.Open open(Ownership owner, long seal, boolean last) {
+    Frame.Open open(Ownership owner, long seal, boolean last, long nowMs) {
         state = State.OPENING;
         generation = seal;
-        PositionSet inFlight = positions.inFlight();
+        // Not what was gated here for want of a daemon and is due later: the daemon hands that out.
+        inFlightTold = positions.inFlight(nowMs + settings.horizonMs());
         // What does not fit may come as DUE although it is here already, and is ignored then.
-        List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
+        List<Positions> parts = inFlightTold.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteTold = host.persistedMarkDelete();
-        outbox.opened(inFlight, last);
+        outbox.opened(inFlightTold, last);
         return new Frame.Open(owner.incarnation(), owner.epoch(), generation, settings.horizonMs(), settings.credit(),
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer());
@@ -132,6 +135,21 @@ final class DaemonStream {
         return positions.lostBut(others);
     }
 
+    /**
+     * What the broker need not gate any more: the daemon holds it, and was not told that it is in flight. Not what is told it
+     * once more as near; all that an outage leaves is that, until the next one.
+     */
+    PositionSet leftToDaemon() {
+        PositionSet left = new PositionSet();
+        positions.forEachNear((ledgerId, entryId) -> {
+            if (held.contains(ledgerId, entryId) && !inFlightTold.contains(ledgerId, entryId)) {
+                left.add(ledgerId, entryId);
+            }
+        });
+        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> left.remove(ledgerId, entryId));
+        return left;
+    }
+
     /** The answer has been acted on. */
     void opened() {
         state = State.OPEN;
@@ -149,6 +167,7 @@ final class DaemonStream {
     }
 
     private void dropAnswer() {
+        inFlightTold = new PositionSet();
         held = new PositionSet();
         acknowledged = new PositionSet();
     }

@@ -5,6 +5,8 @@ import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
@@ -23,12 +25,17 @@ final class LinkSession {
     private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
     private static final long GREETING_TIMEOUT_MS = 5000;
+    /** How often streams that could not be opened are asked again: what the daemon refused is tried again after a while. */
+    private static final long ASK_AGAIN_MS = 100;
 
     private final FrameReader reader = new FrameReader();
     private final Queue<ByteBuffer> output = new ArrayDeque<>();
     private final Map<Integer, TrackerCore> streams = new HashMap<>();
     private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
-    private final Set<TrackerCore> unopened = new HashSet<>();
+    private final Set<TrackerCore> unopened = new LinkedHashSet<>();
+    /** Those of the unopened that may have become able to be opened. Only these are asked at each step: it takes their lock. */
+    private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
+    private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
     /** Answers about index logs that other threads have brought. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
@@ -44,6 +51,7 @@ final class LinkSession {
         this.wake = wake;
         lastReceivedMs = nowMs;
         lastSentMs = nowMs;
+        askedAllMs = nowMs;
         send(0, 0, new Frame.Hello(Frames.VERSION, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
     }
 
@@ -57,7 +65,12 @@ final class LinkSession {
         int stream = ++lastStream;
         streams.put(stream, core);
         ids.put(core, stream);
+        expectOpen(core);
+    }
+
+    private void expectOpen(TrackerCore core) {
         unopened.add(core);
+        toAsk.add(core);
     }
 
     void detach(TrackerCore core) {
@@ -65,6 +78,7 @@ final class LinkSession {
         if (stream != null) {
             streams.remove(stream);
             unopened.remove(core);
+            toAsk.remove(core);
             undrained.remove(core);
         }
     }
@@ -73,6 +87,9 @@ final class LinkSession {
     void framesWaiting(TrackerCore core) {
         if (ids.containsKey(core)) {
             undrained.add(core);
+            if (unopened.contains(core)) {
+                toAsk.add(core);
+            }
         }
     }
 
@@ -99,7 +116,12 @@ final class LinkSession {
         for (Envelope answer; (answer = answers.poll()) != null; ) {
             send(answer.stream(), answer.seq(), answer.frame());
         }
-        for (TrackerCore core : Set.copyOf(unopened)) {
+        if (nowMs - askedAllMs >= ASK_AGAIN_MS) {
+            askedAllMs = nowMs;
+            toAsk.addAll(unopened);
+        }
+        for (TrackerCore core : List.copyOf(toAsk)) {
+            toAsk.remove(core);
             Frame.Open open = core.open();
             if (open != null) {
                 unopened.remove(core);
@@ -129,7 +151,7 @@ final class LinkSession {
             return GREETING_TIMEOUT_MS;
         }
         long untilPing = lastSentMs + welcome.heartbeatMs() / 2 - nowMs;
-        return Math.max(1, unopened.isEmpty() ? untilPing : Math.min(untilPing, 100));
+        return Math.max(1, unopened.isEmpty() ? untilPing : Math.min(untilPing, ASK_AGAIN_MS));
     }
 
     boolean hasUndrained() {
@@ -205,10 +227,10 @@ final class LinkSession {
             });
         } else if (frame instanceof Frame.Error error) {
             core.onStreamError(error.code(), error.message());
-            unopened.add(core);
+            expectOpen(core);
         } else if (frame instanceof Frame.Close) {
             core.onClosed();
-            unopened.add(core);
+            expectOpen(core);
         } else {
             throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
         }

@@ -73,6 +73,18 @@ final class NearTier {
         return heap[2];
     }
 
+    /** The members that are due up to that time. */
+    PositionSet dueUpTo(long timeMs) {
+        PositionSet due = new PositionSet();
+        for (int i = 0; i < count; i++) {
+            int at = i * Records.WIDTH;
+            if (heap[at] <= timeMs && members.contains(heap[at + 1], heap[at + 2])) {
+                due.add(heap[at + 1], heap[at + 2]);
+            }
+        }
+        return due;
+    }
+
     /** Forgets everything up to and including the position; returns how many credits that frees. */
     long discardUpTo(long ledgerId, long entryId) {
         members.discardUpTo(ledgerId, entryId);

@@ -136,6 +136,33 @@ final class PositionSet {
         SIZE.setOpaque(this, size + added);
     }
 
+    /** Removes all of another set that no other thread changes meanwhile. */
+    void removeAll(PositionSet other) {
+        for (Ledger from : other.ledgers) {
+            Ledger of = find(from.id);
+            int pages = of == null ? 0 : Math.min(of.pages.length, from.pages.length);
+            for (int i = 0; i < pages; i++) {
+                if (from.counts[i] > 0 && of.counts[i] > 0) {
+                    andNotPage(of, i, from.pages[i]);
+                }
+            }
+        }
+    }
+
+    private void andNotPage(Ledger ledger, int index, long[] less) {
+        long[] page = ledger.pages[index];
+        int removed = 0;
+        for (int w = 0; w < PAGE_WORDS; w++) {
+            long gone = less[w] & page[w];
+            if (gone != 0) {
+                removed += Long.bitCount(gone);
+                WORD.setRelease(page, w, page[w] & ~gone);
+            }
+        }
+        ledger.counts[index] -= removed;
+        SIZE.setOpaque(this, size - removed);
+    }
+
     void addAll(Positions positions) {
         positions.forEach(this::add);
     }

@@ -140,12 +140,15 @@ final class PositionStates {
         return all;
     }
 
-    /** What the broker hands out, or has handed out. */
-    PositionSet inFlight() {
-        PositionSet all = new PositionSet();
-        all.addAll(near.members());
+    /** What the broker hands out up to that time, or has handed out. */
+    PositionSet inFlight(long untilMs) {
+        PositionSet all = near.dueUpTo(untilMs);
         all.addAll(handedOut);
         return all;
+    }
+
+    void forEachNear(Positions.Visitor visitor) {
+        near.members().forEach(visitor);
     }
 
     /** Contained positions that nobody will hand out: neither who holds {@code others}, nor this broker. Changes {@code others}. */
@@ -158,12 +161,8 @@ final class PositionStates {
         for (int i = 0; i < undecided.size(); i++) {
             others.add(undecided.ledgerId(i), undecided.entryId(i));
         }
-        PositionSet lost = new PositionSet();
-        contained.forEach((ledgerId, entryId) -> {
-            if (!others.contains(ledgerId, entryId)) {
-                lost.add(ledgerId, entryId);
-            }
-        });
+        PositionSet lost = allContained();
+        lost.removeAll(others);
         return lost;
     }
 
@@ -181,14 +180,14 @@ final class PositionStates {
 
     /** All that is not known acknowledged. Changes {@code held}. */
     void enterUnacknowledged(PositionSet held) {
-        reported.forEach(held::remove);
-        doubtful.forEach(held::remove);
+        held.removeAll(reported);
+        held.removeAll(doubtful);
         enterAll(held);
     }
 
     private void forgetSought(PositionSet held) {
         if (!sought.isEmpty()) {
-            held.forEach(sought::remove);
+            sought.removeAll(held);
         }
     }
 
@@ -292,6 +291,11 @@ final class PositionStates {
         }
     }
 
+    /** Near entries that the daemon hands out when they are due. */
+    void leaveToDaemon(PositionSet held) {
+        held.forEach(this::leaveNear);
+    }
+
     private void leaveNear(long ledgerId, long entryId) {
         if (near.remove(ledgerId, entryId) == NearTier.Removed.CREDITED) {
             creditBack++;
@@ -340,7 +344,7 @@ final class PositionStates {
     void doubt() {
         doubtful.addAll(reported);
         reported.clear();
-        settling.forEach(contained::remove);
+        contained.removeAll(settling);
         settling.clear();
     }
 

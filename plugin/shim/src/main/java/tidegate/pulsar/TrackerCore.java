@@ -487,10 +487,11 @@ final class TrackerCore {
 
     /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
     synchronized Frame.Open open() {
-        if (!stream.mayOpen(clock.millis()) || finished && outbox.isEmpty() || !claim.isOwned()) {
+        long nowMs = clock.millis();
+        if (!stream.mayOpen(nowMs) || finished && outbox.isEmpty() || !claim.isOwned()) {
             return null;
         }
-        return stream.open(claim.ownership(), seal.generation(), finished);
+        return stream.open(claim.ownership(), seal.generation(), finished, nowMs);
     }
 
     void onHeld(Frame.Held held) {
@@ -543,6 +544,7 @@ final class TrackerCore {
             lost = stream.notHeld();
             positions.seek(lost);
             positions.enterAll(stream.held());
+            positions.leaveToDaemon(stream.leftToDaemon());
             undone.forEach(this::settle);
             positions.knowReported(stream.acknowledged());
             stream.opened();

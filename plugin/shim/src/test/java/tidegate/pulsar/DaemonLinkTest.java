@@ -211,9 +211,10 @@ class DaemonLinkTest {
         hangUp();
         greet(2000);
         Frame.Open again = open(1);
-        assertEquals(1, again.inFlight().size(), "gated here while the daemon was away");
+        assertEquals(1, core.stats().near(), "gated here while the daemon was away");
+        assertEquals(0, again.inFlight().size(), "it is the daemon's to hand out, as it is due later");
         answerEmpty(1);
-        assertEquals(new Envelope(1, 1, new Frame.Add(true, Records.of(5, 1, later))), receiveOther());
+        assertEquals(new Envelope(1, 1, new Frame.Add(false, Records.of(5, 1, later))), receiveOther());
         assertEquals(1, link.stats().reconnects());
     }
 

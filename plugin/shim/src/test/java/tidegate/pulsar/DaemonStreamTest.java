@@ -386,4 +386,31 @@ class DaemonStreamTest extends TrackerScenario {
         world.runUntil(world.now() + 2000);
         assertEquals(List.of(2L), delivered());
     }
+
+    /** Or a daemon that comes and goes would fill the broker's memory, whatever may wait for it at a time. */
+    @Test
+    void whatAnOutageLeavesInTheBrokerIsTheDaemonsAfterTheNext() {
+        world.broker.permits = 100;
+        start();
+        publish(0, 60_000);
+        world.settle();
+        for (int outage = 0; outage < 3; outage++) {
+            world.daemonUp = false;
+            world.disconnect();
+            for (int i = 1; i <= 11; i++) {
+                publish(outage * 11 + i, i == 11 ? 1_000 : 60_000);
+            }
+            world.settle();
+            assertTrue(world.core().stats().near() >= 11, "gated here for want of a daemon");
+            world.daemonUp = true;
+            world.settle();
+            assertTrue(world.core().stats().near() <= 13, world.core().stats().toString());
+        }
+        world.disconnect();
+        world.settle();
+        assertEquals(3, world.core().stats().near(), "what is due soon");
+        world.runUntil(world.now() + 61_000);
+        assertEquals(34, delivered().size());
+        assertEquals(34, Set.copyOf(delivered()).size());
+    }
 }

@@ -170,6 +170,7 @@ class GoldenHistoryTest {
                 case "roll_over" -> rollOver();
                 case "unload" -> unload(step.number("to", owner));
                 case "seek" -> seek(step.number("to"));
+                case "clear_backlog" -> clearBacklog();
                 case "connect" -> connectAll();
                 case "disconnect", "drop" -> drop(step);
                 case "acknowledge", "negative_acknowledge", "acknowledge_late" -> answer(step);
@@ -255,6 +256,17 @@ class GoldenHistoryTest {
                     connectAll();
                 }
             });
+        }
+
+        private void clearBacklog() {
+            if (broker() == null || broker().isResetting() || broker().log.isEmpty()) {
+                return;
+            }
+            due.keySet().removeIf(position -> position.compareTo(broker().log.lastKey()) <= 0);
+            broker().clearBacklog();
+            if (broker().core != null) {
+                broker().core.clear();
+            }
         }
 
         /** From now on everything from there on must come that the cursor does not have as deleted. */

@@ -44,6 +44,15 @@ class PositionSetTest {
                     }
                     set.addAll(other);
                 }
+                case 4 -> {
+                    PositionSet other = new PositionSet();
+                    for (int i = 0; i < 100; i++) {
+                        Position less = new Position(random.nextInt(20), random.nextInt(2 * entries));
+                        other.add(less.ledgerId(), less.entryId());
+                        oracle.remove(less);
+                    }
+                    set.removeAll(other);
+                }
                 case 3 -> {
                     if (random.nextInt(50) == 0) {
                         set.clear();

@@ -87,7 +87,7 @@ class TrackerTableTest {
         assertTrue(former.isFinished());
         connect();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
-                new Frame.Add(true, Records.of(5, 2, LATER_MS))), sent(successor));
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
     }
 
     @Test
@@ -129,6 +129,35 @@ class TrackerTableTest {
         }
         assertTrue(done.whenClosed().isDone());
         assertFalse(table.isEmpty(), "the busy one is still there");
+    }
+
+    @Test
+    void aTrackerThatCannotBeOpenedIsAskedAgainWhenItSaysSoOrAfterAWhile() throws ProtocolException {
+        ToyBroker host = new ToyBroker(clock);
+        TrackerCore waiting = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "waiting",
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+        host.core = waiting;
+        table.register(waiting);
+        connect();
+        assertFalse(waiting.isOpen(), "it has claimed nothing yet");
+        synchronized (waiting) {
+            assertTimeoutPreemptively(Duration.ofSeconds(5), () -> session.tick(clock.millis()));
+        }
+        waiting.speakForLast();
+        assertEquals(List.of(), answerOpens());
+        assertFalse(waiting.isOpen(), "nobody has said that it can be opened now");
+        clock.advance(100);
+        answerOpens();
+        assertTrue(waiting.isOpen());
+
+        daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
+        answerOpens();
+        assertFalse(waiting.isOpen());
+        waiting.speakForLast();
+        clock.advance(1000);
+        table.framesWaiting(waiting);
+        answerOpens();
+        assertTrue(waiting.isOpen());
     }
 
     @Test

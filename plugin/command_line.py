@@ -1,0 +1,154 @@
+"""The commands, and what is typed for them. Each one's work is in its own module, imported when it runs.
+
+Invariants: what was typed wrongly becomes one line on standard error and an exit code; a command whose module
+cannot be imported does not keep the others from working; the list of commands imports none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from tidegate.plugin.shown import one_line
+
+app = typer.Typer(
+    name="tidegate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock",
+)
+# Typer carries a click of its own, or uses the installed one: only what it exports is the right one for sure.
+_ClickError: type[Exception] = next(
+    one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
+)
+
+
+class _Command(NamedTuple):
+    """Where a command is, and its first line of help, which the list of commands shows without it.
+
+    module: has a function register(app) that adds its commands.
+    """
+
+    module: str
+    summary: str
+
+
+# By name only: nothing of a command is imported before it is asked for.
+_COMMANDS = {
+    "serve": _Command(
+        "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
+    ),
+    "status": _Command(
+        "tidegate.plugin.commands.status", "Show what the daemon holds. Exit code 3: no daemon answers."
+    ),
+    "attach": _Command(
+        "tidegate.plugin.commands.attach",
+        "Let the brokers of PULSAR_HOME use Tidegate: put the shim into lib, its keys into the conf files.",
+    ),
+    "detach": _Command(
+        "tidegate.plugin.commands.attach",
+        "Take Tidegate out of PULSAR_HOME: the conf files become byte for byte as they were.",
+    ),
+    "demo": _Command(
+        "tidegate.plugin.commands.demo",
+        "Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it.",
+    ),
+    "drill": _Command(
+        "tidegate.plugin.commands.drill",
+        "Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
+    ),
+    "setup": _Command(
+        "tidegate.plugin.commands.setup",
+        "Fetch Apache Pulsar from Maven Central, once, and print where it is.",
+    ),
+    "width": _Command(
+        "tidegate.plugin.commands.width",
+        "Show or set the width of a subscription's slices. Slices that exist keep theirs.",
+    ),
+    "audit": _Command(
+        "tidegate.pipeline.commands.audit",
+        "Judge deliveries: lost, early, repeated, out of order, how late, gaps.",
+    ),
+    "tune": _Command(
+        "tidegate.pipeline.commands.tune",
+        "Recommend a slice width from a trace, with what each width would cost.",
+    ),
+    "rebuild": _Command(
+        "tidegate.pipeline.commands.rebuild",
+        "Make the index of a subscription from its topic's backlog, while broker and daemon run.",
+    ),
+    "verify": _Command(
+        "tidegate.pipeline.commands.verify",
+        "Compare an index with its topic, while broker and daemon run. Exit code 1 if they differ.",
+    ),
+    "spark-package": _Command(
+        "tidegate.pipeline.commands.spark_package",
+        "Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here.",
+    ),
+}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata  # noqa: PLC0415 takes as long as all the rest
+
+        typer.echo(f"tidegate {importlib.metadata.version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tidegate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Delayed delivery for Apache Pulsar from a time-sliced index."""
+
+
+def _register(arguments: list[str]) -> None:
+    """Add the command that is asked for; when that is not clear (``--help``, a typing error) all, by name."""
+    asked = _COMMANDS.get(arguments[0]) if arguments else None
+    if asked is not None:
+        importlib.import_module(asked.module).register(app)
+        return
+    for name, command in _COMMANDS.items():
+        app.command(name, help=command.summary)(_unreached)
+
+
+def _unreached() -> None:
+    """Of a command that was not asked for."""
+
+
+def _usage_line(error: Any) -> str:
+    """What was typed wrongly, and where to look, as one line."""
+    # Some versions of typer say of what kind an error is, too.
+    said = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        command = context.command_path
+    else:  # an option without its value: the parser knows no context
+        command = f"tidegate {sys.argv[1]}" if sys.argv[1] in _COMMANDS else "tidegate"
+    return f"{said}; see `{command} --help`"
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command that `arguments` ask for; its exit code. What was typed wrongly is a line already.
+
+    Raises ``UserError``, ModuleNotFoundError and OSError, as the command does.
+    """
+    try:
+        _register(arguments)
+        code = app(arguments, prog_name="tidegate", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except typer.Abort:
+        return 130
+    except _ClickError as error:
+        print(f"tidegate: {one_line(_usage_line(error))}", file=sys.stderr)
+        return 2

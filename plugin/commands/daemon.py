@@ -1,0 +1,21 @@
+"""From flags to a daemon that runs to its end: what ``tidegate serve`` does, however its flags were read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegate.plugin.daemon.settings import load_settings
+
+
+def run_daemon(flags: Mapping[str, Path | str | None], config: Path | None) -> None:
+    """Serve until SIGTERM or Ctrl-C. Raises ``UserError``."""
+    settings = load_settings(flags, config)
+    # Not before the settings are known to be right.
+    from tidegate.plugin.daemon.logs import forward_standard_logging, make_logger  # noqa: PLC0415
+    from tidegate.plugin.daemon.serve import serve  # noqa: PLC0415
+
+    log = make_logger(settings.log_format, settings.log_level)
+    forward_standard_logging(log)
+    asyncio.run(serve(settings, log))

@@ -1,0 +1,51 @@
+"""Slices of which everything was handed out: they go when it is acknowledged, and cost nothing until then."""
+
+from __future__ import annotations
+
+from tests.support.catalogs import NAME, START_MS, drained, opened, positions_of
+from tests.support.operations import operations
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import Entries
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+
+WIDTH_MS = 1_000
+PER_SLICE = 4
+
+
+def handed_out(slices: int) -> DelayIndex:
+    """An index of so many slices, all of whose entries are in flight."""
+    catalog, index = opened(MemoryStore())
+    index.add(
+        Entries.of(
+            (START_MS + (1 + number) * WIDTH_MS, number, at)
+            for number in range(slices)
+            for at in range(PER_SLICE)
+        )
+    )
+    catalog.persist(NAME)
+    assert len(drained(index)) == slices * PER_SLICE
+    assert index.stats().slices_on_disk == slices
+    return index
+
+
+def test_an_acknowledgement_costs_the_same_however_many_slices_are_in_flight() -> None:
+    def work(slices: int) -> int:
+        index = handed_out(slices)
+
+        def acknowledge() -> None:
+            for at in range(PER_SLICE - 1):
+                for number in range(10):
+                    index.acknowledge(PositionSet.of([(number, at)]))
+
+        return operations(acknowledge)
+
+    assert work(400) <= 1.2 * work(20)
+
+
+def test_slices_are_finished_in_whatever_order_they_are_acknowledged() -> None:
+    index = handed_out(50)
+    for number in [*range(0, 50, 2), *range(1, 50, 2)]:
+        index.acknowledge(positions_of((0, number, at) for at in range(PER_SLICE)))
+        index.check()
+    assert {each.state for each in index.stats().slices} == {"finished"}
