@@ -7,7 +7,13 @@ from tidegate.index.catalog import UNCLAIMED, Catalog
 from tidegate.index.clock import Clock, ManualClock, SystemClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
-from tidegate.index.errors import CorruptBlockError, StorageError, TidegateIndexError, UnreadableLogError
+from tidegate.index.errors import (
+    CorruptBlockError,
+    LostCommitsError,
+    StorageError,
+    TidegateIndexError,
+    UnreadableLogError,
+)
 from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit
@@ -45,6 +51,7 @@ __all__ = [
     "IndexOptions",
     "IndexStats",
     "Int64Array",
+    "LostCommitsError",
     "ManualClock",
     "MemoryStore",
     "Page",

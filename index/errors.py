@@ -76,12 +76,15 @@ class DamagedDirectoryError(StorageError):
 
 
 class LostCommitsError(StorageError):
-    """A database that was opened again while it was in use lacks what had been synced."""
+    """A database lacks what had been synced while it was in use, or its directory was taken away.
+
+    What is in memory builds on what is gone: the directory is to be opened anew.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"the store in {path} has lost what was durable ({reason}): look at the disk, and restart the "
-            "daemon; it then reads again what is gone"
+            f"the store in {path} has lost what was durable ({reason}): look at the disk; the daemon begins "
+            "anew, and what is gone is restored from index logs or read from the topics again"
         )
 
 

@@ -39,6 +39,7 @@ from tidegate.index.witness import Witness
 _GARBAGE_BYTES = 8 * MIB
 _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
+_LOCK = "LOCK"  # the one file of RocksDB that is never replaced
 
 
 class _Reading:
@@ -71,6 +72,7 @@ class RocksStore:
 
     def __init__(self, path: Path, families: Families, witness: Witness, loss: Loss | None) -> None:
         self._path = path
+        self._lock_inode = (path / _LOCK).stat().st_ino
         self._families = families
         self._witness = witness
         self._loss = loss
@@ -139,13 +141,25 @@ class RocksStore:
                     families.main.write(made, self._unsynced)
                 # Not a synced write: that holds the interpreter lock while the disk works, this does not.
                 families.main.flush_wal(True)
+                self._require_directory()
                 self._witness.advance(commit)
             else:
                 families.main.write(made, self._unsynced)
             self._written_bytes += batch.size_bytes
+        except LostCommitsError:
+            raise  # opening it again would not bring it back
         except Exception as error:
             self._failed = not self._closed
             raise self._translate(error) from error
+
+    def _require_directory(self) -> None:
+        """Files that were deleted take writes as before, and nobody finds them again."""
+        try:
+            there = (self._path / _LOCK).stat().st_ino == self._lock_inode
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise LostCommitsError(str(self._path), "its directory was deleted or replaced")
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) with start <= key < end, keys ascending, as they are now.

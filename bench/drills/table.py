@@ -74,7 +74,7 @@ def _told(batches: Sequence[Batch]) -> str:
     text = (
         f"Times: median / worst of the rounds. {sum(batch.rounds for batch in known):,} rounds in "
         f"{len(known)} runs, {days[0]}{'' if len(days) == 1 else f' to {days[-1]}'}, {machines}; load when "
-        f"they began: {busy}; revisions {revisions}."
+        f"they began: {busy} (above the number of cores: times are upper limits); revisions {revisions}."
     )
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -219,7 +219,15 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Called by asyncio: it is over."""
+        """Called by asyncio: it is over.
+
+        Whoever waits for that is told, whatever happens here: a stop of the daemon would wait for ever."""
+        try:
+            self._end()
+        finally:
+            self.lost.set_result(None)
+
+    def _end(self) -> None:
         self.read_rest()
         torn = self._decoder.buffered_bytes
         if torn and not self._closing:
@@ -237,7 +245,6 @@ class Connection(asyncio.BufferedProtocol):
         self.streams.clear()
         self._answers.stop()
         self._engine.gone(self)
-        self.lost.set_result(None)
 
     def read_rest(self) -> None:
         """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""

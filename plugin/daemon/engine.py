@@ -21,6 +21,7 @@ from tidegate.index import (
     Catalog,
     Clock,
     DelayIndex,
+    LostCommitsError,
     PositionSet,
     StorageError,
     SubscriptionName,
@@ -107,6 +108,8 @@ class DaemonEngine:
         self._told_stopped = False
         self._unheld_sent_ms = 0
         self._storage_failing = False
+        self.lost = asyncio.Event()
+        """The store has lost what was durable: somebody is to end this and begin anew."""
         self._stopping = False
         self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
@@ -398,6 +401,8 @@ class DaemonEngine:
         self.health.block(
             "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
         )
+        if isinstance(error, LostCommitsError):
+            self.lost.set()
         for stream in waiting:
             if stream.session.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))

@@ -182,22 +182,40 @@ async def serve(settings: Settings, log: Logger) -> None:
         loop.add_signal_handler(number, on_signal, number)
     for name in unknown(os.environ):
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
-    async with running_daemon(settings, log) as daemon:
-        await asyncio.to_thread(prepare, log)
-        await asyncio.to_thread(product_version)
-        collect_rarely()
-        if not stop.is_set():  # else it has said already that it stops
-            stats = daemon.engine.catalog.stats()
-            log.info(
-                "serving",
-                socket=str(settings.socket),
-                data=str(settings.data),
-                http=_where(settings.http_address, daemon.http_port),
-                subscriptions=stats.subscriptions,
-                entries_held=stats.held,
-            )
-        await stop.wait()
+    while await _serve_until(stop, settings, log):
+        log.warning("the daemon begins anew with what its data directory still has")
     log.info("stopped, everything is persisted")
+
+
+async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> bool:
+    """Serve until the end is asked for; true if the store has lost what was durable before that."""
+    lost = False
+    try:
+        async with running_daemon(settings, log) as daemon:
+            await asyncio.to_thread(prepare, log)
+            await asyncio.to_thread(product_version)
+            collect_rarely()
+            if not stop.is_set():  # else it has said already that it stops
+                stats = daemon.engine.catalog.stats()
+                log.info(
+                    "serving",
+                    socket=str(settings.socket),
+                    data=str(settings.data),
+                    http=_where(settings.http_address, daemon.http_port),
+                    subscriptions=stats.subscriptions,
+                    entries_held=stats.held,
+                )
+            waiting = [asyncio.ensure_future(event.wait()) for event in (stop, daemon.engine.lost)]
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waiting:
+                    each.cancel()
+            lost = daemon.engine.lost.is_set()
+    except StopError:
+        if not lost:
+            raise
+    return lost and not stop.is_set()
 
 
 def _where(address: HttpAddress | None, port: int | None) -> str | None:

@@ -401,7 +401,7 @@ def test_what_is_gone_when_a_failed_store_is_opened_again(one_log: Killed, tmp_p
     with pytest.raises(StorageError):
         store.write(batch, sync=True)
     for _ in range(2):
-        with pytest.raises(LostCommitsError, match="restart the daemon"):
+        with pytest.raises(LostCommitsError, match="begins anew"):
             store.write(batch, sync=True)
     store.close()
     store = RocksStore.open(copy)

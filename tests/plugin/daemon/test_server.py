@@ -747,3 +747,17 @@ async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socke
         (index,) = daemon.engine.catalog
         assert index.acknowledged() == acknowledged
         assert len(index.held()) == 40
+
+
+async def test_a_fault_at_the_end_of_a_connection_does_not_keep_the_daemon(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start() as daemon:
+        client = await ShimClient.connect(socket_path)
+        await client.open(TOPIC)
+        (connection,) = daemon.engine.brokers.values()
+        assert isinstance(connection, Connection)
+        monkeypatch.setattr(daemon.engine, "gone", lambda _: 1 / 0)
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        await client.disconnect()
+        await asyncio.wait_for(connection.lost, 10)
