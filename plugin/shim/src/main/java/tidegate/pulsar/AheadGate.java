@@ -19,6 +19,7 @@ final class AheadGate {
 
     private TopicReader reader;
     private int enoughInVain;
+    private int reach;
     private Runnable wake = () -> { };
     private long lastTicket;
     private volatile long ticket = NO_TICKET;
@@ -28,11 +29,12 @@ final class AheadGate {
 
     /**
      * Connects it with who reads; without, nothing is ever read ahead. {@code inVain} delayed messages that the dispatcher had
-     * to read by itself show that more of them may lie ahead.
+     * to read by itself show that more of them may lie ahead; {@code reachEntries} it reads at once.
      */
-    void connect(TopicReader topicReader, int inVain, Runnable wakeReader) {
+    void connect(TopicReader topicReader, int inVain, int reachEntries, Runnable wakeReader) {
         reader = topicReader;
         enoughInVain = inVain;
+        reach = reachEntries;
         wake = wakeReader;
     }
 
@@ -94,7 +96,12 @@ final class AheadGate {
     /** Whether the dispatcher does better not to read now: a pass is about to tell what it would read in vain. */
     boolean isAwaited(long nowMs) {
         Advance last = advance;
-        return last != null && nowMs - last.atMs() < PATIENCE_MS && nowMs >= last.atMs()
-                && reader.readPosition().compareTo(last.next()) >= 0;
+        return last != null && nowMs - last.atMs() < PATIENCE_MS && nowMs >= last.atMs() && isReached(last.next());
+    }
+
+    /** Whether the dispatcher's next read goes as far as there. */
+    private boolean isReached(Position next) {
+        Position from = reader.readPosition();
+        return new Position(from.ledgerId(), from.entryId() + reach - 1).compareTo(next) >= 0;
     }
 }

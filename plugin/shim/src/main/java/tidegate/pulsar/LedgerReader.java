@@ -132,17 +132,27 @@ final class LedgerReader implements TopicReader {
     private final class LedgerBatch implements Batch {
         private final LedgerEntries entries;
         private final List<LedgerEntry> list = new ArrayList<>();
+        private long sizeBytes;
 
         LedgerBatch(LedgerEntries entries) {
             this.entries = entries;
             if (entries != null) {
-                entries.forEach(list::add);
+                for (LedgerEntry entry : entries) {
+                    list.add(entry);
+                    // Not its length: that is the whole ledger's, up to this entry.
+                    sizeBytes += entry.getEntryBuffer().readableBytes();
+                }
             }
         }
 
         @Override
         public int size() {
             return list.size();
+        }
+
+        @Override
+        public long sizeBytes() {
+            return sizeBytes;
         }
 
         @Override

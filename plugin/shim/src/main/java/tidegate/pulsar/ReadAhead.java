@@ -17,47 +17,55 @@ import org.slf4j.LoggerFactory;
  * in large batches, straight from BookKeeper, and told the daemon before the dispatcher gets there.
  *
  * <p>Nothing depends on it: whatever it leaves, the dispatcher reads. A few subscriptions have their turns, a batch each; the
- * others wait for theirs. It keeps to a {@link Pace}, and stops while too much waits for the daemon.
+ * others wait for theirs. It keeps to a {@link Pace}, which goes by what live traffic feels, and stops while too much waits
+ * for the daemon.
  */
 final class ReadAhead implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
     private static final int MAX_PASSES = 4;
     /** Reads under way, of all passes. */
     private static final int MAX_READS = 4;
-    /** A pass has so many turns before one that waits takes its place. */
-    private static final int TURNS = 64;
+    /** A pass goes on for so long, whether it gets on or not, before one that waits takes its place. */
+    private static final long TURN_MS = 500;
+    private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    /** Of a larger entry each part of this size counts as one: bytes take time, too. */
+    private static final long ENTRY_BYTES = 256;
     private static final long IDLE_MS = 1000;
     /** While a pass waits for something that nobody tells: room in the budget, its pace. */
     private static final long POLL_MS = 5;
 
-    static final ScanPass.Stride STRIDE = new ScanPass.Stride(1000, 4096, 64, 20_000);
+    static final ScanPass.Stride STRIDE = new ScanPass.Stride(1000, 4096, 64, 20_000, 100);
 
     private static final class Turn {
         final TrackerCore core;
         final ScanPass pass;
-        int turns;
+        final Wait sinceBegun = new Wait();
 
-        Turn(TrackerCore core, ScanPass pass) {
+        Turn(TrackerCore core, ScanPass pass, long nowMs) {
             this.core = core;
             this.pass = pass;
+            sinceBegun.begin(nowMs);
         }
     }
 
     private final Clock clock;
     private final ScanPass.Stride stride;
     private final Pace pace;
+    private final LiveFigures live;
     private final long maxWaiting;
     private final Thread thread;
     private final Map<TrackerCore, TopicReader> readers = new LinkedHashMap<>();
     private final Deque<Turn> active = new ArrayDeque<>();
     private boolean signalled;
+    private long lookedNs = System.nanoTime();
     private volatile boolean running = true;
 
     /** {@code maxWaiting}: entries of a subscription that may wait for the daemon while it is read ahead. */
-    ReadAhead(Clock clock, ScanPass.Stride stride, Pace pace, long maxWaiting) {
+    ReadAhead(Clock clock, ScanPass.Stride stride, Pace pace, LiveFigures live, long maxWaiting) {
         this.clock = clock;
         this.stride = stride;
         this.pace = pace;
+        this.live = live;
         this.maxWaiting = maxWaiting;
         thread = new Thread(this::run, "tidegate-read-ahead");
         thread.setDaemon(true);
@@ -68,7 +76,7 @@ final class ReadAhead implements AutoCloseable {
     }
 
     void add(TrackerCore core, TopicReader reader) {
-        core.ahead().connect(reader, stride.worthwhile() / 2, this::wake);
+        core.ahead().connect(reader, stride.worthwhile() / 2, stride.reach(), this::wake);
         synchronized (this) {
             readers.put(core, reader);
         }
@@ -104,9 +112,18 @@ final class ReadAhead implements AutoCloseable {
     }
 
     /** A turn for each pass, and for those that want to begin one; whether any did something. */
-    boolean turn() throws InterruptedException {
+    boolean turn() {
+        look();
         admit();
         return round();
+    }
+
+    private void look() {
+        long nowNs = System.nanoTime();
+        if (nowNs - lookedNs >= LOOK_NS) {
+            lookedNs = nowNs;
+            pace.look(live.sample());
+        }
     }
 
     /** Lets those begin that want to, as far as there is room. */
@@ -130,16 +147,23 @@ final class ReadAhead implements AutoCloseable {
         }
     }
 
+    /** The one that has gone on for longest is the first. */
     private void makeRoom() {
         Turn longest = active.peek();
-        for (Turn turn : active) {
-            longest = turn.turns > longest.turns ? turn : longest;
-        }
-        if (longest.turns >= TURNS) {
+        if (longest.sinceBegun.isOver(clock.millis(), TURN_MS)) {
             active.remove(longest);
             end(longest);
             // It goes on where it was when it gets a turn again: what it has told is known.
             longest.core.ahead().want();
+            goesLast(longest.core);
+        }
+    }
+
+    /** Those that have waited are before it. */
+    private synchronized void goesLast(TrackerCore core) {
+        TopicReader reader = readers.remove(core);
+        if (reader != null) {
+            readers.put(core, reader);
         }
     }
 
@@ -147,28 +171,24 @@ final class ReadAhead implements AutoCloseable {
         long ticket = core.beginAhead();
         boolean worthwhile = reader.unreadEntries() >= stride.worthwhile() || core.sought() >= stride.worthwhile();
         if (core.mayAddAhead(ticket) && reader.isAllowed() && worthwhile) {
-            active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, clock.millis(), this::wake)));
+            long nowMs = clock.millis();
+            active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, this::wake), nowMs));
         }
     }
 
-    private boolean round() throws InterruptedException {
+    private boolean round() {
         boolean moved = false;
         int window = Math.max(1, MAX_READS / Math.max(1, active.size()));
         for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
             Turn turn = i.next();
-            boolean mayRead = turn.core.mayReadAhead(maxWaiting);
-            long beganNs = System.nanoTime();
-            ScanPass.Progress progress = turn.pass.step(window, mayRead);
+            boolean mayRead = pace.mayRead(System.nanoTime()) && turn.core.mayReadAhead(maxWaiting);
+            ScanPass.Progress progress = turn.pass.step(window, mayRead ? pace.batch(stride.batch()) : 0);
+            pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), System.nanoTime());
             if (progress == ScanPass.Progress.ENDED) {
                 i.remove();
                 end(turn);
             } else if (progress == ScanPass.Progress.ADVANCED) {
                 moved = true;
-                turn.turns++;
-                long restNs = pace.restNs(turn.pass.stepRead(), System.nanoTime() - beganNs);
-                if (restNs > 0) {
-                    TimeUnit.NANOSECONDS.sleep(restNs);
-                }
             }
         }
         return moved;

@@ -29,8 +29,9 @@ final class ScanPass {
      * @param batch entries of one read at most
      * @param gap a stretch of entries in a row that are known already and longer than this is not read; a shorter one is
      * @param sample so many entries tell whether reading ahead is of use
+     * @param reach so many entries the dispatcher reads at once
      */
-    record Stride(int worthwhile, int batch, int gap, int sample) {}
+    record Stride(int worthwhile, int batch, int gap, int sample, int reach) {}
 
     /** What a step did. */
     enum Progress { WAITS, ADVANCED, ENDED }
@@ -58,6 +59,8 @@ final class ScanPass {
     private long sampleRead;
     private long sampleTold;
     private int stepRead;
+    private long stepBytes;
+    private int batch;
 
     /** {@code wake} is called, on any thread, when a step may have something to do. */
     ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, Runnable wake) {
@@ -77,13 +80,15 @@ final class ScanPass {
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
 
-    /** Does what can be done now, with at most {@code window} reads under way. */
-    Progress step(int window, boolean mayRead) {
+    /** Does what can be done now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
+    Progress step(int window, int entries) {
+        batch = entries;
         stepRead = 0;
+        stepBytes = 0;
         if (!core.mayAddAhead(ticket) || !reader.isAllowed()) {
             return Progress.ENDED;
         }
-        while (mayRead && !planned && ranges.size() < window && plan()) {
+        while (batch > 0 && !planned && ranges.size() < window && plan()) {
             // Another read is under way.
         }
         Range head = ranges.peek();
@@ -100,6 +105,11 @@ final class ScanPass {
     /** How many entries the last step read. */
     int stepRead() {
         return stepRead;
+    }
+
+    /** How many bytes they had. */
+    long stepBytes() {
+        return stepBytes;
     }
 
     /** Has the next range read; false if there is none, or it is not known yet. */
@@ -163,7 +173,7 @@ final class ScanPass {
             return false;
         }
         long lastUnknown = first;
-        for (long entry = first + 1; entry <= last && entry < first + stride.batch() && entry - lastUnknown <= stride.gap(); entry++) {
+        for (long entry = first + 1; entry <= last && entry < first + batch && entry - lastUnknown <= stride.gap(); entry++) {
             if (!core.isKnown(ledgerId, entry, entry < unread)) {
                 lastUnknown = entry;
             }
@@ -213,20 +223,21 @@ final class ScanPass {
             ranges.removeIf(other -> other.ledgerId() == range.ledgerId());
             return true;
         }
-        try (TopicReader.Batch batch = range.read().join()) {
-            if (batch.size() == 0) {
+        try (TopicReader.Batch entries = range.read().join()) {
+            if (entries.size() == 0) {
                 return false;
             }
             found.clear();
-            batch.forEachDelayed(found::add);
+            entries.forEachDelayed(found::add);
             int told = tell();
             if (told < 0) {
                 return false;
             }
-            stepRead = batch.size();
-            entriesRead += batch.size();
+            stepRead = entries.size();
+            stepBytes = entries.sizeBytes();
+            entriesRead += stepRead;
             entriesTold += told;
-            long done = range.first() + batch.size() - 1;
+            long done = range.first() + stepRead - 1;
             if (done < range.last()) {
                 ranges.addFirst(read(range.ledgerId(), done + 1, range.last()));
             }

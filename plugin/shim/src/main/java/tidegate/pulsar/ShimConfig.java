@@ -67,7 +67,7 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
                 number(properties, DAEMON_WAIT, 10_000, 0, 86_400_000),
                 flag(properties, READ_AHEAD, true),
                 number(properties, READ_AHEAD_ENTRIES, 100_000, 1_000, 100_000_000),
-                number(properties, READ_AHEAD_PER_SECOND, 300_000, 1_000, 100_000_000),
+                number(properties, READ_AHEAD_PER_SECOND, 1_000_000, 1_000, 100_000_000),
                 indexLog(properties));
     }
 

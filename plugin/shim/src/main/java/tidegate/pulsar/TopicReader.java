@@ -14,6 +14,9 @@ interface TopicReader {
         /** How many entries it has, delayed or not; 0 if there was nothing to read yet. */
         int size();
 
+        /** How many bytes they take as stored. */
+        long sizeBytes();
+
         /** Shows those of which it is certain that the dispatcher would do nothing but track them. */
         void forEachDelayed(Outbox.EntryVisitor visitor);
 

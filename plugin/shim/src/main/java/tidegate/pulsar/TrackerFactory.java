@@ -73,7 +73,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         link.start();
         bookKeeper = config.readAhead() ? readableLedgers(pulsar) : null;
         if (bookKeeper != null) {
-            readAhead = new ReadAhead(clock, ReadAhead.STRIDE, new Pace(config.readAheadPerSecond()), config.readAheadEntries());
+            Pace pace = new Pace(config.readAheadPerSecond(), System.nanoTime());
+            readAhead = new ReadAhead(clock, ReadAhead.STRIDE, pace, new BrokerFigures(pulsar), config.readAheadEntries());
             readAhead.start();
         }
         LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms, index log {}", version,

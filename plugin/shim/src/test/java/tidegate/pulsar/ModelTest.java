@@ -77,7 +77,7 @@ class ModelTest {
                 machine.daemon.maxHeldPerFrame = 1 + random.nextInt(20);
                 machine.maxWaiting = 1 + random.nextInt(50);
                 machine.stride = chance(70) ? new ScanPass.Stride(2 + random.nextInt(10), 1 + random.nextInt(20),
-                        random.nextInt(8), 1 + random.nextInt(100)) : null;
+                        random.nextInt(8), 1 + random.nextInt(100), 1 + random.nextInt(10)) : null;
             }
             machines[1].broker = null;
             if (faults.contains(Fault.CLOCK)) {
@@ -292,7 +292,8 @@ class ModelTest {
                 // What the record has no room for only the daemon of this machine knows.
                 int ranges = chance(50) ? ALL : random.nextInt(6);
                 forgetful |= ranges != ALL;
-                everything |= (to != owner || ignorant) && forgetful;
+                // That machine's tracker decides alone if its wait for the daemon is over first.
+                everything |= forgetful && (to != owner || ignorant || world().daemonWaitMs < 10_000);
                 left = world().unloadBroker(ranges);
             }
             owner = to;

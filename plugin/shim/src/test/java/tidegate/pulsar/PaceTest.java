@@ -1,16 +1,139 @@
 package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
+/** How fast is read ahead, by what live traffic feels; a look each 50 ms, as the thread does. */
 class PaceTest {
+    private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    private static final long HIGHEST = 400_000;
+    private static final Pace.Felt CALM = new Pace.Felt(2, 0.1);
+    private static final Pace.Felt SLOW_PUBLISH = new Pace.Felt(9, 0.1);
+    private static final Pace.Felt SLOW_DISPATCH = new Pace.Felt(2, 8);
+
+    private long nowNs = -5;
+    private final Pace pace = new Pace(HIGHEST, nowNs);
+
+    /** Reads what may be read until the next look; how many entries that were. */
+    private long readUntilLook(Pace.Felt felt) {
+        long read = 0;
+        for (long endNs = nowNs + LOOK_NS; nowNs < endNs; nowNs += 1_000_000) {
+            if (pace.mayRead(nowNs)) {
+                int batch = pace.batch(4096);
+                pace.spend(batch, nowNs);
+                read += batch;
+            }
+        }
+        pace.look(felt);
+        return read;
+    }
+
+    private void beCalm() {
+        for (int i = 0; i < 20; i++) {
+            pace.look(CALM);
+        }
+    }
+
+    private void read(int looks, Pace.Felt felt) {
+        for (int i = 0; i < looks; i++) {
+            readUntilLook(felt);
+        }
+    }
+
     @Test
-    void restsForWhatIsLeftOfTheTime() {
-        Pace pace = new Pace(1000);
-        assertEquals(100_000_000, pace.restNs(100, 0));
-        assertEquals(40_000_000, pace.restNs(100, 60_000_000));
-        assertEquals(0, pace.restNs(100, 200_000_000));
-        assertEquals(0, pace.restNs(0, 5));
+    void readsAsFastAsIsAllowedWhileNobodyFeelsIt() {
+        beCalm();
+        read(40, CALM);
+        assertEquals(HIGHEST, pace.perSecond());
+        long read = 0;
+        for (int i = 0; i < 20; i++) {
+            read += readUntilLook(CALM);
+        }
+        assertEquals(HIGHEST, read, 0.05 * HIGHEST);
+    }
+
+    @Test
+    void goesUpWhereThereIsNoLiveTraffic() {
+        read(40, Pace.Felt.NOTHING);
+        assertEquals(HIGHEST, pace.perSecond());
+    }
+
+    @Test
+    void backsOffWhenPublishingOrDispatchingGetsSlower() {
+        for (Pace.Felt slow : new Pace.Felt[] {SLOW_PUBLISH, SLOW_DISPATCH}) {
+            beCalm();
+            read(40, CALM);
+            read(8, slow);
+            assertTrue(pace.perSecond() < HIGHEST / 2, pace.perSecond() + " a second");
+            read(40, CALM);
+            assertEquals(HIGHEST, pace.perSecond(), "it comes back");
+        }
+    }
+
+    @Test
+    void dispatchersMayWaitWhileNobodyPublishes() {
+        beCalm();
+        read(40, new Pace.Felt(Double.NaN, 80));
+        assertEquals(HIGHEST, pace.perSecond());
+        read(10, new Pace.Felt(2, 80));
+        assertTrue(pace.perSecond() < HIGHEST / 2, pace.perSecond() + " a second");
+    }
+
+    @Test
+    void neverStarvesHoweverSlowLiveTrafficIs() {
+        beCalm();
+        read(100, new Pace.Felt(10_000, 10_000));
+        assertTrue(pace.perSecond() >= Pace.LOWEST_PER_SECOND, pace.perSecond() + " a second");
+        long read = 0;
+        for (int i = 0; i < 20; i++) {
+            read += readUntilLook(new Pace.Felt(10_000, 10_000));
+        }
+        assertTrue(read >= Pace.LOWEST_PER_SECOND * 0.9, read + " in a second");
+    }
+
+    @Test
+    void whatIsSlowWithoutItIsNoReasonToWait() {
+        beCalm();
+        // Something else makes publishing slow, and stays.
+        read(400, SLOW_PUBLISH);
+        assertEquals(HIGHEST, pace.perSecond());
+    }
+
+    @Test
+    void slowerMeansSmallerBatches() {
+        read(40, Pace.Felt.NOTHING);
+        int large = pace.batch(4096);
+        assertEquals(100, pace.batch(100));
+        beCalm();
+        read(15, SLOW_PUBLISH);
+        assertTrue(pace.batch(4096) < large / 2, pace.batch(4096) + " after " + large);
+    }
+
+    @Test
+    void whatWasNotUsedIsNotSavedUp() {
+        readUntilLook(CALM);
+        nowNs += TimeUnit.SECONDS.toNanos(10);
+        assertTrue(readUntilLook(CALM) <= HIGHEST / 10);
+    }
+
+    @Test
+    void restsForASecondAtMost() {
+        pace.spend(Long.MAX_VALUE / 1000, nowNs);
+        assertTrue(pace.mayRead(nowNs + TimeUnit.SECONDS.toNanos(1)));
+    }
+
+    @Test
+    void keepsToALowerSpeedThanItWouldBackOffTo() {
+        Pace slow = new Pace(1000, 0);
+        assertEquals(1000, slow.perSecond());
+        slow.spend(1000, 0);
+        slow.look(SLOW_PUBLISH);
+        assertEquals(1000, slow.perSecond());
+        assertFalse(slow.mayRead(TimeUnit.MILLISECONDS.toNanos(900)));
+        assertTrue(slow.mayRead(TimeUnit.MILLISECONDS.toNanos(1000)));
     }
 }

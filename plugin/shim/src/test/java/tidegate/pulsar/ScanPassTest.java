@@ -19,7 +19,7 @@ class ScanPassTest {
 
     @BeforeEach
     void readAhead() {
-        world.stride = new ScanPass.Stride(20, 64, 8, 200);
+        world.stride = new ScanPass.Stride(20, 64, 8, 200, 10);
         world.maxWaiting = 1000;
         world.readFailures = 0;
     }

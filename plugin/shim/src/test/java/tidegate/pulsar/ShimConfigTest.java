@@ -28,7 +28,7 @@ class ShimConfigTest {
     void onlyTheSocketHasNoDefault() throws ShimConfigException {
         properties.setProperty("tidegateSocket", " /run/tidegate.sock ");
         assertEquals(new ShimConfig(Path.of("/run/tidegate.sock"), "127.0.0.1:6650", 2000, 20_000, 200_000, 1_000_000, 50,
-                10_000, true, 100_000, 300_000, "none"), read());
+                10_000, true, 100_000, 1_000_000, "none"), read());
     }
 
     @Test

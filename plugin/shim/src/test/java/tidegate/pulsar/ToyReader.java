@@ -14,6 +14,7 @@ final class ToyReader implements TopicReader {
     boolean allowed = true;
     /** Of 100 answers so many are failures. */
     int failures;
+    boolean hangs;
     /** Nothing after it may be read. */
     Position visible = new Position(Long.MAX_VALUE, Long.MAX_VALUE);
     /** Entries brought in all reads together. */
@@ -27,7 +28,7 @@ final class ToyReader implements TopicReader {
 
     /** BookKeeper answers some of what it was asked. */
     void answerSome() {
-        for (int i = random.nextInt(4); i >= 0 && !asked.isEmpty(); i--) {
+        for (int i = random.nextInt(4); i >= 0 && !asked.isEmpty() && !hangs; i--) {
             asked.poll().run();
         }
     }
@@ -105,6 +106,11 @@ final class ToyReader implements TopicReader {
         @Override
         public int size() {
             return count;
+        }
+
+        @Override
+        public long sizeBytes() {
+            return 100L * count;
         }
 
         @Override

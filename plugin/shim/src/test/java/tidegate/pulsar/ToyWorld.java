@@ -34,7 +34,10 @@ final class ToyWorld {
     ScanPass.Stride stride;
     long maxWaiting = 100;
     int readFailures = 2;
-    private ReadAhead readAhead;
+    /** What is asked of the topic's ledgers is never answered. */
+    boolean readsHang;
+    /** Made with the first tracker, unless it is another world's, too. */
+    ReadAhead readAhead;
     ToyReader reader;
     /** The daemon is up and would take a connection. */
     boolean daemonUp = true;
@@ -59,10 +62,12 @@ final class ToyWorld {
                 new Seal(owner, random), new PendingBudget(maxPendingEntries));
         if (stride != null) {
             if (readAhead == null) {
-                readAhead = new ReadAhead(clock, stride, new Pace(Long.MAX_VALUE), maxWaiting);
+                readAhead = new ReadAhead(clock, stride, new Pace(Long.MAX_VALUE, System.nanoTime()),
+                        () -> Pace.Felt.NOTHING, maxWaiting);
             }
             reader = new ToyReader(owner, random);
             reader.failures = readFailures;
+            reader.hangs = readsHang;
             readAhead.add(core, reader);
         }
         core.claim();
@@ -166,11 +171,7 @@ final class ToyWorld {
     /** What the thread that reads ahead would do now, and some of what BookKeeper would. */
     void readAhead() {
         if (readAhead != null) {
-            try {
-                readAhead.turn();
-            } catch (InterruptedException e) {
-                throw new AssertionError(e);
-            }
+            readAhead.turn();
             reader.answerSome();
         }
     }

@@ -1,0 +1,99 @@
+package tidegate.pulsar;
+
+import io.prometheus.client.Collector;
+import io.prometheus.client.CollectorRegistry;
+import java.util.Collections;
+import java.util.Set;
+import java.util.concurrent.RejectedExecutionException;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.service.BrokerService;
+
+/**
+ * {@link LiveFigures} of a Pulsar broker: its own summary of how long publishing took, of all its topics, and how long a task
+ * waits for a turn on the threads that dispatch.
+ *
+ * <p>A broker that does not know one of the two, because it is another version, has nothing to say of it.
+ */
+final class BrokerFigures implements LiveFigures {
+    private static final String COUNT = "pulsar_broker_publish_latency_count";
+    private static final String SUM_MS = "pulsar_broker_publish_latency_sum";
+    private static final Set<String> PUBLISH = Set.of(COUNT, SUM_MS);
+
+    private final PulsarService pulsar;
+    private double count;
+    private double sumMs;
+    private int turn;
+
+    private long askedNs;
+    /** A task waits for its turn. */
+    private volatile boolean asked;
+    private volatile long waitedNs = -1;
+
+    BrokerFigures(PulsarService pulsar) {
+        this.pulsar = pulsar;
+    }
+
+    @Override
+    public Pace.Felt sample() {
+        double dispatchMs = dispatchMs();
+        return new Pace.Felt(publishMs(), dispatchMs);
+    }
+
+    private double publishMs() {
+        try {
+            return publishedMs();
+        } catch (LinkageError e) {
+            // A Pulsar that counts by something else.
+            return Double.NaN;
+        }
+    }
+
+    private double publishedMs() {
+        double nextCount = 0;
+        double nextSumMs = 0;
+        for (Collector.MetricFamilySamples family
+                : Collections.list(CollectorRegistry.defaultRegistry.filteredMetricFamilySamples(PUBLISH))) {
+            for (Collector.MetricFamilySamples.Sample sample : family.samples) {
+                nextCount += sample.name.equals(COUNT) ? sample.value : 0;
+                nextSumMs += sample.name.equals(SUM_MS) ? sample.value : 0;
+            }
+        }
+        double published = nextCount - count;
+        double tookMs = nextSumMs - sumMs;
+        count = nextCount;
+        sumMs = nextSumMs;
+        return published > 0 ? tookMs / published : Double.NaN;
+    }
+
+    private double dispatchMs() {
+        double felt = Double.NaN;
+        if (asked) {
+            felt = (System.nanoTime() - askedNs) / 1e6;
+        } else if (waitedNs >= 0) {
+            felt = waitedNs / 1e6;
+        }
+        if (!asked) {
+            ask();
+        }
+        return felt;
+    }
+
+    private void ask() {
+        BrokerService broker = pulsar.getBrokerService();
+        if (broker == null) {
+            return;
+        }
+        long nowNs = System.nanoTime();
+        askedNs = nowNs;
+        asked = true;
+        try {
+            broker.getTopicOrderedExecutor().chooseThread(turn++).execute(() -> {
+                waitedNs = System.nanoTime() - nowNs;
+                asked = false;
+            });
+        } catch (RejectedExecutionException e) {
+            // The broker stops.
+            asked = false;
+        }
+    }
+}
