@@ -257,7 +257,8 @@ class ServedSubscription:
 
     def persisted_mark_delete(self) -> Position:
         persisted = self.cursor.persisted_mark_delete
-        return (-1, -1) if persisted is None else persisted
+        # Beyond mark-delete it is what was written behind a seek's record, with the position from before it.
+        return (-1, -1) if persisted is None or persisted > self.cursor.mark_delete else persisted
 
     def cursor_closed(self) -> bool:
         return self.cursor.closed
