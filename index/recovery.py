@@ -34,6 +34,8 @@ from tidegate.index.store import Batch, Put, Store
 
 _LOG = logging.getLogger(__name__)
 _FORMAT_KIND = b"\x00"
+_UNKNOWN_VERSION = 1 << 62
+"""Of a state that is damaged: beyond every version in use."""
 
 
 class Replayed(NamedTuple):
@@ -179,15 +181,19 @@ def _recover(
         else:
             state = _read_state(store, subscription_id, options, damage)
             reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
-            found[subscription_id] = Recovered(subscription_id, identity, state, reader)
+            # Without the state it is not known which bitmaps count: what they say is held is looked for.
+            unsure = state.version == _UNKNOWN_VERSION
+            found[subscription_id] = Recovered(
+                subscription_id, identity, state, reader, audit=unsure, damaged=unsure
+            )
     for kind in keys.SUBSCRIPTION_KINDS if strangers_too else ():
         if kind != keys.BLOCK:  # there are many, and none without a slice that was not written ahead
             strangers.update(_strangers(store, kind, found))
     for subscription_id, each in found.items():
-        _delete_uncommitted(store, subscription_id, damage)
-        _read_bitmaps(store, each, keys.HELD, damage)
-        _read_bitmaps(store, each, keys.ACKNOWLEDGED, damage)
-        _read_slices(store, each, damage)
+        uncommitted = _delete_uncommitted(store, subscription_id, damage)
+        _read_bitmaps(store, each, keys.HELD, uncommitted, damage)
+        _read_bitmaps(store, each, keys.ACKNOWLEDGED, uncommitted, damage)
+        _read_slices(store, each, uncommitted, damage)
         _read_carry(store, each, damage)
     for subscription_id in strangers:
         for kind in keys.SUBSCRIPTION_KINDS:
@@ -233,27 +239,34 @@ def _read_state(store: Store, subscription_id: int, options: IndexOptions, damag
         damage.report(key, value, str(error))
         # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position and a
         # generation, which is another than 0: no acknowledgement is believed.
-        return fresh._replace(version=1 << 62, next_block_id=1 << 62)
+        return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62)
 
 
-def _delete_uncommitted(store: Store, subscription_id: int, damage: Damage) -> None:
-    """A persist that was cut off: its blocks and bitmaps do not count."""
+def _delete_uncommitted(store: Store, subscription_id: int, damage: Damage) -> set[bytes]:
+    """A persist that was cut off: its blocks and bitmaps do not count; returns their keys."""
+    uncommitted = set()
     for key, value in store.scan(*keys.subscription_range(keys.INTENT, subscription_id)):
         try:
             for written in decode_keys(value):
                 damage.batch.delete(written)
+                uncommitted.add(written)
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
         damage.batch.delete(key)
+    return uncommitted
 
 
-def _read_bitmaps(store: Store, found: Recovered, kind: bytes, damage: Damage) -> None:
+def _read_bitmaps(
+    store: Store, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage
+) -> None:
     positions, versions = found.held, found.held_versions
     if kind == keys.ACKNOWLEDGED:
         positions, versions = found.acknowledged, found.acknowledged_versions
     bitmaps = {}
     damaged = set()
     for key, value in store.scan(*keys.subscription_range(kind, found.subscription_id)):
+        if key in uncommitted:
+            continue
         ledger_id, version = keys.parse_bitmap_key(key)
         if version > found.state.version:
             # Left there, it would count as soon as a persist has its version.
@@ -274,14 +287,16 @@ def _read_bitmaps(store: Store, found: Recovered, kind: bytes, damage: Damage) -
     positions.mark_dirty(damaged)
 
 
-def _read_slices(store: Store, found: Recovered, damage: Damage) -> None:
+def _read_slices(store: Store, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:
     for key, value in store.scan(*keys.subscription_range(keys.SLICE, found.subscription_id)):
         slice_id = keys.parse_slice_key(key)
         try:
             found.slices[slice_id] = decode_slice(value)
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
-            found.slices[slice_id] = _rebuild_slice(store, found.subscription_id, slice_id, damage)
+            found.slices[slice_id] = _rebuild_slice(
+                store, found.subscription_id, slice_id, uncommitted, damage
+            )
             found.audit = found.damaged = True
     # A compaction gives ids and leaves the state as it is.
     given = (block.block_id + 1 for blocks in found.slices.values() for block in blocks)
@@ -290,13 +305,15 @@ def _read_slices(store: Store, found: Recovered, damage: Damage) -> None:
 
 
 def _rebuild_slice(
-    store: Store, subscription_id: int, slice_id: SliceId, damage: Damage
+    store: Store, subscription_id: int, slice_id: SliceId, uncommitted: set[bytes], damage: Damage
 ) -> list[BlockDescriptor]:
     """The blocks of a slice whose record is damaged, from the blocks themselves; each a run of its own."""
     blocks = []
     start = keys.block_key(subscription_id, slice_id, 0)
     end = keys.block_key(subscription_id, slice_id, (1 << 64) - 1)
     for key, value in store.scan(start, end):
+        if key in uncommitted:
+            continue
         block_id = keys.parse_block_key(key)
         try:
             blocks.append(describe(decode_block(value), len(value), block_id, block_id))

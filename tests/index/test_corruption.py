@@ -22,7 +22,7 @@ from tests.support.catalogs import (
     spread,
     stored,
 )
-from tests.support.stores import UnreadableStore
+from tests.support.stores import FailingStore, UnreadableStore
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
@@ -31,6 +31,7 @@ from tidegate.index.errors import (
     DamagedDirectoryError,
     ForeignDirectoryError,
     NewerFormatError,
+    StorageError,
 )
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
@@ -208,6 +209,39 @@ def test_a_corrupt_state_loses_no_entry() -> None:
     assert catalog.stats().corrupt_records == 0
     assert len(drained(index)) == 1_030
     index.check()
+
+
+@pytest.mark.parametrize("damaged", [keys.STATE, keys.STATE + keys.INTENT, keys.SLICE])
+def test_a_persist_that_was_cut_off_does_not_count_when_what_it_builds_on_is_damaged(damaged: bytes) -> None:
+    for writes_left in range(40):
+        store = FailingStore()
+        options = replace(OPTIONS, write_piece_bytes=200)
+        catalog, index = opened(store, options)
+        index.add(spread(100, 3_000))
+        catalog.persist(NAME)
+        index.add(Entries.of((START_MS + at, 5, 100 + at) for at in range(100)))
+        catalog.commit()
+        store.writes_left = writes_left
+        try:
+            catalog.persist(NAME)
+            done = True
+        except StorageError:
+            done = False
+        for kind in damaged:
+            for key, _ in stored(store.memory, bytes([kind])):
+                damage(store.memory, key)
+
+        catalog, index = reopened(store.memory, options)
+        settle(catalog)
+
+        index.check()
+        unheld = index.take_unheld()
+        assert positions_of(drained(index)) == index.held()
+        assert len(index.held()) + len(unheld) == 200
+        assert not unheld or keys.INTENT in damaged
+        if done:
+            return
+    pytest.fail("no persist succeeded: the writes are more than expected")
 
 
 def test_a_state_and_a_carry_over_that_cannot_be_read_are_as_corrupt_ones() -> None:

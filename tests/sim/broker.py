@@ -59,6 +59,7 @@ class Broker:
         self.process: Process | None = None
         self.link: Link | None = None
         self.served: dict[str, ServedSubscription] = {}
+        self._closing = 0  # cursors of a topic that is being unloaded
         self.watched: dict[Tracker, None] = {}
         self._watch: Event | None = None
         self._watched_slowly_ns = 0
@@ -72,6 +73,12 @@ class Broker:
     def running(self) -> bool:
         """Whether the process is there and not stopped."""
         return self.process is not None and not self.process.dead and not self.process.stopped
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether the topic is loaded, or not closed yet: until then BrokerService.getTopic answers with the
+        one that is being closed, whoever has the bundle, so that it cannot be loaded a second time."""
+        return bool(self.served) or self._closing > 0
 
     # ---- the process
 
@@ -100,6 +107,7 @@ class Broker:
             link.session.wire.close_client()
         self.link = None
         self.served = {}
+        self._closing = 0
         self.watched = {}
         self._watch = None
         for each in served:
@@ -129,12 +137,11 @@ class Broker:
             return
         for each in closing:
             each.dispatcher.close()
-        left = len(closing)
+        self._closing = len(closing)
 
         def closed() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
+            self._closing -= 1
+            if self._closing == 0:
                 done()
 
         for each in closing:
@@ -250,7 +257,8 @@ class ServedSubscription:
 
     def persisted_mark_delete(self) -> Position:
         persisted = self.cursor.persisted_mark_delete
-        return (-1, -1) if persisted is None else persisted
+        # Beyond mark-delete it is what was written behind a seek's record, with the position from before it.
+        return (-1, -1) if persisted is None or persisted > self.cursor.mark_delete else persisted
 
     def cursor_closed(self) -> bool:
         return self.cursor.closed

@@ -278,7 +278,9 @@ class Cursor:
         record = self._record(write)
         ledger = self._ledger
         assert ledger is not None
-        # The bookie writes it whatever becomes of the broker; the broker hears of it later.
+        # The bookie writes it whatever becomes of the broker; the broker hears of it later. Two that are
+        # under way may change places, which no ledger does. It stands for what Pulsar does: what is
+        # acknowledged amid a reset is written behind the reset's record, with the position from before it.
         self._kernel.after(self._io_ns(), None, self._append, ledger, record, write)
 
     def _append(self, ledger: CursorLedger, record: CursorRecord, write: _MarkDelete) -> None:

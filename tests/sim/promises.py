@@ -288,7 +288,9 @@ class StreamWatch:
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
             found.live = actual.copy()
-            found.folded = len(found.sent)
+            found.folded = next(  # a later OPEN, which was sent before this answer came, is not in it
+                (at for at, sent in enumerate(found.sent) if sent.stream.order > self.order), len(found.sent)
+            )
         self._may_hold |= self._held
         for position in self._held - self._handed:
             self._know(position)

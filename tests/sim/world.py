@@ -122,7 +122,9 @@ class World:
             process = self._loading.process
             if process is not None and not process.dead:
                 return
-        able = [number for number, broker in enumerate(self.brokers) if broker.running and not broker.served]
+        able = [
+            number for number, broker in enumerate(self.brokers) if broker.running and not broker.has_topic
+        ]
         if not able:
             return
         number = self._preferred if self._preferred in able else able[self.kernel.random.randrange(len(able))]
@@ -131,7 +133,7 @@ class World:
         self._loading = broker.after(self.kernel.between_ns(0, _LOAD_NS), self._load, broker)
 
     def _load(self, broker: Broker) -> None:
-        if self.owner is None and not broker.served:
+        if self.owner is None and not broker.has_topic:
             self.owner, self._owner_process = broker, broker.process
             self.kernel.note(f"{broker.name} loads the topic")
             broker.load(self.subscriptions)

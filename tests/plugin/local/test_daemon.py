@@ -28,6 +28,7 @@ def test_it_is_ready_when_it_says_so_and_keeps_its_addresses(
         assert not daemon.running
         daemon.start()
         assert daemon.pid != first
+        wait_until(lambda: daemon.log_path.read_text("utf-8").count('"serving"') == 2, "it says so again")
         status = httpx.get(f"{daemon.url}/status", trust_env=False).json()
         assert status["daemon"]["socket"] == str(daemon.socket_path)
         assert daemon.stop() == 0

@@ -82,7 +82,10 @@ class CursorHost implements TrackerHost {
 
     @Override
     public Position persistedMarkDelete() {
-        return position(cursor.getPersistentMarkDeletedPosition());
+        Position persisted = position(cursor.getPersistentMarkDeletedPosition());
+        // An acknowledgement amid a seek is written behind the seek's record, with the position from before it, and that is
+        // what Pulsar takes for persisted from then on: the cursor itself has gone back.
+        return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 
     private static Position position(org.apache.bookkeeper.mledger.Position position) {

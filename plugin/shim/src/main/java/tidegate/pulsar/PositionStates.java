@@ -22,6 +22,9 @@ package tidegate.pulsar;
  * all else is guarded by the tracker's lock.
  */
 final class PositionStates {
+    /** Before every time that a clock shows. */
+    private static final long DUE_MS = 0;
+
     private final PositionSet contained = new PositionSet();
     private final PositionSet handedOut = new PositionSet();
     private final PositionSet sought = new PositionSet();
@@ -276,11 +279,14 @@ final class PositionStates {
         return handedOut.remove(ledgerId, entryId) && near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
-    /** The dispatcher has forgotten what it was given: what was handed out is near again, and due; what was asked for is sought. */
-    void takeAllBack(long nowMs) {
+    /**
+     * The dispatcher has forgotten what it was given: what was asked for is sought; what was handed out is near again, and due
+     * whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own time counts.
+     */
+    void takeAllBack() {
         sought.addAll(askedFor);
         askedFor.clear();
-        handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, nowMs, false));
+        handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
         handedOut.clear();
     }
 

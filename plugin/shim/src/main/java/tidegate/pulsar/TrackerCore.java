@@ -293,7 +293,7 @@ final class TrackerCore {
             long nowMs = clock.millis();
             if (replaced) {
                 // Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained.
-                positions.takeAllBack(nowMs);
+                positions.takeAllBack();
                 ahead.want();
             }
             boolean hasDue = positions.headMs() <= nowMs;

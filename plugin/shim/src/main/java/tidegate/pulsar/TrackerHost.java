@@ -28,7 +28,7 @@ interface TrackerHost {
     /** Everything up to and including it is deleted, as far as this broker knows. */
     Position markDelete();
 
-    /** The mark-delete position that survives a crash. */
+    /** The mark-delete position that survives a crash; never beyond {@link #markDelete}, and nowhere if it is not known. */
     Position persistedMarkDelete();
 
     /** What was put last with {@link #putSeal}, and no reset of the cursor has removed since; {@link Seal#NONE} if nothing. */

@@ -24,6 +24,8 @@ class CursorHostTest {
     private final Map<String, Long> properties = new HashMap<>();
     private final Map<String, String> cursorProperties = new HashMap<>();
     private final List<Position> deleted = new ArrayList<>();
+    private Position markDelete = PositionFactory.create(1, 2);
+    private Position persistedMarkDelete;
     private Runnable beforeLock = () -> {};
     private boolean refuses;
     private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run, null);
@@ -31,6 +33,8 @@ class CursorHostTest {
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
                 (self, method, arguments) -> switch (method.getName()) {
+                    case "getMarkDeletedPosition" -> markDelete;
+                    case "getPersistentMarkDeletedPosition" -> persistedMarkDelete;
                     case "getProperties" -> properties;
                     case "putProperty" -> {
                         properties.put((String) arguments[0], (Long) arguments[1]);
@@ -84,6 +88,18 @@ class CursorHostTest {
         beforeLock = properties::clear;
         host.delete(List.of(new TrackerHost.Position(1, 2)), 42, done -> {});
         assertEquals(List.of(), deleted);
+    }
+
+    @Test
+    void whatIsPersistedIsNotKnownWhileASeekHasTheCursorBehindIt() {
+        TrackerHost.Position nowhere = new TrackerHost.Position(-1, -1);
+        assertEquals(nowhere, host.persistedMarkDelete(), "a reset is under way");
+        persistedMarkDelete = PositionFactory.create(1, 1);
+        assertEquals(new TrackerHost.Position(1, 1), host.persistedMarkDelete());
+        persistedMarkDelete = PositionFactory.create(3, 0);
+        assertEquals(nowhere, host.persistedMarkDelete(), "an acknowledgement was written behind the seek");
+        markDelete = PositionFactory.create(3, 0);
+        assertEquals(new TrackerHost.Position(3, 0), host.persistedMarkDelete());
     }
 
     @Test

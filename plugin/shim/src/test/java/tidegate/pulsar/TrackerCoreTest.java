@@ -91,6 +91,27 @@ class TrackerCoreTest extends TrackerScenario {
     }
 
     @Test
+    void whatConsumersHeldComesAgainAtOnceThoughTheClockIsSetRightMeanwhile() {
+        start();
+        for (int entry = 0; entry < 12; entry++) {
+            publish(entry, 100);
+        }
+        world.runUntil(world.now() + 200);
+        assertEquals(12, delivered().size());
+        world.broker.disconnectAll();
+        world.clock.set(world.now() + 4_000);
+        world.broker.permits = 1;
+        world.broker.connect();
+        world.settle();
+        assertEquals(13, delivered().size());
+        world.clock.set(ToyWorld.START_MS + 300);
+        world.acknowledgeAll();
+        world.broker.permits = 20;
+        world.runUntil(world.now() + 1_000);
+        assertEquals(24, delivered().size());
+    }
+
+    @Test
     void aReplacementShowsEvenIfTheReadPositionDoesNotMove() {
         start();
         publish(1, 0);
