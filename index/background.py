@@ -171,6 +171,7 @@ class Background:
     def persist_now(self, index: DelayIndex) -> None:
         """Persist an index on the calling thread. Nothing may run. Raises StorageError."""
         job = index.begin_persist(self._clock.now_ms())
+        self._staged_entries -= job.staged_entries
         self._run_here(_Running(self._clock, persists=index), job.run)
 
     def drain(self) -> None:
@@ -283,7 +284,11 @@ class Background:
 
     def _apply_persist(self, index: DelayIndex, running: _Running, error: BaseException | None) -> None:
         if error is not None:
+            spilled = index.staged_entries
             index.abandon_persist()
+            self._staged_entries += (
+                index.staged_entries - spilled
+            )  # as before it; nobody looks until it is tried again
             self._failed(f"persisting {index.name}", error)
             return
         index.finish_persist()

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.catalogs import INCARNATION, NAME, START_MS
+from tests.support.catalogs import INCARNATION, NAME, START_MS, spread
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
+from tidegate.index.errors import StorageError
 from tidegate.index.options import IndexOptions
 from tidegate.index.pacing import CompactionPace, Interleaved, Pause
 from tidegate.index.positions import PositionSet
@@ -134,3 +135,23 @@ def test_debt_stays_bounded_under_a_load_that_never_pauses_and_is_paid_off_when_
     assert len(index.held()) == number
     index.acknowledge(PositionSet())
     index._timeline.check(index._read_or_none, complete=True)
+
+
+def test_what_a_failed_persist_puts_back_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or more would be read all the while that the disk is full."""
+    store = MemoryStore()
+    catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
+    index = catalog.subscription(NAME, INCARNATION)
+    index.add(spread(1_000, 3_600_000))
+    catalog.commit()
+    with monkeypatch.context() as patched:
+
+        def full(*_: object, **__: object) -> None:
+            raise StorageError("no space left")
+
+        patched.setattr(store, "write", full)
+        with pytest.raises(StorageError):
+            catalog.persist(NAME)
+    assert catalog.unspilled_entries == 1_000
+    catalog.persist(NAME)
+    assert catalog.unspilled_entries == index.staged_entries

@@ -9,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -49,6 +50,7 @@ final class ReadAhead implements AutoCloseable {
     }
 
     private final Clock clock;
+    private final LongSupplier nanoTime;
     private final ScanPass.Stride stride;
     private final Pace pace;
     private final LiveFigures live;
@@ -57,12 +59,17 @@ final class ReadAhead implements AutoCloseable {
     private final Map<TrackerCore, TopicReader> readers = new LinkedHashMap<>();
     private final Deque<Turn> active = new ArrayDeque<>();
     private boolean signalled;
-    private long lookedNs = System.nanoTime();
+    private long lookedNs;
     private volatile boolean running = true;
 
-    /** {@code maxWaiting}: entries of a subscription that may wait for the daemon while it is read ahead. */
-    ReadAhead(Clock clock, ScanPass.Stride stride, Pace pace, LiveFigures live, long maxWaiting) {
+    /**
+     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: entries of a subscription that may
+     * wait for the daemon while it is read ahead.
+     */
+    ReadAhead(Clock clock, LongSupplier nanoTime, ScanPass.Stride stride, Pace pace, LiveFigures live, long maxWaiting) {
         this.clock = clock;
+        this.nanoTime = nanoTime;
+        this.lookedNs = nanoTime.getAsLong();
         this.stride = stride;
         this.pace = pace;
         this.live = live;
@@ -119,7 +126,7 @@ final class ReadAhead implements AutoCloseable {
     }
 
     private void look() {
-        long nowNs = System.nanoTime();
+        long nowNs = nanoTime.getAsLong();
         if (nowNs - lookedNs >= LOOK_NS) {
             lookedNs = nowNs;
             pace.look(live.sample());
@@ -181,9 +188,9 @@ final class ReadAhead implements AutoCloseable {
         int window = Math.max(1, MAX_READS / Math.max(1, active.size()));
         for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
             Turn turn = i.next();
-            boolean mayRead = pace.mayRead(System.nanoTime()) && turn.core.mayReadAhead(maxWaiting);
+            boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.mayReadAhead(maxWaiting);
             ScanPass.Progress progress = turn.pass.step(window, mayRead ? pace.batch(stride.batch()) : 0);
-            pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), System.nanoTime());
+            pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), nanoTime.getAsLong());
             if (progress == ScanPass.Progress.ENDED) {
                 i.remove();
                 end(turn);

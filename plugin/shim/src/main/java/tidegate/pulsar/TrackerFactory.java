@@ -74,7 +74,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         bookKeeper = config.readAhead() ? readableLedgers(pulsar) : null;
         if (bookKeeper != null) {
             Pace pace = new Pace(config.readAheadPerSecond(), System.nanoTime());
-            readAhead = new ReadAhead(clock, ReadAhead.STRIDE, pace, new BrokerFigures(pulsar), config.readAheadEntries());
+            readAhead = new ReadAhead(clock, System::nanoTime, ReadAhead.STRIDE, pace, new BrokerFigures(pulsar),
+                    config.readAheadEntries());
             readAhead.start();
         }
         LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms, index log {}", version,

@@ -26,7 +26,7 @@ class ReadAheadTest {
         world.maxWaiting = 10_000;
         world.readFailures = 0;
         if (shared == null) {
-            shared = new ReadAhead(clock, world.stride, new Pace(Long.MAX_VALUE, System.nanoTime()),
+            shared = new ReadAhead(clock, world::nanoTime, world.stride, new Pace(Long.MAX_VALUE, world.nanoTime()),
                     () -> Pace.Felt.NOTHING, world.maxWaiting);
         }
         world.readAhead = shared;

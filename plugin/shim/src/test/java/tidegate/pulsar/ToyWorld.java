@@ -38,6 +38,7 @@ final class ToyWorld {
     boolean readsHang;
     /** Made with the first tracker, unless it is another world's, too. */
     ReadAhead readAhead;
+    private long nanos;
     ToyReader reader;
     /** The daemon is up and would take a connection. */
     boolean daemonUp = true;
@@ -62,7 +63,7 @@ final class ToyWorld {
                 new Seal(owner, random), new PendingBudget(maxPendingEntries));
         if (stride != null) {
             if (readAhead == null) {
-                readAhead = new ReadAhead(clock, stride, new Pace(Long.MAX_VALUE, System.nanoTime()),
+                readAhead = new ReadAhead(clock, this::nanoTime, stride, new Pace(Long.MAX_VALUE, nanos),
                         () -> Pace.Felt.NOTHING, maxWaiting);
             }
             reader = new ToyReader(owner, random);
@@ -161,6 +162,11 @@ final class ToyWorld {
                 broker.readRequested = true;
             }
         }
+    }
+
+    /** Goes on by a millisecond whenever somebody looks, whatever the real time does. */
+    long nanoTime() {
+        return nanos += 1_000_000;
     }
 
     /** How many entries the trackers took that had been read ahead. */
