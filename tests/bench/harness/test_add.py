@@ -1,4 +1,4 @@
-"""The bench of adds: its stub of a broker is enough for the shim as it is, and every tracker has its lines."""
+"""The bench of adds: its stub of a broker is enough for the shim, and every tracker has its lines."""
 
 from __future__ import annotations
 
