@@ -203,6 +203,7 @@ def named(name: str) -> Drill:
         if drill.name == name:
             return drill
     names = [drill.name for drill in DRILLS]
-    near = difflib.get_close_matches(name, names, 1, _NEAR) or [one for one in names if name in one.split("-")]
+    near = difflib.get_close_matches(name, names, 1, _NEAR)
+    near = near or [one for one in names if name in one.split("-")]
     advice = f"is it {' or '.join(near)}?" if near else "`tidegate drill list` lists them"
     raise ConfigError(f"there is no drill {name}: {advice}")
