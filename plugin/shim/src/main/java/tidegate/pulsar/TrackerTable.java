@@ -71,7 +71,7 @@ final class TrackerTable {
     private void succeed(TrackerCore former, TrackerCore core) {
         former.finish();
         framesWaiting(former);
-        if (session != null && former.isOpen()) {
+        if (session != null && former.daemon().isOpen()) {
             // Its CLOSE goes out before the OPEN of the new one.
             session.drain(former);
         } else {
@@ -95,7 +95,7 @@ final class TrackerTable {
             return;
         }
         session = null;
-        each(cores, TrackerCore::onDisconnected);
+        each(cores, core -> core.daemon().onDisconnected());
         each(cores, core -> {
             TrackerCore current = byKey.get(core.key());
             // Without a successor it stays until its last word is durable, or is given up.
