@@ -11,12 +11,10 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,10 +34,12 @@ from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import LocalProcess
 from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
+from tidegate.plugin.local.workspace import workspace
 from tidegate.plugin.stop import RunError, Stop
 
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
+_WORK = "work"
 # So small that a run of a minute goes through several slices and 100,000 messages do not fit into memory.
 _DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "524288"}
 _DAEMON_STOP_TIMEOUT_S = 10.0
@@ -134,7 +134,7 @@ class Demo:
         self.progress = Progress(options)
         self._options = options
         self.stop = stop
-        self._work_dir = options.out_dir / "work"
+        self._work_dir = options.out_dir / _WORK
         self._outages: list[Outage] = []
         self._processes: list[LocalProcess] = []
         self._helper: threading.Thread | None = None
@@ -142,8 +142,13 @@ class Demo:
 
     def run(self) -> Outcome:
         """Go through with it. Raises ``RunError``, ``InterruptedRunError`` when ``stop`` was requested."""
-        with self._workspace() as socket_path, Guard() as guard:
-            return self._run(socket_path, guard)
+        with workspace(self._options.out_dir, (_WORK,), busy="another demo runs") as socket_dir:
+            with Guard() as guard:
+                outcome = self._run(socket_dir / "tidegate.sock", guard)
+            # After an error the logs that it names stay, until the next run.
+            if not self._options.keep:
+                shutil.rmtree(self._work_dir, ignore_errors=True)
+            return outcome
 
     def _run(self, socket_path: Path, guard: Guard) -> Outcome:
         options = self._options
@@ -398,33 +403,6 @@ class Demo:
         self._helper.start()
         self.stop.until("the Pulsar client's connection", future.done, timeout_s, self._advice("--messages"))
         return future.result()
-
-    @contextlib.contextmanager
-    def _workspace(self) -> Iterator[Path]:
-        """An empty work directory that is ours alone; yields the path for the daemon's socket."""
-        with contextlib.ExitStack() as stack:
-            try:
-                self._options.out_dir.mkdir(parents=True, exist_ok=True)
-                lock = stack.enter_context((self._options.out_dir / ".lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(self._work_dir, ignore_errors=True)
-                self._work_dir.mkdir()
-                # A Unix socket's path has at most about a hundred bytes: the work directory's may be longer.
-                socket_dir = Path(tempfile.mkdtemp(prefix="tidegate-"))
-            except BlockingIOError as error:
-                raise RunError(
-                    f"another demo runs in {self._options.out_dir}: wait for its end, or choose another --out"
-                ) from error
-            except OSError as error:
-                reason = error.strerror or error
-                raise RunError(
-                    f"cannot write to {self._options.out_dir}: {reason}; choose another --out"
-                ) from error
-            stack.callback(shutil.rmtree, socket_dir, ignore_errors=True)
-            yield socket_dir / "tidegate.sock"
-            # After an error the logs that it names stay, until the next run.
-            if not self._options.keep:
-                shutil.rmtree(self._work_dir, ignore_errors=True)
 
 
 class _TimeIsUpError(Exception):

@@ -145,7 +145,7 @@ final class LinkSession {
         for (TrackerCore core : List.copyOf(toAsk)) {
             toAsk.remove(core);
             contained(core, () -> {
-                Frame.Open open = core.open();
+                Frame.Open open = core.daemon().open();
                 if (open != null) {
                     unopened.remove(core);
                     send(ids.get(core), 0, open);
@@ -165,7 +165,7 @@ final class LinkSession {
     /** Fetches the core's frames at once. */
     void drain(TrackerCore core) {
         contained(core, () -> {
-            for (Envelope envelope : core.takeFrames(ids.get(core))) {
+            for (Envelope envelope : core.daemon().takeFrames(ids.get(core))) {
                 send(envelope.stream(), envelope.seq(), envelope.frame());
             }
         });
@@ -251,23 +251,23 @@ final class LinkSession {
     private void handle(TrackerCore core, Envelope envelope) throws ProtocolException {
         Frame frame = envelope.frame();
         if (frame instanceof Frame.Held held) {
-            core.onHeld(held);
+            core.daemon().onHeld(held);
         } else if (frame instanceof Frame.Due due) {
-            core.onDue(due);
+            core.daemon().onDue(due);
         } else if (frame instanceof Frame.Durable) {
-            core.onDurable(envelope.seq());
+            core.daemon().onDurable(envelope.seq());
         } else if (frame instanceof Frame.Unheld unheld) {
-            core.onUnheld(unheld);
+            core.daemon().onUnheld(unheld);
         } else if (frame instanceof Frame.LogRequest request) {
-            core.onLogRequest(request).thenAccept(answer -> {
+            core.daemon().onLogRequest(request).thenAccept(answer -> {
                 answers.add(new Envelope(envelope.stream(), envelope.seq(), answer));
                 wake.run();
             });
         } else if (frame instanceof Frame.Error error) {
-            core.onStreamError(error.code(), error.message());
+            core.daemon().onStreamError(error.code(), error.message());
             expectOpen(core);
         } else if (frame instanceof Frame.Close) {
-            core.onClosed();
+            core.daemon().onClosed();
             expectOpen(core);
         } else {
             throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());

@@ -76,7 +76,7 @@ final class TrackerTable {
     private void succeed(TrackerCore former, TrackerCore core) {
         former.finish();
         framesWaiting(former);
-        if (session != null && former.isOpen()) {
+        if (session != null && former.daemon().isOpen()) {
             // Its CLOSE goes out before the OPEN of the new one.
             session.drain(former);
         } else {
@@ -101,7 +101,7 @@ final class TrackerTable {
         }
         session = null;
         restartMs.clear();
-        each(cores, TrackerCore::onDisconnected);
+        each(cores, core -> core.daemon().onDisconnected());
         each(cores, this::leaveToSuccessor);
     }
 
@@ -126,7 +126,7 @@ final class TrackerTable {
             LOG.error("[{}] The tracker failed; its stream is opened again, the others go on", failed.name(), cause);
             List<TrackerCore> same = cores.stream().filter(core -> core.key().equals(failed.key())).toList();
             same.forEach(core -> session.abandon(core, "the tracker failed: " + cause));
-            each(same, TrackerCore::onDisconnected);
+            each(same, core -> core.daemon().onDisconnected());
             each(same, this::leaveToSuccessor);
             same.stream().filter(cores::contains).forEach(core -> restartMs.put(core, nowMs + RESTART_MS));
         });

@@ -187,8 +187,8 @@ class DaemonLinkTest {
         assertEquals(3, open.markDeleteLedgerId());
         assertEquals(4, open.markDeleteEntryId());
         long later = clock.millis() + 3_600_000;
-        core.addMessage(5, 1, later);
-        core.addMessage(5, 2, later);
+        core.dispatcher().addMessage(5, 1, later);
+        core.dispatcher().addMessage(5, 2, later);
         answerEmpty(1);
         assertEquals(new Envelope(1, 1, new Frame.Add(false, Records.of(5, 1, later, 5, 2, later))), receiveOther());
         send(1, 1, new Frame.Durable());
@@ -204,9 +204,9 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(core::isOpen);
+        await(() -> core.daemon().isOpen());
         long later = clock.millis() + 3_600_000;
-        core.addMessage(5, 1, later);
+        core.dispatcher().addMessage(5, 1, later);
         receiveOther();
         hangUp();
         greet(2000);
@@ -313,7 +313,7 @@ class DaemonLinkTest {
         greet(2000);
         openBoth();
         answerEmpty(2);
-        await(other::isOpen);
+        await(() -> other.daemon().isOpen());
         answerEmpty(1);
         // HELD has the dispatcher read, which fails, and so does telling it that the stream has ended.
         for (int stream : List.of(3, 4)) {
@@ -322,10 +322,10 @@ class DaemonLinkTest {
             Envelope again = receiveOther();
             assertInstanceOf(Frame.Open.class, again.frame());
             assertEquals(stream, again.stream());
-            assertTrue(other.isOpen());
+            assertTrue(other.daemon().isOpen());
             answerEmpty(stream);
         }
-        await(() -> core.isOpen() && other.isOpen());
+        await(() -> core.daemon().isOpen() && other.daemon().isOpen());
     }
 
     @Test
@@ -338,13 +338,13 @@ class DaemonLinkTest {
         for (int i = 0; i < 100; i++) {
             TrackerCore closed = newCore("closed " + i);
             link.register(closed);
-            closed.clear();
+            closed.dispatcher().clear();
             closed.finish();
         }
         await(() -> link.unreadNotes() == 0);
         long later = clock.millis() + 3_600_000;
-        core.addMessage(5, 1, later);
-        core.clear();
+        core.dispatcher().addMessage(5, 1, later);
+        core.dispatcher().clear();
         bind();
         greet(2000);
         // What was noted in vain is fetched all the same.
@@ -366,7 +366,7 @@ class DaemonLinkTest {
             assertInstanceOf(Frame.Open.class, open.frame());
             answerEmpty(open.stream());
         }
-        await(() -> cores.stream().allMatch(TrackerCore::isOpen));
+        await(() -> cores.stream().allMatch(core -> core.daemon().isOpen()));
     }
 
     @Test
@@ -377,7 +377,7 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(core::isOpen);
+        await(() -> core.daemon().isOpen());
         Thread closing = new Thread(() -> link.close(20_000));
         closing.start();
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
@@ -398,7 +398,7 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(first::isOpen);
+        await(() -> first.daemon().isOpen());
         TrackerCore second = newCore("sub");
         link.register(second);
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
@@ -406,7 +406,7 @@ class DaemonLinkTest {
         send(1, 1, new Frame.Durable());
         send(1, 0, new Frame.Close());
         answerEmpty(2);
-        await(second::isOpen);
+        await(() -> second.daemon().isOpen());
         assertTrue(first.isClosed());
     }
 }
