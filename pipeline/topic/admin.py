@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
-from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
+from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.names import TopicName
 
@@ -62,6 +62,14 @@ class Admin:
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
         """Ledgers with their ensembles, and cursors. Loads the topic if no broker has it."""
         return self._get(f"/persistent/{topic.admin_path}/internalStats?metadata=true", topic)
+
+    def subscription_properties(self, topic: TopicName) -> dict[str, dict[str, str]]:
+        """What stands in the cursors' own properties, by subscription. Raises NoTopicError."""
+        stats = self._get(f"/persistent/{topic.admin_path}/stats", topic)
+        found = stats.get("subscriptions")
+        if not isinstance(found, dict):
+            raise WireError(f"{self._base_url} does not say which subscriptions {topic} has")
+        return {name: dict(one.get("subscriptionProperties") or {}) for name, one in found.items()}
 
     def topics(self, within: TopicName) -> list[TopicName]:
         """All persistent topics, and partitions, of the namespace of ``within``."""
@@ -133,7 +141,7 @@ class Admin:
         if status == 403:
             raise TopicError(f"no permission to see the ledgers of {topic}: ask for it, or use another token")
         if status == 404:
-            raise TopicError(f"there is no topic {topic}, says {self._base_url}")
+            raise NoTopicError(f"there is no topic {topic}, says {self._base_url}")
         reason = _reason(body)
         raise UnreachableError(f"{self._base_url} answers {status} for {topic}: {reason}")
 
