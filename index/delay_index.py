@@ -57,6 +57,8 @@ class DelayIndex:
         self.log = log
         self._context = context
         self._positions = positions or PositionState()
+        self.damaged = False
+        """Whether something of it was found damaged or missing when it was opened: another copy is better."""
         self._quarantine = quarantine or Quarantine()
         self._width = width
         self._timeline = Timeline(self._positions, context.options, context.clock, self._load)
@@ -107,6 +109,7 @@ class DelayIndex:
         )
         index._tell_wishes()
         if found.damaged or found.reader.damaged:
+            index.damaged = True
             context.wanting.add(index)
         return index
 
@@ -235,6 +238,7 @@ class DelayIndex:
         A token as of `add`. The broker tells seal and mark-delete position again when it opens the
         subscription.
         """
+        self.damaged = True
         self.begin_generation(0)
         return self.mark_delete(-1, -1)
 
