@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -101,7 +102,9 @@ def _look_for_orphans(
         raise OptionError("--logs needs to know where they are: give --index-log, --bookie-url or both")
     with Admin(options.admin_url, options.access) as admin:
         topic = TopicName.parse(options.topic)
-        found = orphans.find_orphans(admin, homes, topic, options.subscription, time.sleep)
+        found = orphans.find_orphans(
+            lambda: orphans.Named(admin, Path(options.socket)), homes, topic, options.subscription, time.sleep
+        )
     for home, one in found if options.repair else ():
         home.remove(one)
     if json_output:

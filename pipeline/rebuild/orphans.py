@@ -12,19 +12,20 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_plus
 
 from tidegate.index import UnreadableLogError
 from tidegate.index.log.object_home import ABOUT, About
-from tidegate.index.log.pointer import Pointer
+from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.pipeline.errors import NoTopicError, OptionError, UnreachableError, WireError
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 from tidegate.plugin.daemon.object_stores import checked_url, open_objects
+from tidegate.plugin.wire.client import ask_socket
 
-POINTER = "#pulsar.internal.tidegate.log"
 GRACE_S = 5.0
 _LIFE, _LEDGER = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9]{20}")
 _TIMEOUT_S = 60.0
@@ -150,23 +151,54 @@ def _topic_of(managed_ledger: str) -> str | None:
     return f"persistent://{parts[0]}/{parts[1]}/{unquote_plus(parts[3])}"
 
 
+class Named:
+    """Which ledgers are needed, as far as that is known.
+
+    Pulsar tells a cursor's properties as they were when its topic was loaded. So whether a subscription is
+    there says the admin API, and what its pointer is the daemon that serves it.
+    """
+
+    def __init__(self, admin: Admin, socket: Path) -> None:
+        self._admin = admin
+        status = ask_socket(socket, {"what": "status"})
+        self._pointers = {
+            (one["topic"], one["subscription"]): one["index_log"]["pointer"]
+            for one in status["subscriptions"]
+            if one["index_log"] is not None
+        }
+        self._there: dict[str, set[str]] = {}
+
+    def needs(self, ledger: LogLedger) -> bool:
+        """Whether a ledger is, or may be, needed."""
+        if ledger.topic not in self._there:
+            try:
+                there = self._admin.subscriptions(TopicName.parse(ledger.topic))
+            except NoTopicError:
+                there = set()
+            self._there[ledger.topic] = there
+        if ledger.subscription not in self._there[ledger.topic]:
+            return False
+        try:
+            pointer = Pointer.parse(self._pointers.get((ledger.topic, ledger.subscription), ""))
+        except UnreadableLogError:
+            return True
+        if pointer is None or pointer.ledger_id == NO_LEDGER:
+            return True  # this daemon does not serve it, or makes its first ledger just now
+        return pointer.home == ledger.home and ledger.ledger_id in pointer.ledgers
+
+
 def find_orphans(
-    admin: Admin,
+    named: Callable[[], Named],
     homes: Sequence[Ledgers],
     topic: TopicName,
     subscription: str,
     pause: Callable[[float], None],
 ) -> list[tuple[Ledgers, LogLedger]]:
-    """The orphans of subscriptions whose topic and name match; both may have ``*``."""
+    """The orphans of subscriptions whose topic and name match; both may have ``*``.
 
-    def look(candidates: list[tuple[Ledgers, LogLedger]]) -> list[tuple[Ledgers, LogLedger]]:
-        pointers: dict[str, dict[str, str]] = {}
-        for _, one in candidates:
-            if one.topic not in pointers:
-                pointers[one.topic] = _pointers(admin, TopicName.parse(one.topic))
-        return [each for each in candidates if not _is_named(each[1], pointers[each[1].topic])]
-
-    matching = [
+    named: what is needed now. It is asked after the list has been made, and once more a while later.
+    """
+    found = [
         (home, one)
         for home in homes
         for one in list(home.list())
@@ -174,10 +206,11 @@ def find_orphans(
         and fnmatchcase(one.topic, str(topic))
         and fnmatchcase(one.subscription, subscription)
     ]
-    found = look(matching)
-    if found:
-        pause(GRACE_S)
-        found = look(found)
+    for wait_s in (0.0, GRACE_S):
+        if found:
+            pause(wait_s)
+            now = named()
+            found = [each for each in found if not now.needs(each[1])]
     return found
 
 
@@ -187,21 +220,3 @@ def _is_topic(name: str) -> bool:
     except OptionError:
         return False
     return True
-
-
-def _pointers(admin: Admin, topic: TopicName) -> dict[str, str]:
-    """The pointers of a topic's subscriptions; none if it is gone."""
-    try:
-        of_subscriptions = admin.subscription_properties(topic)
-    except NoTopicError:
-        return {}
-    return {name: properties.get(POINTER, "") for name, properties in of_subscriptions.items()}
-
-
-def _is_named(ledger: LogLedger, pointers: dict[str, str]) -> bool:
-    """Whether the pointer of its subscription names it, or cannot be understood."""
-    try:
-        pointer = Pointer.parse(pointers.get(ledger.subscription, ""))
-    except UnreadableLogError:
-        return True
-    return pointer is not None and pointer.home == ledger.home and ledger.ledger_id in pointer.ledgers

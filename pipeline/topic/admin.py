@@ -63,13 +63,12 @@ class Admin:
         """Ledgers with their ensembles, and cursors. Loads the topic if no broker has it."""
         return self._get(f"/persistent/{topic.admin_path}/internalStats?metadata=true", topic)
 
-    def subscription_properties(self, topic: TopicName) -> dict[str, dict[str, str]]:
-        """What stands in the cursors' own properties, by subscription. Raises NoTopicError."""
-        stats = self._get(f"/persistent/{topic.admin_path}/stats", topic)
-        found = stats.get("subscriptions")
-        if not isinstance(found, dict):
+    def subscriptions(self, topic: TopicName) -> set[str]:
+        """The subscriptions of a topic. Loads it if no broker has it. Raises NoTopicError."""
+        found = self._ask(f"/admin/v2/persistent/{topic.admin_path}/subscriptions", topic)
+        if not isinstance(found, list):
             raise WireError(f"{self._base_url} does not say which subscriptions {topic} has")
-        return {name: dict(one.get("subscriptionProperties") or {}) for name, one in found.items()}
+        return {str(one) for one in found}
 
     def topics(self, within: TopicName) -> list[TopicName]:
         """All persistent topics, and partitions, of the namespace of ``within``."""

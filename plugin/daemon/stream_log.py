@@ -26,6 +26,7 @@ class LogState(NamedTuple):
 
     home: str
     ledger_id: int
+    pointer: str
     ledger_bytes: int
     waiting_bytes: int
     lag_seconds: float
@@ -148,6 +149,7 @@ class StreamLog:
         return LogState(
             self.home.kind,
             self.writer.ledger_id,
+            self.writer.pointer_text,
             self.writer.ledger_bytes,
             self.writer.waiting_bytes,
             0.0 if since_ns is None else max(0, now_ns - since_ns) / NS_PER_SECOND,

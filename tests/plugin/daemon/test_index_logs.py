@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
+from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.names import SubscriptionName
@@ -354,3 +356,41 @@ async def test_a_flipped_byte_in_a_block_costs_reading_its_messages(
         assert len(stream.held) == 50
         assert len(await stream.take_due(50)) == 50
         assert daemon.engine.catalog.stats().corrupt_records == 0
+
+
+async def test_what_a_new_owner_would_replay_one_by_one_is_kept_short(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        assert daemon.engine._logs is not None
+        daemon.engine._logs.options = LogOptions(journal_records=10)
+        await fill(client, daemon, World())
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert daemon.engine.catalog.stats().persists == 0
+        stream = client.streams[1]
+        for number in range(20):
+            stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=10 + number))
+            await stream.durable()
+        await until(lambda: index.log.records <= 10 and daemon.engine.catalog.stats().persists > 0)
+
+
+async def test_what_was_on_its_way_to_the_disk_when_its_stream_ended_gets_into_the_log(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """As when a broker is killed: it is written after nobody notes it for the log any more."""
+    world, store = World(), FlakyStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        store.stick()
+        client.streams[1].add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await asyncio.to_thread(store.arrived.wait)
+        await client.disconnect()
+        await until(lambda: not daemon.engine.brokers)
+        store.release()
+        async with await ShimClient.connect(socket_path) as again:
+            again.offer_logs(world)
+            stream = await again.open(TOPIC, epoch=2)
+            assert len(stream.held) == 95
+            await until(lambda: up_to_date(daemon))
+            assert len((await logged(world)).held()) == 95
