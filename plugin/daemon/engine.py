@@ -4,7 +4,7 @@ It runs on one event loop and owns nothing but the wiring; what a stream means i
 sent and when in ``handing_out``, when a change is durable in ``committer``, what control clients ask in
 ``queries``, what happens without a cause in ``maintenance``. Invariants:
 
-- whatever the index raises ends at most the stream it was raised for;
+- whatever the index raises, foreseen or not, ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
 - while the store fails, changes are refused with ERROR 8 and what is held keeps being handed out.
 """
@@ -43,7 +43,7 @@ from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.stream_log import LogState
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.telemetry.survey import Surveyor
@@ -322,6 +322,10 @@ class DaemonEngine:
             entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
+        except (ProtocolError, StreamError):
+            raise
+        except Exception as error:
+            raise self._bug(stream, error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._admission.take(entries * ENTRY_BYTES)
@@ -403,6 +407,19 @@ class DaemonEngine:
         if more is not None:
             self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
+
+    def _bug(self, stream: Stream, error: Exception) -> StreamError:
+        """It ends one stream. What the change may have left half done is not believed."""
+        more = self._seldom.more(kind_of(error))
+        if more is not None:
+            self._log.error(
+                "a frame failed unexpectedly, its stream is opened again; report it with the log",
+                stream=repr(stream.session),
+                exc_info=error,
+                **more,
+            )
+        stream.session.index.doubt()
+        return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
 
     # --- maintenance ------------------------------------------------------------------------------
 

@@ -296,7 +296,7 @@ class DaemonLinkTest {
     }
 
     @Test
-    void noFailureEndsTheThread() throws Exception {
+    void aTrackerThatFailsIsOpenedAgainAndTheOthersGoOn() throws Exception {
         AtomicInteger failures = new AtomicInteger(3);
         startLink();
         TrackerCore core = newCore("sub", new LinkedBroker() {
@@ -310,18 +310,21 @@ class DaemonLinkTest {
         TrackerCore other = newCore("other");
         link.register(core);
         link.register(other);
-        // HELD has the dispatcher read, which fails, and so does telling it that the connection is lost.
-        for (int i = 0; i < 2; i++) {
-            greet(2000);
-            openBoth();
-            answerEmpty(1);
-            assertNull(receiveOther(), "the connection is dropped");
-            hangUp();
-        }
         greet(2000);
         openBoth();
-        answerEmpty(1);
         answerEmpty(2);
+        await(() -> other.daemon().isOpen());
+        answerEmpty(1);
+        // HELD has the dispatcher read, which fails, and so does telling it that the stream has ended.
+        for (int stream : List.of(3, 4)) {
+            Envelope end = receiveOther();
+            assertEquals(ProtocolException.FAILED, assertInstanceOf(Frame.Error.class, end.frame()).code());
+            Envelope again = receiveOther();
+            assertInstanceOf(Frame.Open.class, again.frame());
+            assertEquals(stream, again.stream());
+            assertTrue(other.daemon().isOpen());
+            answerEmpty(stream);
+        }
         await(() -> core.daemon().isOpen() && other.daemon().isOpen());
     }
 

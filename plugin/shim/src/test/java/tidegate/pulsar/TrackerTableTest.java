@@ -185,6 +185,80 @@ class TrackerTableTest {
         assertTrue(other.daemon().isOpen());
     }
 
+    @Test
+    void oneThatFailsAtAFrameTakesNoOtherWithIt() throws ProtocolException {
+        boolean[] broken = {false};
+        TrackerCore failing = newCore("failing", new ToyBroker(clock) {
+            @Override
+            public boolean isDeleted(long ledgerId, long entryId) {
+                if (broken[0]) {
+                    throw new IllegalStateException("a bug");
+                }
+                return super.isDeleted(ledgerId, entryId);
+            }
+        });
+        TrackerCore other = newCore("other");
+        table.register(failing);
+        table.register(other);
+        connect();
+        failing.dispatcher().addMessage(5, 1, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(failing));
+        broken[0] = true;
+        daemonSends(1, 0, new Frame.Due(Records.of(5, 9, clock.millis() + 1)));
+        daemonSends(2, 0, new Frame.Due(Records.of(6, 1, clock.millis() + 1)));
+        assertEquals(clock.millis() + 1, other.dispatcher().nextDueMs(), "it has its entry");
+        broken[0] = false;
+
+        table.restartFailed(clock.millis());
+        assertFalse(failing.daemon().isOpen());
+        assertTrue(other.daemon().isOpen());
+        List<Envelope> told = answerOpens();
+        assertEquals(1, told.size());
+        assertEquals(1, told.get(0).stream());
+        assertEquals(ProtocolException.FAILED, ((Frame.Error) told.get(0).frame()).code());
+        // What was under way on the stream that has ended is nobody's.
+        daemonSends(1, 1, new Frame.Durable());
+
+        clock.advance(1000);
+        table.restartFailed(clock.millis());
+        assertEquals(List.of(), answerOpens());
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(failing),
+                "what was not durable is sent again");
+        assertTrue(failing.daemon().isOpen());
+        assertTrue(other.daemon().isOpen());
+    }
+
+    @Test
+    void aFormerTrackerThatFailsLeavesItsChangesToItsSuccessorInOrder() throws ProtocolException {
+        boolean[] broken = {false};
+        TrackerCore former = newCore("sub", new ToyBroker(clock) {
+            @Override
+            public void readMore() {
+                if (broken[0]) {
+                    throw new IllegalStateException("a bug");
+                }
+            }
+        });
+        table.register(former);
+        connect();
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        answerOpens();
+        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        broken[0] = true;
+        daemonSends(1, 0, new Frame.Unheld(new Positions()));
+        broken[0] = false;
+        table.restartFailed(clock.millis());
+        clock.advance(1000);
+        table.restartFailed(clock.millis());
+        answerOpens();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        assertTrue(successor.daemon().isOpen());
+    }
+
     /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
     @Test
     void aLastWordDoesNotEndTheTrackerThatIsThere() throws ProtocolException {
