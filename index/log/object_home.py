@@ -121,6 +121,8 @@ class ObjectHome:
         self._point = point
         self._written: dict[int, _Written] = {}
         self._opened: dict[int, dict[int, int]] = {}
+        self._over = False
+        self._under_way: set[asyncio.Future[object]] = set()
 
     async def create(self) -> int:
         """See `Home`."""
@@ -212,7 +214,11 @@ class ObjectHome:
         await self._do(lambda store: store.remove(self._folder(ledger_id)))
 
     async def delete_all(self) -> None:
-        """Delete every ledger of this life of the subscription."""
+        """Delete every ledger of this life of the subscription. Nothing can be made here any more."""
+        self._over = True
+        # Who asked for it may have given up, the thread has not: what it makes would be left behind.
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
         await self._do(lambda store: store.remove(folder_of(self._about.identity)))
 
     async def point(self, old: str, new: str) -> None:
@@ -226,6 +232,8 @@ class ObjectHome:
         return f"{self._folder(ledger_id)}/{number:010}"
 
     async def _make(self, name: str, data: bytes) -> None:
+        if self._over:
+            raise RefusedError("the log was deleted")
         try:
             await self._do(partial(_create, name, data))
         except FileExistsError:
@@ -255,8 +263,16 @@ class ObjectHome:
 
     async def _offloaded(self, work: Callable[[Objects], ResultT]) -> ResultT:
         done: list[ResultT] = []
-        await self._offload(lambda: done.append(work(self._objects())))
+        doing = asyncio.ensure_future(self._offload(lambda: done.append(work(self._objects()))))
+        self._under_way.add(doing)
+        doing.add_done_callback(self._ended)
+        await asyncio.shield(doing)
         return done[0]
+
+    def _ended(self, doing: asyncio.Future[object]) -> None:
+        self._under_way.discard(doing)
+        if not doing.cancelled():
+            doing.exception()  # told already, to whoever was still waiting
 
 
 def _create(name: str, data: bytes, store: Objects) -> None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 RESTORE_SECONDS = 8.0  # the shim decides alone after ten
 BEGINNINGS_MAX = 4  # snapshots and restorations at a time: each costs the home more than its size says
+CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
 
@@ -81,6 +82,8 @@ class IndexLogs:
         self._by_id: dict[int, StreamLog] = {}
         self._by_stream: dict[Stream, int] = {}
         self._shipped: dict[int, int] = {}
+        self._cleared: set[Identity] = set()
+        """Whose log was deleted, and that no stream has served since."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._commit_soon: Callable[[], None] = lambda: None
         store.on_noted(self._noted)
@@ -203,6 +206,11 @@ class IndexLogs:
         index = stream.session.index
         subscription_id = index.log.subscription_id
         self._end_id(subscription_id)
+        identity = Identity(index.name, index.incarnation)
+        if identity in self._cleared:
+            # A last word about what was cleared makes nothing of it again.
+            self._cleared.discard(identity)
+            stream.session.cleared = True
         try:
             home = self._homes.offered(requests, stream_id, request)
         except RefusedError as error:
@@ -214,7 +222,7 @@ class IndexLogs:
         empty = not index.held() and not index.acknowledged()
         clean = current == self._shipped.get(subscription_id)
         writer = LogWriter(
-            Identity(index.name, index.incarnation),
+            identity,
             subscription_id,
             home,
             self._store,
@@ -269,6 +277,9 @@ class IndexLogs:
             return
         log.end()
         home = log.home
+        if len(self._cleared) >= CLEARED_MAX:
+            self._cleared.clear()
+        self._cleared.add(Identity(stream.name, stream.incarnation))
 
         async def delete() -> None:
             try:

@@ -6,6 +6,7 @@ BookKeeper, through a real broker, is in ``tests/cluster``.
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from tidegate.index.log.home import (
     StalePointerError,
 )
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.objects import FolderObjects
 
 
 class AnyWorld(Protocol):
@@ -177,5 +179,35 @@ def test_ids_of_ledgers_are_numbers_that_a_pointer_can_have(world: AnyWorld) -> 
         ids = {await world.new_owner().create() for _ in range(5)}
         assert len(ids) == 5
         assert all(0 < ledger_id < 1 << 63 for ledger_id in ids)
+
+    run(check())
+
+
+def test_what_is_under_way_when_all_is_deleted_leaves_nothing(tmp_path: Path) -> None:
+    """Who appends is cancelled; the thread that makes the object is not."""
+    stands, may_go_on = threading.Event(), threading.Event()
+
+    class SlowFolder(FolderObjects):
+        def create(self, name: str, data: bytes) -> None:
+            if data == b"slow":
+                stands.set()
+                may_go_on.wait()
+            super().create(name, data)
+
+    async def check() -> None:
+        world = ObjectWorld(f"file://{tmp_path}")
+        world.stores.opened = lambda _: SlowFolder(tmp_path)  # type: ignore[method-assign]
+        home = world.new_owner()
+        ledger_id = await home.create()
+        appending = asyncio.create_task(home.append(ledger_id, b"slow"))
+        await asyncio.to_thread(stands.wait)
+        appending.cancel()
+        deleting = asyncio.create_task(home.delete_all())
+        await asyncio.wait([appending])
+        may_go_on.set()
+        await deleting
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(RefusedError):
+            await home.create()
 
     run(check())

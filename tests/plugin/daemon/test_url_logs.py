@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.s3_server import S3Server
-from tests.support.shim_client import ShimClient, entries
+from tests.support.shim_client import GENERATION, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.pointer import Pointer
@@ -144,6 +144,21 @@ async def test_with_what_is_cleared_its_log_goes(start: StartDaemon, socket_path
         stream.clear()
         await stream.close()
         await until(lambda: not list(folder.iterdir()))
+        # The last tracker opens its stream once more, under another seal, before it has heard the end.
+        world.pointer = ""
+        offer(client, world, url)
+        stream = await client.open(TOPIC, epoch=2, generation=GENERATION + 1)
+        await until(lambda: bool(ledgers(folder)))
+        await stream.close()
+        await until(lambda: not list(folder.iterdir()))
+        # Somebody has subscribed again: that log stays.
+        world.pointer = ""
+        offer(client, world, url)
+        stream = await client.open(TOPIC, epoch=3)
+        stream.add(entries(1, now_ms() + HOUR_MS))
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+        assert len(ledgers(folder)) == 1
 
 
 async def test_a_folder_that_is_not_there_is_not_made(
