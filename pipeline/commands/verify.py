@@ -53,6 +53,7 @@ def verify(  # noqa: PLR0917 the flags
         str | None,
         typer.Option(metavar="URL", help="With --logs: http://HOST:8000 of a bookie's HTTP server."),
     ] = None,
+    dry_run: shared.DryRun = False,
     service_url: shared.ServiceUrl = None,
     token_file: shared.TokenFile = None,
     tls_ca_file: shared.TlsCaFile = None,
@@ -78,13 +79,15 @@ def verify(  # noqa: PLR0917 the flags
         read_from=read_from,
         work=work,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"repair": repair})
+    ).model_copy(update={"repair": repair, "dry_run": dry_run})
     if logs:
         raise typer.Exit(_look_for_orphans(options, index_log, bookie_url, json_output))
     spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("verify", options.model_dump(mode="json"), spark)
     if json_output:
         common.print_json(result)
+    elif dry_run:
+        shared.show_plan(result)
     else:
         _show(result)
     raise typer.Exit(exit_code)
@@ -105,18 +108,19 @@ def _look_for_orphans(
         found = orphans.find_orphans(
             lambda: orphans.Named(admin, Path(options.socket)), homes, topic, options.subscription, time.sleep
         )
-    for home, one in found if options.repair else ():
+    removed = options.repair and not options.dry_run
+    for home, one in found if removed else ():
         home.remove(one)
     if json_output:
-        common.print_json({"orphans": [one._asdict() for _, one in found], "removed": options.repair})
+        common.print_json({"orphans": [one._asdict() for _, one in found], "removed": removed})
     else:
         for _, one in found:
             shared.say(
                 f"{one.topic} {one.subscription}: ledger {one.ledger_id} in {one.home} is needed by nobody"
             )
-        done = ", they are deleted" if options.repair and found else ""
+        done = ", they are deleted" if removed and found else ""
         shared.say(f"{len(found):,} ledgers of index logs are needed by nobody{done}")
-    return 1 if found and not options.repair else 0
+    return 1 if found and not removed else 0
 
 
 def _show(result: dict[str, Any]) -> None:
