@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import StalePointerError
 from tidegate.index.log.object_home import About, ObjectHome
+from tidegate.index.log.objects import Objects
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.daemon.object_stores import ObjectStores, checked_url, interval_ms
 
@@ -21,6 +22,7 @@ class ObjectWorld:
         self.url = checked_url(url)
         self.pointer = ""
         self.stores = ObjectStores()
+        self.objects: Callable[[], Objects] = lambda: self.stores.opened(self.url)
         self._identity = identity
         self._epoch = 0
 
@@ -28,7 +30,7 @@ class ObjectWorld:
         """The home as a new owner sees it, who is the only one to change the pointer from now on."""
         self._epoch += 1
         return ObjectHome(
-            lambda: self.stores.opened(self.url),
+            lambda: self.objects(),
             About(self._identity, self._epoch),
             kind=self.url,
             interval_ms=interval_ms(self.url),

@@ -196,7 +196,7 @@ def test_what_is_under_way_when_all_is_deleted_leaves_nothing(tmp_path: Path) ->
 
     async def check() -> None:
         world = ObjectWorld(f"file://{tmp_path}")
-        world.stores.opened = lambda _: SlowFolder(tmp_path)  # type: ignore[method-assign]
+        world.objects = lambda: SlowFolder(tmp_path)
         home = world.new_owner()
         ledger_id = await home.create()
         appending = asyncio.create_task(home.append(ledger_id, b"slow"))
