@@ -30,7 +30,7 @@ class ObjectWorld:
         """The home as a new owner sees it, who is the only one to change the pointer from now on."""
         self._epoch += 1
         return ObjectHome(
-            lambda: self.objects(),
+            self.objects,
             About(self._identity, self._epoch),
             kind=self.url,
             interval_ms=interval_ms(self.url),
