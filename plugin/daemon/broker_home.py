@@ -7,6 +7,7 @@ that has ended are not sent; what a broker answers to nobody is dropped.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from tidegate.index.log.home import (
@@ -37,13 +38,20 @@ class LogRequests:
         self._send = send
         self._loop = loop
         self._waiting: dict[int, tuple[int, asyncio.Future[LogAnswer]]] = {}
+        self._lives: Counter[int] = Counter()
         self._last_seq = 0
         self._closed = False
 
-    async def ask(self, stream_id: int, request: LogRequest) -> LogAnswer:
-        """The answer to `request`. Raises HomeError."""
+    def life(self, stream_id: int) -> int:
+        """Which of the streams that have had this number is there now, or would be the next."""
+        return self._lives[stream_id]
+
+    async def ask(self, stream_id: int, life: int, request: LogRequest) -> LogAnswer:
+        """The answer to `request` on behalf of a stream in that life of it. Raises HomeError."""
         if self._closed:
             raise RefusedError("the broker is gone")
+        if life != self._lives[stream_id]:
+            raise RefusedError("the stream is over")
         self._last_seq += 1
         seq = self._last_seq
         answer: asyncio.Future[LogAnswer] = self._loop.create_future()
@@ -63,7 +71,8 @@ class LogRequests:
             asked[1].set_result(answer)
 
     def end_stream(self, stream_id: int) -> None:
-        """The broker will answer nothing more on this stream."""
+        """The broker will answer nothing more on this stream, and is asked nothing more."""
+        self._lives[stream_id] += 1
         for asked_id, answer in list(self._waiting.values()):
             if asked_id == stream_id and not answer.done():
                 answer.set_exception(RefusedError("the stream is over"))
@@ -84,6 +93,7 @@ class BrokerHome:
     def __init__(self, requests: LogRequests, stream_id: int) -> None:
         self._requests = requests
         self._stream_id = stream_id
+        self._life = requests.life(stream_id)
 
     async def create(self) -> int:
         """See `Home`."""
@@ -117,7 +127,7 @@ class BrokerHome:
         await self._ask(LogRequest(LogOp.POINT, old=old, new=new))
 
     async def _ask(self, request: LogRequest) -> LogAnswer:
-        answer = await self._requests.ask(self._stream_id, request)
+        answer = await self._requests.ask(self._stream_id, self._life, request)
         error = _ERRORS.get(answer.code)
         if error is not None:
             raise error(answer.message)

@@ -391,9 +391,9 @@ class Connection(asyncio.BufferedProtocol):
         if opening is not None:
             opening.task.cancel()
         stream = self.streams.pop(stream_id, None)
+        self.log_requests.end_stream(stream_id)
         if stream is not None:
             self._engine.ended(stream)
-            self.log_requests.end_stream(stream_id)
 
     def _on_stream_frame(self, frame: Frame, message: Open | Credit | Change) -> None:
         stream_id = frame.stream
