@@ -28,6 +28,11 @@ from tidegate.index.pacing import CompactionPace, Interleaved, Merge
 _LOG = logging.getLogger(__name__)
 _LOOK_INTERVAL_MS = 100
 _TIDY_JOURNAL_BYTES = 1 << 20
+"""A journal that is shorter is not in the way of tidying up."""
+
+_QUIET_NS = 2_000_000_000
+"""When nothing was told to any index for so long, what is in longer journals is put in order, too."""
+
 _TURN_MAX_NS = 20_000_000
 """While a persist waits, a compaction runs alone for so long at most."""
 
@@ -124,6 +129,9 @@ class Background:
         self._retry_at_ms: int | None = None
         self._look_at_ms: int | None = None
         self._staged_entries = 0
+        self._told_token = 0
+        self._told_ns = context.clock.monotonic_ns()
+        """When something was last seen to have been told to an index."""
 
     # ---- what is known of the indexes
 
@@ -340,15 +348,26 @@ class Background:
             return max(self._indexes.values(), key=lambda index: index.log.size_bytes)
         if wanting:
             return next(iter(wanting))
+        quiet = self._is_quiet()
         return next(
             (
                 index
                 for index in self._indexes.values()
                 if (oldest_ms := index.oldest_change_ms) is not None
-                and now_ms - oldest_ms >= self._options.persist_age_ms
+                and (
+                    now_ms - oldest_ms >= self._options.persist_age_ms
+                    or (quiet and index.log.size_bytes > _TIDY_JOURNAL_BYTES)
+                )
             ),
             None,
         )
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing was told to any index for a while: what is staged will not become more soon."""
+        token, now_ns = self._context.journal.appended_token, self._clock.monotonic_ns()
+        if token != self._told_token:
+            self._told_token, self._told_ns = token, now_ns
+        return now_ns - self._told_ns >= _QUIET_NS
 
     def _worth_looking(self, now_ms: int) -> bool:
         """Whether somebody may want a persist. O(1), where looking is O(subscriptions)."""
@@ -358,12 +377,15 @@ class Background:
             or added_bytes > self._options.staging_budget_bytes
             or self._context.journal.size_bytes > self._options.journal_budget_bytes
             or self._look_at_ms is None
-            or now_ms >= self._look_at_ms
+            # A clock that was set back is no reason to wait.
+            or not 0 < self._look_at_ms - now_ms <= _LOOK_INTERVAL_MS
         )
 
     def _tidy(self) -> None:
         """Let the store tidy up after the last persist of many, when it has nothing else to do."""
-        if not self._untidy or self._context.journal.size_bytes > _TIDY_JOURNAL_BYTES:
+        if not self._untidy:
+            return
+        if self._context.journal.size_bytes > _TIDY_JOURNAL_BYTES and not self._is_quiet():
             return
         if self._executor is None:
             self._untidy = False

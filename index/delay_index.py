@@ -295,6 +295,13 @@ class DelayIndex:
         self._context.due_changed(self)
         return gone
 
+    def doubt(self) -> None:
+        """A change may have been made by half. No acknowledgement is believed, and a persist looks for held
+        positions that no entry has: those are lost, as to a corrupt block."""
+        self._quarantine.audit = True
+        self.forget_acknowledgements()
+        self._context.wanting.add(self)
+
     def reading(self) -> Reading:
         """Everything that is stored or staged now, also what is not held any more. O(blocks)."""
         return Reading(

@@ -29,7 +29,14 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.sort import SortedEntries
 from tidegate.index.store import Batch, Store
-from tidegate.index.width import WidthDecision, WidthEvidence, WidthMemory, by_second, choose
+from tidegate.index.width import (
+    WidthDecision,
+    WidthEvidence,
+    WidthMemory,
+    by_second,
+    choose,
+    may_scatter,
+)
 
 _LOOK_UP_ENTRIES = 262_144
 _UNBROKEN_ENTRIES = 65_536
@@ -181,9 +188,10 @@ class PersistJob:
         """An automatic slice width follows what is spilled; it counts from this very persist on."""
         if not self._state.slice_width_auto or near == (0, len(staged)):
             return
+        width_ms = self._state.slice_width_ms
         skipped = self.plan.width_memory.skipped()
-        if skipped is not None:
-            self.result.width = WidthDecision(self._state.slice_width_ms, skipped)
+        if skipped is not None and not self._may_scatter(staged, near):
+            self.result.width = WidthDecision(width_ms, skipped)
             return
         size = _LOOK_UP_ENTRIES
         seconds, counts = by_second(
@@ -196,11 +204,17 @@ class PersistJob:
             for slice_id, plan in self.plan.slices.items()
             if not plan.finished
         ]
-        evidence = WidthEvidence(
-            self._state.slice_width_ms, self.plan.now_ms, seconds, counts, slices, self.plan.since_ms
-        )
+        evidence = WidthEvidence(width_ms, self.plan.now_ms, seconds, counts, slices, self.plan.since_ms)
         self.result.width = choose(evidence, self.plan.width_memory, self._options)
         self._state = self._state._replace(slice_width_ms=self.result.width.width_ms)
+
+    def _may_scatter(self, staged: SortedEntries, near: tuple[int, int]) -> bool:
+        """Whether the present width may be far too narrow for what is spilled and not overdue."""
+        start = max(near[1], staged.index_of(self.plan.now_ms))
+        if start >= len(staged):
+            return False
+        over_ms = staged.first_ms(len(staged) - 1) - self.plan.now_ms
+        return may_scatter(self._state.slice_width_ms, over_ms, len(staged) - start)
 
     # ---- entries into blocks
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tidegate.index.checks import require
 from tidegate.index.entry import Entries, bounds
-from tidegate.index.positions import Position, PositionBatch, PositionSet
+from tidegate.index.position_batch import PositionBatch
+from tidegate.index.positions import Position, PositionSet
 
 _NONE = PositionSet()
 NO_POSITION: Position = (-1, -1)
@@ -117,7 +118,7 @@ class PositionState:
             entries = entries.take(held)
             batch = PositionBatch(entries)
         fresh = self.in_flight.add_new(batch, _NONE)
-        return entries, batch.positions(), entries if fresh.all() else entries.take(fresh)
+        return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
 
     def mark_in_flight(self, positions: PositionSet) -> None:
         """The broker has these already."""

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from tidegate.index import roaring
 from tidegate.index.entry import ENTRY_ID_MAX, FEW, BoolArray, Entries
 from tidegate.index.errors import CorruptRecordError
+from tidegate.index.position_batch import PositionBatch, parts_of
 
 Position = tuple[int, int]
 """(ledger_id, entry_id)."""
@@ -37,33 +36,6 @@ _LEDGER_MASK = (1 << 32) - 1
 _KEY_MAX = (1 << 64) - 1
 _COUNT = struct.Struct("<I")
 _LEDGER = struct.Struct("<qI")
-
-Uint64Array = npt.NDArray[np.uint64]
-
-
-class _Part(NamedTuple):
-    """The positions of a batch that are on one page."""
-
-    page: int
-    where: slice | npt.NDArray[np.intp]
-    keys: Uint64Array
-    bitmap: BitMap64
-
-
-class PositionBatch:
-    """The positions of entries, made ready once for several look-ups. Cost: a sort, 40 to 70 ns an entry."""
-
-    __slots__ = ("count", "parts")
-
-    def __init__(self, entries: Entries) -> None:
-        self.count = len(entries)
-        self.parts = list(_parts(entries))
-
-    def positions(self) -> PositionSet:
-        """The positions as a set. Shares the bitmaps: neither is to be changed afterwards."""
-        made = PositionSet()
-        made._pages = {part.page: part.bitmap for part in self.parts}
-        return made
 
 
 class PositionSet:
@@ -90,8 +62,13 @@ class PositionSet:
     @classmethod
     def of_entries(cls, entries: Entries) -> PositionSet:
         """The positions of `entries`."""
+        return cls.of_batch(PositionBatch(entries))
+
+    @classmethod
+    def of_batch(cls, batch: PositionBatch) -> PositionSet:
+        """The positions of `batch`. Shares the bitmaps: neither is to be changed afterwards."""
         made = cls()
-        made._pages = {part.page: part.bitmap for part in _parts(entries)}
+        made._pages = {part.page: part.bitmap for part in batch.parts}
         return made
 
     @classmethod
@@ -199,12 +176,12 @@ class PositionSet:
 
     def contains(self, entries: Entries | PositionBatch) -> BoolArray:
         """For each entry whether its position is in the set; bool array of the same length."""
-        batch = _batch(entries)
+        batch = PositionBatch.of(entries)
         mask = np.zeros(batch.count, dtype=np.bool_)
         for part in batch.parts:
             mine = self._pages.get(part.page)
             if mine is not None:
-                mask[part.where] = _contains(mine, part)
+                mask[part.where] = part.found_in(mine)
         return mask
 
     def isdisjoint(self, other: PositionSet) -> bool:
@@ -251,7 +228,7 @@ class PositionSet:
 
     def add(self, entries: Entries) -> None:
         """Put the positions of `entries` in."""
-        for part in _parts(entries):
+        for part in parts_of(entries):
             self._put(part.page, part.bitmap)
 
     def add_new(self, entries: Entries | PositionBatch, known: PositionSet) -> BoolArray:
@@ -261,7 +238,7 @@ class PositionSet:
         """
         if isinstance(entries, Entries) and len(entries) <= FEW:
             return self._add_few(entries, known)
-        batch = _batch(entries)
+        batch = PositionBatch.of(entries)
         mask = np.ones(batch.count, dtype=np.bool_)
         for part in batch.parts:
             fresh = part.bitmap
@@ -271,7 +248,7 @@ class PositionSet:
                 mask[part.where] &= first
             for there in (self._pages.get(part.page), known._pages.get(part.page)):
                 if there is not None and not part.bitmap.isdisjoint(there):
-                    mask[part.where] &= ~_contains(there, part)
+                    mask[part.where] &= ~part.found_in(there)
                     fresh = fresh - there
             if fresh:
                 self._put(part.page, fresh)
@@ -449,38 +426,3 @@ class PositionSet:
 def _copied(bitmap: BitMap64) -> BitMap64:
     """A copy as it is. `BitMap64.copy` looks for runs on the way, which takes four times as long."""
     return BitMap64(bitmap, optimize=False)
-
-
-def _batch(entries: Entries | PositionBatch) -> PositionBatch:
-    return entries if isinstance(entries, PositionBatch) else PositionBatch(entries)
-
-
-def _parts(entries: Entries) -> Iterator[_Part]:
-    """Yield the positions of entries by page, in the entries' order."""
-    if not len(entries):
-        return
-    pages = entries.ledger_id >> 32
-    first = int(pages[0])
-    if bool((pages == first).all()):
-        yield _part(first, slice(None), entries)
-        return
-    for page in np.unique(pages).tolist():
-        where = np.flatnonzero(pages == page)
-        yield _part(page, where, entries.take(where))
-
-
-def _part(page: int, where: slice | npt.NDArray[np.intp], entries: Entries) -> _Part:
-    keys = (entries.ledger_id << 32 | entries.entry_id).view(np.uint64)
-    return _Part(page, where, keys, BitMap64(np.sort(keys), optimize=False))
-
-
-def _contains(bitmap: BitMap64, part: _Part) -> BoolArray:
-    """For each key of `part` whether it is in `bitmap`."""
-    if part.bitmap.issubset(bitmap):
-        return np.ones(len(part.keys), dtype=np.bool_)
-    found = np.frombuffer((part.bitmap & bitmap).to_array(), dtype=np.uint64)
-    if not len(found):
-        return np.zeros(len(part.keys), dtype=np.bool_)
-    at = np.searchsorted(found, part.keys)
-    same: BoolArray = found[np.minimum(at, len(found) - 1)] == part.keys
-    return same

@@ -9,7 +9,7 @@ Two costs pull in opposite directions, and both are told as a share of the work 
 
 Invariants: a width that is chosen is one of `WIDTHS_MS`; the same evidence and memory give the same decision;
 a width changes only for one that costs less than half, and, once one was chosen, only if two spills in a row
-ask for the same direction.
+ask for the same direction, or one spill would be scattered over far too many slices.
 """
 
 from __future__ import annotations
@@ -48,9 +48,18 @@ SWITCH_RATIO = 2.0
 ENTRIES_MIN = 100
 """A spill of fewer entries that are still to come says nothing."""
 
+SCATTERED_ENTRIES = 10
+"""A spill that puts fewer entries than this into a slice is scattered: that is too narrow for any flow."""
+
+URGENT_RATIO = 16.0
+URGENT_SLICES = 256
+"""A spill that touches so many slices, at so many times the cost of the best width, does not wait for a
+second one that agrees: a slice that was made stays until its time has come."""
+
 _SKIPPED_LOOKS = 3
 _REPRESENTATIVE = 4
-"""A spill of less than a fourth of the usual size says nothing of the usual fill of a block."""
+"""A spill of less than a fourth of the usual size says nothing of the usual fill of a block, unless it is
+scattered."""
 
 
 class WidthMemory(NamedTuple):
@@ -59,7 +68,7 @@ class WidthMemory(NamedTuple):
     usual_entries: size of a spill, weighted so that large ones count for more.
     direction: -1 or 1 if the last look wished for a narrower or wider one, 0 if it was content.
     settled: whether the present width has been chosen, so that one look alone does not change it.
-    skip: so many spills are not looked at, because the last look was content.
+    skip: so many spills are not looked at, because the last look was content, unless they may be scattered.
     """
 
     usual_entries: int = 0
@@ -141,16 +150,24 @@ def slice_entries_max(options: IndexOptions) -> int:
     return max(options.staging_budget_bytes // ENTRY_BYTES, options.block_entries)
 
 
+def may_scatter(width_ms: int, over_ms: int, entries: int) -> bool:
+    """Whether so many entries, due within `over_ms`, may be scattered over slices of this width. O(1)."""
+    return over_ms // width_ms * SCATTERED_ENTRIES > entries
+
+
 def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) -> WidthDecision:
     """The width that costs least, if it is worth a change. O(seconds + slices)."""
     begin = int(np.searchsorted(evidence.seconds, evidence.now_ms // _SECOND_MS, side="left"))
     ahead = _Ahead(evidence.seconds[begin:], evidence.counts[begin:])
     spilled = int(ahead.counts.sum())
     usual = _usual(memory.usual_entries, spilled)
-    if spilled < ENTRIES_MIN or spilled * _REPRESENTATIVE < memory.usual_entries:
-        return WidthDecision(evidence.width_ms, memory._replace(usual_entries=usual))
+    thin = WidthDecision(evidence.width_ms, (memory.skipped() or memory)._replace(usual_entries=usual))
+    if spilled < ENTRIES_MIN:
+        return thin
     costs = _costs(evidence, ahead, slice_entries_max(options))
     present = costs[evidence.width_ms]
+    if spilled * _REPRESENTATIVE < memory.usual_entries and present.fill >= SCATTERED_ENTRIES:
+        return thin
     # Of widths that cost the same, the one that is nearest to the present one.
     best_ms = min(
         WIDTHS_MS,
@@ -159,7 +176,12 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
     direction = 0
     if present.total > SWITCH_RATIO * costs[best_ms].total:
         direction = 1 if best_ms > evidence.width_ms else -1
-    change = direction != 0 and (not memory.settled or direction == memory.direction)
+    urgent = (
+        direction > 0
+        and spilled / present.fill > URGENT_SLICES
+        and present.total > URGENT_RATIO * costs[best_ms].total
+    )
+    change = urgent or (direction != 0 and (not memory.settled or direction == memory.direction))
     chosen_ms = best_ms if change else evidence.width_ms
     chosen = costs[chosen_ms]
     return WidthDecision(

@@ -31,6 +31,9 @@ _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
     ("audit", "tune", "rebuild", "verify", "spark-package"), "spark"
 )
 
+# Not 1, which is a verdict: of `verify` that index and topic differ, of `audit` that something was lost.
+NOT_INSTALLED = 2
+
 
 def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
     """What the arguments of ``serve`` set, by the name of the setting; None for Typer to look at them."""
@@ -85,7 +88,7 @@ def main() -> None:
         if (error.name or "").startswith("tidegate"):
             raise
         print(f"tidegate: {_not_installed(error)}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(NOT_INSTALLED)
     except BrokenPipeError:
         # Who read it has seen enough, as head has. Python would try once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,6 +26,7 @@ class ErrorCode(IntEnum):
     STORAGE = 8
     SHUTTING_DOWN = 9
     BUSY = 10
+    FAILED = 11
 
 
 class TidegateError(Exception):

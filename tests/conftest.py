@@ -8,9 +8,14 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.browser import find_browser
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
+
+# How fast the machine is decides nothing: no test measures speed.
+settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tidegate")
 
 
 def pytest_configure(config: pytest.Config) -> None:

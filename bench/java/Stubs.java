@@ -53,6 +53,8 @@ final class Stubs {
         Properties properties = new Properties();
         properties.setProperty("tidegateSocket", socket);
         properties.setProperty("tidegateBrokerName", "bench");
+        // The stub has no storage to read from.
+        properties.setProperty("tidegateReadAhead", "false");
         pulsar.stubConfiguration.setProperties(properties);
         return pulsar;
     }

@@ -130,9 +130,12 @@ def audit(  # noqa: PLR0917 the flags
         dry_run=dry_run,
         stream=streaming,
     )
+    spark = common.spark_settings(master, conf, package, file)
+    if not stream:
+        common.check_there("sent", options.sent.where, spark)
+        common.check_there("received", options.received.where, spark)
     if not dry_run:
         common.check_writable(report)
-    spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("audit", options.model_dump(mode="json"), spark)
     if json_output:
         common.print_json(result)

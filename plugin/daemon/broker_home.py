@@ -7,8 +7,8 @@ that has ended are not sent; what a broker answers to nobody is dropped.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
+from weakref import WeakSet
 
 from tidegate.index.log.home import (
     AwayError,
@@ -38,20 +38,18 @@ class LogRequests:
         self._send = send
         self._loop = loop
         self._waiting: dict[int, tuple[int, asyncio.Future[LogAnswer]]] = {}
-        self._lives: Counter[int] = Counter()
+        self._homes: dict[int, WeakSet[BrokerHome]] = {}
         self._last_seq = 0
         self._closed = False
 
-    def life(self, stream_id: int) -> int:
-        """Which of the streams that have had this number is there now, or would be the next."""
-        return self._lives[stream_id]
+    def serve(self, stream_id: int, home: BrokerHome) -> None:
+        """Ask on behalf of `home` until the stream ends, or one of its number that is there before it."""
+        self._homes.setdefault(stream_id, WeakSet()).add(home)
 
-    async def ask(self, stream_id: int, life: int, request: LogRequest) -> LogAnswer:
-        """The answer to `request` on behalf of a stream in that life of it. Raises HomeError."""
+    async def ask(self, stream_id: int, request: LogRequest) -> LogAnswer:
+        """The answer to `request`. Raises HomeError."""
         if self._closed:
             raise RefusedError("the broker is gone")
-        if life != self._lives[stream_id]:
-            raise RefusedError("the stream is over")
         self._last_seq += 1
         seq = self._last_seq
         answer: asyncio.Future[LogAnswer] = self._loop.create_future()
@@ -72,7 +70,8 @@ class LogRequests:
 
     def end_stream(self, stream_id: int) -> None:
         """The broker will answer nothing more on this stream, and is asked nothing more."""
-        self._lives[stream_id] += 1
+        for home in self._homes.pop(stream_id, ()):
+            home.over = True
         for asked_id, answer in list(self._waiting.values()):
             if asked_id == stream_id and not answer.done():
                 answer.set_exception(RefusedError("the stream is over"))
@@ -93,7 +92,8 @@ class BrokerHome:
     def __init__(self, requests: LogRequests, stream_id: int) -> None:
         self._requests = requests
         self._stream_id = stream_id
-        self._life = requests.life(stream_id)
+        self.over = False
+        requests.serve(stream_id, self)
 
     async def create(self) -> int:
         """See `Home`."""
@@ -127,7 +127,9 @@ class BrokerHome:
         await self._ask(LogRequest(LogOp.POINT, old=old, new=new))
 
     async def _ask(self, request: LogRequest) -> LogAnswer:
-        answer = await self._requests.ask(self._stream_id, self._life, request)
+        if self.over:
+            raise RefusedError("the stream is over")
+        answer = await self._requests.ask(self._stream_id, request)
         error = _ERRORS.get(answer.code)
         if error is not None:
             raise error(answer.message)

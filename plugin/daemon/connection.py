@@ -1,13 +1,11 @@
-"""One client's connection: greeting, frames, heartbeats, back-pressure. What the frames mean is the engine's
-business.
+"""One client's connection: greeting, frames, heartbeats, back-pressure. Which streams are on it is in
+``streams``; what the frames mean is the engine's business.
 
 Invariants:
 
 - nothing is accepted before HELLO, and nothing at all after the connection was told to close;
 - while the peer does not take what is written, no DUE and no HELD is made for it and nothing more is read
   from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
-- a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
-  dropped, and so is what is left of its answer;
 - frames that add few entries are gathered for each stream, and applied together before anything else is, and
   at the end of what was read at the latest: the result is as if they had come one after another;
 - what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
@@ -20,18 +18,17 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.outgoing import Answers, Outgoing
-from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.small_adds import SmallAdds
 from tidegate.plugin.daemon.stream import Engine, Stream
-from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.daemon.streams import Streams
+from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.codec import decode, decode_adds, encode
 from tidegate.plugin.wire.frames import Frame, FrameDecoder, FrameType
@@ -62,18 +59,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 128 * 1024
 SILENT_HEARTBEATS = 3
-LATER_BYTES = 8 * 1024 * 1024
 CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
 NS_PER_MS = 1_000_000
-
-
-@dataclass
-class Opening:
-    """A stream whose index is still being brought here, and what came for it meanwhile."""
-
-    task: asyncio.Task[None]
-    later: list[tuple[Frame, Credit | Change]] = field(default_factory=list)
-    size_bytes: int = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -93,7 +80,6 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
         self.hello: Hello | None = None
-        self.streams: dict[int, Stream] = {}
         self.log_requests = LogRequests(self.send, loop)
         self.writable = True
         self.connected_at_ms = clock.now_ms()
@@ -114,8 +100,15 @@ class Connection(asyncio.BufferedProtocol):
         self._small_adds = SmallAdds()
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
-        self._ended_streams: set[int] = set()
-        self._opening: dict[int, Opening] = {}
+        self._streams = Streams(
+            self,
+            engine,
+            clock,
+            loop,
+            log=log,
+            opened=self._opened,
+            is_closing=lambda: self._closing,
+        )
         self._out = Outgoing(clock, loop, metrics)
         self._answers = Answers(
             clock,
@@ -123,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
             metrics,
             write=self._out.write,
             may_write=lambda: self.writable and not self._closing,
-            is_open=self._is_open,
+            is_open=self._streams.is_open,
             sent=engine.answer_sent,
         )
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -138,6 +131,11 @@ class Connection(asyncio.BufferedProtocol):
     def product(self) -> str:
         """What the client says in its HELLO that it is."""
         return "" if self.hello is None else self.hello.product
+
+    @property
+    def streams(self) -> Mapping[int, Stream]:
+        """Its open streams by number."""
+        return self._streams.by_number
 
     @property
     def is_broker(self) -> bool:
@@ -183,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             try:
                 for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
-                    if not self._small_adds.keep(frame, self.streams.get(frame.stream)):
+                    if not self._small_adds.keep(frame, self._streams.get(frame.stream)):
                         self._apply_gathered()
                         self._on_frame(frame)
                     if self._closing:
@@ -237,12 +235,7 @@ class Connection(asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self.log_requests.close()
-        for opening in self._opening.values():
-            opening.task.cancel()
-        self._opening.clear()
-        for stream in list(self.streams.values()):
-            self._engine.ended(stream)
-        self.streams.clear()
+        self._streams.end_all()
         self._answers.stop()
         self._engine.gone(self)
 
@@ -279,23 +272,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
         """The daemon ends one stream with ERROR."""
-        stream_id = stream.session.stream_id
-        if not self._is_open(stream):
-            return
-        del self.streams[stream_id]
-        self._ended_streams.add(stream_id)
-        self.log_requests.end_stream(stream_id)
-        self._engine.ended(stream)
-        self.send(Error(code, message), stream_id)
+        self._streams.end(stream, code, message)
 
     def close_stream(self, stream: Stream) -> None:
         """Answer CLOSE: the stream has ended as the broker wished."""
-        if not self._is_open(stream):
-            return
-        del self.streams[stream.session.stream_id]
-        self._engine.ended(stream)
-        self.log_requests.end_stream(stream.session.stream_id)
-        stream.send(Close())
+        self._streams.close(stream)
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """Send ERROR on stream 0 and close."""
@@ -313,6 +294,9 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def _opened(self, stream: Stream) -> None:
+        self._answers.add(stream)
 
     # --- what comes in ----------------------------------------------------------------------------
 
@@ -334,10 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         for (stream, frames), add in zip(by_stream.items(), adds, strict=True):
             for _ in frames:
                 self._metrics.frames_received(FrameType.ADD)
-            try:
-                self._engine.change(stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq)
-            except StreamError as error:
-                self.end_stream(stream, error.code, error.message)
+            self._streams.change(stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq)
 
     def _on_frame(self, frame: Frame) -> None:
         message = decode(frame)
@@ -360,10 +341,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._on_error(frame.stream, message)
             case LogAnswer() if self.hello.role == Role.BROKER:
                 self.log_requests.answered(frame.stream, frame.seq, message)
-            case Open() | Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
+            case Open() if self.hello.role == Role.BROKER:
+                self._streams.open(frame.stream, message)
+            case Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
                 self.hello.role == Role.BROKER
             ):
-                self._on_stream_frame(frame, message)
+                self._added = self._added or isinstance(message, Add)
+                self._streams.take(frame, message, self._received_ns)
             case _:
                 raise ProtocolError(
                     ErrorCode.MALFORMED,
@@ -387,90 +371,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.close()
             return
-        opening = self._opening.pop(stream_id, None)
-        if opening is not None:
-            opening.task.cancel()
-        stream = self.streams.pop(stream_id, None)
-        self.log_requests.end_stream(stream_id)
-        if stream is not None:
-            self._engine.ended(stream)
-
-    def _on_stream_frame(self, frame: Frame, message: Open | Credit | Change) -> None:
-        stream_id = frame.stream
-        if isinstance(message, Open):
-            self._on_open(stream_id, message)
-            return
-        opening = self._opening.get(stream_id)
-        if opening is not None:
-            opening.later.append((frame, message))
-            opening.size_bytes += len(frame.payload)
-            if opening.size_bytes > LATER_BYTES:
-                opening.task.cancel()  # the broker has read so far that it needs no log any more
-            return
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            if stream_id not in self._ended_streams:
-                self.send(Error(ErrorCode.UNKNOWN_STREAM, "the stream is not open"), stream_id)
-            return
-        if isinstance(message, Credit):
-            self._engine.credit(stream, message.more)
-            return
-        self._added = self._added or isinstance(message, Add)
-        try:
-            self._engine.change(stream, frame.seq, message, self._received_ns)
-        except StreamError as error:
-            self.end_stream(stream, error.code, error.message)
-
-    def _on_open(self, stream_id: int, request: Open) -> None:
-        if stream_id in self.streams or stream_id in self._opening:
-            raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
-        try:
-            restoring = self._engine.restoring(self, stream_id, request)
-        except StreamError as error:
-            self._refuse(stream_id, error)
-            return
-        if restoring is None:
-            self._open(stream_id, request)
-            return
-
-        async def restored() -> None:
-            await restoring
-
-        task = self._loop.create_task(restored())
-        self._opening[stream_id] = Opening(task)
-        task.add_done_callback(lambda _: self._restored(stream_id, request))
-
-    def _restored(self, stream_id: int, request: Open) -> None:
-        opening = self._opening.pop(stream_id, None)
-        if opening is None or self._closing:
-            return
-        failure = None if opening.task.cancelled() else opening.task.exception()
-        if failure is not None:
-            self._log.error("restoring an index failed unexpectedly", exc_info=failure)
-        self._open(stream_id, request)
-        for frame, message in opening.later:
-            try:
-                self._on_stream_frame(frame, message)
-            except ProtocolError as error:
-                self.fail(error.code, error.message)
-                return
-
-    def _refuse(self, stream_id: int, error: StreamError) -> None:
-        self._ended_streams.add(stream_id)
-        self.send(Error(error.code, error.message), stream_id)
-
-    def _open(self, stream_id: int, request: Open) -> None:
-        try:
-            stream = self._engine.open(self, stream_id, request)
-        except StreamError as error:
-            self._refuse(stream_id, error)
-            return
-        self._ended_streams.discard(stream_id)
-        self.streams[stream_id] = stream
-        self._answers.add(stream)
-
-    def _is_open(self, stream: Stream) -> bool:
-        return self.streams.get(stream.session.stream_id) is stream
+        self._streams.given_up(stream_id)
 
     def _set_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():

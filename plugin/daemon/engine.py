@@ -4,7 +4,7 @@ It runs on one event loop and owns nothing but the wiring; what a stream means i
 sent and when in ``handing_out``, when a change is durable in ``committer``, what control clients ask in
 ``queries``, what happens without a cause in ``maintenance``. Invariants:
 
-- whatever the index raises ends at most the stream it was raised for;
+- whatever the index raises, foreseen or not, ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
 - while the store fails, changes are refused with ERROR 8 and what is held keeps being handed out.
 """
@@ -12,7 +12,7 @@ sent and when in ``handing_out``, when a change is durable in ``committer``, wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ from tidegate.index import (
 )
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.admission import Admission
+from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.committer import Committer
-from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.index_logs import IndexLogs, LogState
 from tidegate.plugin.daemon.intake import Intake
@@ -42,7 +42,7 @@ from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.telemetry.survey import Surveyor
@@ -94,7 +94,7 @@ class DaemonEngine:
         self._product = product
         self.daemon_id = daemon_id
         self.started_at_ms = clock.now_ms()
-        self.brokers: dict[str, Link] = {}
+        self._brokers = Brokers(metrics, log)
         self.ownership: Ownership[Stream] = Ownership()
         self._loop = loop
         self._metrics = metrics
@@ -102,7 +102,6 @@ class DaemonEngine:
         self._log = log
         self.surveyor = Surveyor(catalog)
         self._seldom = Seldom(clock.monotonic_ns)
-        self._known_brokers: set[str] = set()
         self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
         self._stopped_ns: int | None = None
         self._told_stopped = False
@@ -134,6 +133,11 @@ class DaemonEngine:
     def product(self) -> str:
         """What this is, and its version."""
         return self._product()
+
+    @property
+    def brokers(self) -> Mapping[str, Link]:
+        """The connections of brokers by name."""
+        return self._brokers.connected
 
     @property
     def uncommitted_entries(self) -> int:
@@ -168,35 +172,19 @@ class DaemonEngine:
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.BROKER:
-            if len(hello.name.encode()) > NAME_BYTES_MAX or len(hello.product.encode()) > NAME_BYTES_MAX:
-                raise ProtocolError(
-                    ErrorCode.MALFORMED, f"HELLO has a name of more than {NAME_BYTES_MAX} bytes"
-                )
-            previous = self.brokers.get(hello.name)
-            if previous is None and len(self.brokers) >= BROKERS_MAX:
-                raise ProtocolError(ErrorCode.BUSY, f"{BROKERS_MAX} brokers are connected, more cannot be")
-            self.brokers[hello.name] = connection
-            if previous is not None:
-                self._log.warning("broker connected again, its old connection is closed", broker=hello.name)
-                previous.read_rest()
-                previous.fail(ErrorCode.STALE_EPOCH, f"a newer connection of {hello.name} has taken over")
-            if hello.name in self._known_brokers:
-                self._metrics.reconnects.inc()
-            self._known_brokers.add(hello.name)
-            self._log.info("broker connected", broker=hello.name, product=hello.product)
+            self._brokers.greet(connection, hello)
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Link) -> None:
         """See ``stream.Engine``."""
         self._handing_out.gone(connection)
         self._queries.gone(connection)
-        if self.brokers.get(connection.peer_name) is connection:
-            del self.brokers[connection.peer_name]
-            self._log.info("broker disconnected", broker=connection.peer_name)
+        self._brokers.gone(connection)
 
     def writable(self, connection: Link) -> None:
         """See ``stream.Engine``."""
         self._handing_out.writable(connection)
+        self._queries.writable(connection)
 
     def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
@@ -333,6 +321,10 @@ class DaemonEngine:
             entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
+        except (ProtocolError, StreamError):
+            raise
+        except Exception as error:
+            raise self._bug(stream, error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._admission.take(entries * ENTRY_BYTES)
@@ -412,6 +404,19 @@ class DaemonEngine:
         if more is not None:
             self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
+
+    def _bug(self, stream: Stream, error: Exception) -> StreamError:
+        """It ends one stream. What the change may have left half done is not believed."""
+        more = self._seldom.more(kind_of(error))
+        if more is not None:
+            self._log.error(
+                "a frame failed unexpectedly, its stream is opened again; report it with the log",
+                stream=repr(stream.session),
+                exc_info=error,
+                **more,
+            )
+        stream.session.index.doubt()
+        return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
 
     # --- maintenance ------------------------------------------------------------------------------
 

@@ -1,20 +1,22 @@
 """What control clients ask and put in: each request to who answers it, in JSON.
 
 Invariants: every request is answered, what is wrong with it in one line; an answer that takes long is put
-together over several turns of the loop; of a connection so many are under way at most.
+together over several turns of the loop, and no more of it than the client takes; of a connection so many are
+under way at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import StorageError
+from tidegate.index import DelayIndex, StorageError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.intake import Intake, refusal
 from tidegate.plugin.daemon.recorder import Recorder
+from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.wire.messages import Ingest, json_body
@@ -54,21 +56,33 @@ class Queries:
         self._intake = intake
         self._loop = loop
         self._log = log
-        self._answers: set[asyncio.Task[bytes]] = set()
-        self._unanswered: Counter[object] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._telling: dict[asyncio.Task[None], Link] = {}
+        self._unanswered: Counter[Link] = Counter()
+        self._room: dict[Link, asyncio.Event] = {}
         self.recorder = Recorder(asked.clock)
 
     def stop(self) -> None:
         """Answer nothing that is not answered yet."""
-        for task in self._answers:
+        for task in self._tasks:
             task.cancel()
 
-    def gone(self, connection: object) -> None:
-        """A connection is closed: what it had taken is free."""
+    def writable(self, connection: Link) -> None:
+        """The connection takes data again."""
+        room = self._room.pop(connection, None)
+        if room is not None:
+            room.set()
+
+    def gone(self, connection: Link) -> None:
+        """A connection is closed: nobody waits for its answers, and what it had taken is free."""
+        for task, asked in self._telling.items():
+            if asked is connection:
+                task.cancel()
+        self._room.pop(connection, None)
         self._intake.gone(connection)
         self.recorder.gone(connection)
 
-    def ask(self, connection: object, request: dict[str, object], reply: Tell) -> None:
+    def ask(self, connection: Link, request: dict[str, object], reply: Tell) -> None:
         """Answer a query: `reply` is called now or later, once for each frame of the answer."""
         try:
             self._require_room(connection)
@@ -80,69 +94,112 @@ class Queries:
                 case "take-in":
                     reply(json_body(self._intake.take(connection, request)))
                 case "positions":
-                    for part in self._intake.positions(request):
-                        reply(json_body(part))
+                    self._answer(connection, self._positions(request), reply)
                 case "entries":
-                    self._answer(connection, _told(self._intake.entries(request)), reply)
+                    self._answer(connection, self._entries(request), reply)
                 case "record":
-                    reply(json_body(self.recorder.ask(connection, request)))
+                    self._answer(connection, self._recorded(connection, request), reply)
                 case what:
                     known = "'status', 'width', 'take-in', 'positions', 'entries', 'record'"
                     raise UserError(f"unknown query {what!r}, known: {known}")
         except UserError as error:
             reply(refusal(error))
 
-    def ingest(self, connection: object, message: Ingest, reply: Tell) -> None:
+    def ingest(self, connection: Link, message: Ingest, reply: Tell) -> None:
         """Put entries in; `reply` is called once they are durable."""
         try:
             self._require_room(connection)
         except UserError as error:
             reply(refusal(error))
         else:
-            self._answer(connection, _told(self._intake.put(connection, message)), reply)
+            self._do(connection, self._put(connection, message, reply))
 
-    def _require_room(self, connection: object) -> None:
+    def _require_room(self, connection: Link) -> None:
         if self._unanswered[connection] >= UNANSWERED_MAX:
             raise UserError(
                 f"{UNANSWERED_MAX} requests of this connection are unanswered: wait for the answers"
             )
 
-    def _answer(self, connection: object, answer: Coroutine[Any, Any, bytes], reply: Tell) -> None:
-        """Reply when the answer is put together, which takes several turns of the loop."""
-        task = self._loop.create_task(answer)
-        self._answers.add(task)
-        self._unanswered[connection] += 1
+    def _answer(self, connection: Link, answers: AsyncIterator[bytes], reply: Tell) -> None:
+        """Reply when an answer is put together, over several turns of the loop, as far as there is room."""
 
-        def done(_: asyncio.Task[bytes]) -> None:
-            self._answers.discard(task)
-            self._unanswered[connection] -= 1
-            if not self._unanswered[connection]:
-                del self._unanswered[connection]
-            if not task.cancelled():
-                reply(task.result())
+        async def answer() -> None:
+            try:
+                await self._room_for(connection)
+                async for part in answers:
+                    reply(part)
+                    await self._room_for(connection)
+            except UserError as error:
+                reply(refusal(error))
+
+        task = self._do(connection, answer())
+        self._telling[task] = connection
+        task.add_done_callback(lambda _: self._telling.pop(task))
+
+    def _do(self, connection: Link, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        self._begin(connection)
+
+        def done(_: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._end(connection)
 
         task.add_done_callback(done)
+        return task
 
-    def _status(self, request: dict[str, object]) -> Coroutine[Any, Any, bytes]:
+    def _begin(self, connection: Link) -> None:
+        self._unanswered[connection] += 1
+
+    def _end(self, connection: Link) -> None:
+        self._unanswered[connection] -= 1
+        if not self._unanswered[connection]:
+            del self._unanswered[connection]
+
+    async def _room_for(self, connection: Link) -> None:
+        """Return when the client takes more."""
+        while not connection.writable:
+            await self._room.setdefault(connection, asyncio.Event()).wait()
+
+    async def _put(self, connection: Link, message: Ingest, reply: Tell) -> None:
+        try:
+            reply(json_body(await self._intake.put(connection, message)))
+        except UserError as error:
+            reply(refusal(error))
+
+    async def _positions(self, request: dict[str, object]) -> AsyncIterator[bytes]:
+        for part in self._intake.positions(request):
+            yield json_body(part)
+            await asyncio.sleep(0)
+
+    async def _recorded(self, connection: Link, request: dict[str, object]) -> AsyncIterator[bytes]:
+        yield json_body(self.recorder.ask(connection, request))
+
+    async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
+        yield json_body(await self._intake.entries(request))
+
+    async def _status(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
         if not isinstance(limit, int) or limit < 0:
             raise UserError("subscriptions_max must be a number, 0 or more")
-        return report.status(self._asked, min(limit, report.SUBSCRIPTIONS_MAX))
+        yield await report.status(self._asked, min(limit, report.SUBSCRIPTIONS_MAX))
 
-    def _width(self, connection: object, query: dict[str, object], reply: Tell) -> None:
+    def _width(self, connection: Link, query: dict[str, object], reply: Tell) -> None:
         request = width.WidthRequest.of(query)
         indexes = width.find(self._asked.catalog, request.subscription)
         if not request.changes:
-            self._answer(connection, width.answer(request, indexes), reply)
+            self._answer(connection, _widths(request, indexes), reply)
             return
         if self._asked.storage_failing:
             raise UserError("the store is failing, nothing can be made durable: try again later")
         token = width.apply(request, indexes)
         self._log.info("slice width set", asked=request._asdict(), subscriptions=len(indexes))
+        self._begin(connection)
 
         def tell(error: StorageError | None) -> None:
+            self._end(connection)
             if error is None:
-                self._answer(connection, width.answer(request, indexes), reply)
+                self._answer(connection, _widths(request, indexes), reply)
             else:
                 lost = f"the store fails, the new width is lost if the daemon stops now: {error}"
                 reply(json_body({"error": lost}))
@@ -150,8 +207,5 @@ class Queries:
         self._asked.when_durable(token, tell)
 
 
-async def _told(answer: Coroutine[Any, Any, dict[str, Any]]) -> bytes:
-    try:
-        return json_body(await answer)
-    except UserError as error:
-        return refusal(error)
+async def _widths(request: width.WidthRequest, indexes: list[DelayIndex]) -> AsyncIterator[bytes]:
+    yield await width.answer(request, indexes)

@@ -11,35 +11,35 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from tidegate.plugin.demo.audit import Audit, Outage, audit
+from tidegate.plugin.demo.audit import Outage, audit
 from tidegate.plugin.demo.clients import ClientError, Clients
 from tidegate.plugin.demo.recorder import Recorder, now_us
+from tidegate.plugin.demo.run import Options, Outcome, Progress
 from tidegate.plugin.demo.trackers import TRACKERS
-from tidegate.plugin.demo.watch import IndexState, Watch
+from tidegate.plugin.demo.watch import Watch
 from tidegate.plugin.demo.workload import FIRST_KILL_AT, SECOND_KILL_AT, Kind, Workload, plan
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import LocalProcess
 from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
+from tidegate.plugin.local.workspace import workspace
 from tidegate.plugin.stop import RunError, Stop
 
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
+_WORK = "work"
 # So small that a run of a minute goes through several slices and 100,000 messages do not fit into memory.
 _DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "524288"}
 _DAEMON_STOP_TIMEOUT_S = 10.0
@@ -58,71 +58,6 @@ _JOIN_TIMEOUT_S = 2.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for; directories are absolute."""
-
-    messages: int
-    seconds: float
-    far: int
-    tracker: str
-    pulsar_home: Path
-    jar: Path | None
-    out_dir: Path
-    keep: bool = False
-
-
-@dataclass
-class Progress:
-    """How far the run is, for whoever shows it. Written by the run alone, one field at a time."""
-
-    options: Options
-    phase: str = "starting"
-    start_us: int | None = None
-    broker_up: bool = False
-    daemon_up: bool = False
-    clients_up: bool = False
-    events: list[tuple[float, str]] = field(default_factory=list)
-    kills: list[tuple[float, str]] = field(default_factory=list)
-    recorder: Recorder | None = None
-    watch: Watch | None = None
-    began_us: int = field(default_factory=now_us)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the first message could be sent; 0 before."""
-        return 0.0 if self.start_us is None else (now_us() - self.start_us) / 1e6
-
-    @property
-    def setup_s(self) -> float:
-        """Seconds that setting up has taken, or takes so far."""
-        until_us = now_us() if self.start_us is None else self.start_us
-        return (until_us - self.began_us) / 1e6
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A finished run. ``far_held``: messages due tomorrow that the broker still counts as delayed."""
-
-    options: Options
-    workload: Workload
-    start_us: int
-    audit: Audit
-    outages: list[Outage]
-    far_sent: int
-    far_held: int
-    history: list[IndexState]
-    recorder: Recorder
-    setup_s: float
-    total_s: float
-
-    @property
-    def passed(self) -> bool:
-        """Nothing early, nothing lost, everything sent, and tomorrow's messages still held."""
-        verdict = self.audit
-        return not (verdict.early or verdict.lost or verdict.unconfirmed or self.far_held < self.far_sent)
-
-
 class Demo:
     """One run; ``progress`` may be read from other threads while it goes on.
 
@@ -134,7 +69,7 @@ class Demo:
         self.progress = Progress(options)
         self._options = options
         self.stop = stop
-        self._work_dir = options.out_dir / "work"
+        self._work_dir = options.out_dir / _WORK
         self._outages: list[Outage] = []
         self._processes: list[LocalProcess] = []
         self._helper: threading.Thread | None = None
@@ -142,8 +77,13 @@ class Demo:
 
     def run(self) -> Outcome:
         """Go through with it. Raises ``RunError``, ``InterruptedRunError`` when ``stop`` was requested."""
-        with self._workspace() as socket_path, Guard() as guard:
-            return self._run(socket_path, guard)
+        with workspace(self._options.out_dir, (_WORK,), busy="another demo runs") as socket_dir:
+            with Guard() as guard:
+                outcome = self._run(socket_dir / "tidegate.sock", guard)
+            # After an error the logs that it names stay, until the next run.
+            if not self._options.keep:
+                shutil.rmtree(self._work_dir, ignore_errors=True)
+            return outcome
 
     def _run(self, socket_path: Path, guard: Guard) -> Outcome:
         options = self._options
@@ -398,33 +338,6 @@ class Demo:
         self._helper.start()
         self.stop.until("the Pulsar client's connection", future.done, timeout_s, self._advice("--messages"))
         return future.result()
-
-    @contextlib.contextmanager
-    def _workspace(self) -> Iterator[Path]:
-        """An empty work directory that is ours alone; yields the path for the daemon's socket."""
-        with contextlib.ExitStack() as stack:
-            try:
-                self._options.out_dir.mkdir(parents=True, exist_ok=True)
-                lock = stack.enter_context((self._options.out_dir / ".lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(self._work_dir, ignore_errors=True)
-                self._work_dir.mkdir()
-                # A Unix socket's path has at most about a hundred bytes: the work directory's may be longer.
-                socket_dir = Path(tempfile.mkdtemp(prefix="tidegate-"))
-            except BlockingIOError as error:
-                raise RunError(
-                    f"another demo runs in {self._options.out_dir}: wait for its end, or choose another --out"
-                ) from error
-            except OSError as error:
-                reason = error.strerror or error
-                raise RunError(
-                    f"cannot write to {self._options.out_dir}: {reason}; choose another --out"
-                ) from error
-            stack.callback(shutil.rmtree, socket_dir, ignore_errors=True)
-            yield socket_dir / "tidegate.sock"
-            # After an error the logs that it names stay, until the next run.
-            if not self._options.keep:
-                shutil.rmtree(self._work_dir, ignore_errors=True)
 
 
 class _TimeIsUpError(Exception):

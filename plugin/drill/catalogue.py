@@ -16,6 +16,8 @@ from tidegate.plugin.drill.plan import Load, Shape
 from tidegate.plugin.drill.verdict import Cause
 from tidegate.plugin.errors import ConfigError
 
+_NEAR = 0.7
+
 _ON_ONE_BROKER = (
     Drill(
         "broker-killed",
@@ -196,10 +198,12 @@ DRILLS = (*_ON_ONE_BROKER, *_ON_A_BROKER_THAT_IS_PREPARED, *_ON_A_CLUSTER)
 
 
 def named(name: str) -> Drill:
-    """The drill of that name. Raises ``ConfigError`` with the nearest one."""
+    """The drill of that name. Raises ``ConfigError`` with those that may be meant."""
     for drill in DRILLS:
         if drill.name == name:
             return drill
-    near = difflib.get_close_matches(name, [drill.name for drill in DRILLS], 1, 0.4)
-    advice = f"is it {near[0]}?" if near else "`tidegate drill list` lists them"
+    names = [drill.name for drill in DRILLS]
+    near = difflib.get_close_matches(name, names, 1, _NEAR)
+    near = near or [one for one in names if name in one.split("-")]
+    advice = f"is it {' or '.join(near)}?" if near else "`tidegate drill list` lists them"
     raise ConfigError(f"there is no drill {name}: {advice}")

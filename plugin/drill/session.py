@@ -7,9 +7,7 @@ process started here has ended and every ledger of a finished round is on disk.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +22,11 @@ from tidegate.plugin.drill.stands.own import OWN, Own, OwnStand
 from tidegate.plugin.drill.verdict import Verdict, judge
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.guard import Guard
-from tidegate.plugin.stop import InterruptedRunError, RunError, Stop
+from tidegate.plugin.local.workspace import workspace
+from tidegate.plugin.stop import InterruptedRunError, Stop
 
 LEDGERS = "ledgers"
+WORK = "work"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class Session:
 
     def run(self) -> Generator[Result, None, None]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
-        with self._workspace() as socket_dir, self._own_cluster(), Guard() as guard:
+        place = workspace(self._options.out_dir, (LEDGERS, WORK), busy="another run of drills works")
+        with place as socket_dir, self._own_cluster(), Guard() as guard:
             for tracker in self._options.trackers:
                 try:
                     for drill in drills_with(tracker, self._options.drills):
@@ -174,37 +175,13 @@ class Session:
         return [] if self._own is None else self._own.left
 
     def _work_dir(self, tracker: str) -> Path:
-        return Path(tempfile.mkdtemp(prefix=f"{tracker}-", dir=self._options.out_dir / "work"))
+        return Path(tempfile.mkdtemp(prefix=f"{tracker}-", dir=self._options.out_dir / WORK))
 
     def _end_stand(self) -> None:
         stand, self._stand = self._stand, None
         if stand is not None:
             self.progress.phase = "stopping every process"
             stand.end()
-
-    @contextlib.contextmanager
-    def _workspace(self) -> Iterator[Path]:
-        """An empty directory that is ours alone; yields a short one for sockets."""
-        out_dir = self._options.out_dir
-        with contextlib.ExitStack() as stack:
-            try:
-                out_dir.mkdir(parents=True, exist_ok=True)
-                lock = stack.enter_context((out_dir / ".lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for name in (LEDGERS, "work"):
-                    shutil.rmtree(out_dir / name, ignore_errors=True)
-                    (out_dir / name).mkdir()
-                # A Unix socket's path has at most about a hundred bytes: the work directory's may be longer.
-                socket_dir = Path(tempfile.mkdtemp(prefix="tidegate-"))
-            except BlockingIOError as error:
-                raise RunError(
-                    f"other drills run in {out_dir}: wait for their end, or choose another --out"
-                ) from error
-            except OSError as error:
-                reason = error.strerror or error
-                raise RunError(f"cannot write to {out_dir}: {reason}; choose another --out") from error
-            stack.callback(shutil.rmtree, socket_dir, ignore_errors=True)
-            yield socket_dir
 
 
 def drills_with(tracker: str, drills: Sequence[Drill]) -> list[Drill]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +54,23 @@ def test_vectorised_membership_and_adding(a: set[Position], b: set[Position], wh
         assert was_fresh == (position not in a and position not in b and position not in seen)
         seen.add(position)
     assert set(held) == a | (set(which) - b)
+
+
+rows = st.tuples(st.integers(0, 2), st.integers(0, 1 << 17), st.integers(1, 700))
+last_row = st.tuples(st.just((1 << 32) - 1), st.just((1 << 32) - 300), st.just(300))
+
+
+@given(some_rows=st.lists(st.one_of(rows, last_row), min_size=1, max_size=5), seed=st.randoms())
+@settings(deadline=None, max_examples=50)
+def test_positions_that_follow_each_other(some_rows: list[tuple[int, int, int]], seed: random.Random) -> None:
+    """In any order, repeated, across the end of a ledger: those are put in as ranges."""
+    which = [(ledger_id, first + at) for ledger_id, first, count in some_rows for at in range(count)]
+    seed.shuffle(which)
+    held = PositionSet()
+    fresh = held.add_new(entries_at(which), PositionSet())
+    assert set(held) == set(which)
+    assert sum(fresh.tolist()) == len(set(which))
+    assert all(held.contains(entries_at(which)))
 
 
 @given(a=some, ledger_id=st.integers(-1, 6), entry_id=st.integers(-1, 1 << 33))

@@ -25,6 +25,7 @@ from tidegate.index.width import (
     WidthMemory,
     by_second,
     choose,
+    may_scatter,
     slice_entries_max,
 )
 
@@ -198,6 +199,38 @@ def test_a_width_that_was_chosen_is_left_only_when_two_looks_agree() -> None:
     assert twice.width_ms < DAY_MS
     between = choose(content, once.memory, OPTIONS)
     assert choose(wide, between.memory, OPTIONS).width_ms == 30 * DAY_MS
+
+
+def test_a_spill_that_would_be_scattered_over_thousands_of_slices_widens_at_once() -> None:
+    """A burst of short delays has made the width seconds, and far messages come."""
+    far = evidence(over(3 * HOUR_MS), 20_000, width_ms=SECOND_MS)
+    after_burst = WidthMemory(usual_entries=1_000_000, settled=True, skip=2)
+    for memory in (SETTLED, after_burst):
+        decision = choose(far, memory, OPTIONS)
+        assert decision.width_ms >= 10 * MINUTE_MS
+        assert decision.memory.skipped() is None, "the next spill is looked at again"
+
+
+def test_a_scattered_spill_widens_whatever_is_usual_but_not_alone_if_its_slices_are_few() -> None:
+    few = evidence(over(12 * HOUR_MS), 200, width_ms=10 * MINUTE_MS)
+    memory = WidthMemory(usual_entries=1_000_000, settled=True)
+    once = choose(few, memory, OPTIONS)
+    assert (once.width_ms, once.memory.direction) == (10 * MINUTE_MS, 1)
+    assert choose(few, once.memory, OPTIONS).width_ms >= 6 * HOUR_MS
+
+
+def test_narrower_is_never_urgent() -> None:
+    wide = evidence(over(7 * DAY_MS), SPILL, width_ms=30 * DAY_MS, backlog=1_000_000_000)
+    decision = choose(wide, SETTLED, OPTIONS)
+    assert looked(decision).best_width_ms <= HOUR_MS
+    assert decision.width_ms == 30 * DAY_MS
+
+
+def test_what_may_be_scattered_is_told_by_its_span() -> None:
+    assert may_scatter(SECOND_MS, HOUR_MS, 20_000)
+    assert not may_scatter(MINUTE_MS, HOUR_MS, 20_000)
+    assert not may_scatter(SECOND_MS, MINUTE_MS, 600)
+    assert not may_scatter(SECOND_MS, -HOUR_MS, 0)
 
 
 @given(

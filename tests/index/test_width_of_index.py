@@ -25,7 +25,8 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
 
 AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0)
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 WEEK_MS = 7 * DAY_MS
 
 
@@ -72,6 +73,22 @@ def test_an_automatic_width_is_chosen_by_the_first_persist_and_written_with_it()
     _, index = reopened(store, AUTOMATIC)
     assert (index.stats().slice_width_ms, index.stats().slice_width_auto) == (chosen_ms, True)
     assert len(drained(index)) == 20_000
+
+
+def test_far_messages_after_a_burst_of_short_delays_are_not_scattered_over_thousands_of_slices() -> None:
+    options = IndexOptions(slice_width_auto=True, carry_ms=0, staging_budget_bytes=1 << 20)
+    store = MemoryStore()
+    catalog, index = automatic(store, options=options)
+    for ledger_id in range(3):
+        index.add(spread(200_000, 20_000, ledger_id=ledger_id, seed=ledger_id))
+        catalog.persist(NAME)
+    assert index.stats().slice_width_ms <= 10_000
+    before = index.stats().slices_on_disk
+    far = spread(20_000, 3 * HOUR_MS, ledger_id=9)
+    index.add(far)
+    catalog.persist(NAME)
+    assert index.stats().slices_on_disk - before < 100
+    assert index.stats().slice_width_ms > 60_000
 
 
 def test_a_fixed_width_is_not_touched() -> None:

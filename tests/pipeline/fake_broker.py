@@ -31,6 +31,7 @@ class FakeBroker:
 
     def __init__(self, **answers: Any) -> None:
         self.seen: list[tuple[str, Any]] = []
+        self._came = threading.Condition()
         self._answers = answers
         outer = self
 
@@ -53,6 +54,13 @@ class FakeBroker:
         """The commands that came, in order."""
         return [name for name, _ in self.seen]
 
+    def wait_for(self, name: str) -> Any:
+        """The first command of this name; waits up to 10 s for one that its sender need not wait for."""
+        with self._came:
+            self._came.wait_for(lambda: name in self.names(), 10)
+        assert name in self.names(), f"no {name}, only {self.names()}"
+        return next(command for seen, command in self.seen if seen == name)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -68,7 +76,9 @@ class FakeBroker:
         while data := connection.recv(65536):
             for frame in decoder.feed(data):
                 number = self.names().count(frame.name)
-                self.seen.append((frame.name, frame.command))
+                with self._came:
+                    self.seen.append((frame.name, frame.command))
+                    self._came.notify_all()
                 for piece in self._frames(frame.name, frame.command, number):
                     if piece is CLOSE:
                         return

@@ -117,11 +117,19 @@ def test_a_topic_without_a_broker(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_not_there(records: tuple[str, str], tmp_path: Path) -> None:
-    done = tidegate(
-        "audit", "--sent", "nowhere.parquet", "--received", records[1], *SMALL_SPARK, cwd=tmp_path
-    )
+    """Said before anything of Spark's is started, or looked for."""
+    bare = environment(PATH=str(tmp_path), JAVA_HOME=None)
+    for wrong, right in (("sent", "received"), ("received", "sent")):
+        where = ["--" + wrong, "nowhere.parquet", "--" + right, records[right == "received"]]
+        done = tidegate("audit", *where, cwd=tmp_path, env=bare)
+        assert_one_line(done, f"tidegate: {wrong}: there is nothing at {tmp_path}/nowhere.parquet")
+
+
+def test_a_pattern_that_fits_nothing(records: tuple[str, str], tmp_path: Path) -> None:
+    where = ["--sent", "nowhere*.parquet", "--received", records[1]]
+    done = tidegate("audit", *where, *SMALL_SPARK, cwd=tmp_path)
     assert done.returncode == 2
-    assert f"tidegate: sent: there is nothing at {tmp_path}/nowhere.parquet" in done.stderr
+    assert f"tidegate: sent: there is nothing at {tmp_path}/nowhere*.parquet" in done.stderr
     assert "Traceback" not in done.stderr
 
 

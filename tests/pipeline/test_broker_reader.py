@@ -143,7 +143,7 @@ def test_a_broker_that_is_not_there() -> None:
 def test_pings_are_answered() -> None:
     with FakeBroker(flow=[encode("ping"), *[message(n) for n in range(10)]]) as broker:
         assert read(broker) == list(range(10))
-        assert "pong" in broker.names()
+        broker.wait_for("pong")
 
 
 def test_a_token_is_told_and_told_again_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_token_is_told_and_told_again_when_asked(monkeypatch: pytest.MonkeyPat
         assert read(broker) == list(range(10))
         told = [command.auth_data for name, command in broker.seen if name == "connect"]
         assert set(told) == {b"s3cret"}
-        assert [c.response.auth_data for name, c in broker.seen if name == "auth_response"] == [b"s3cret"]
+        assert broker.wait_for("auth_response").response.auth_data == b"s3cret"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,18 @@ def test_a_command_without_its_extra_says_how_to_get_it(
     extras: str, module: str, argument: str, said: str
 ) -> None:
     package = "'tidegate[demo]'" if argument == "demo" else "-e '.[bench]'"
-    assert_one_line(run(extras, module, argument), f"{said}run pip install {package}", 1)
+    code = 2 if module == "tidegate.plugin.cli" else 1
+    assert_one_line(run(extras, module, argument), f"{said}run pip install {package}", code)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("verify", "persistent://public/default/o", "s", "--admin-url", "http://[::1]:1"), ("tune", "t.csv")],
+)
+def test_what_was_not_judged_for_lack_of_a_package_is_no_verdict(arguments: tuple[str, ...]) -> None:
+    """1 is what `verify` says of an index that differs, and `audit` of messages that were lost."""
+    done = run("-", "tidegate.plugin.cli", *arguments)
+    assert_one_line(done, "pip install 'tidegate[spark]'", 2)
 
 
 def test_the_demo_has_all_it_needs_with_its_extra(tmp_path: Path) -> None:

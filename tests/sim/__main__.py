@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--faults",
         default=",".join(FAULTS),
         metavar="KIND,…",
-        help=f"kinds of faults to draw from, of {', '.join(KNOWN)}; all: every kind but those on request only",
+        help=f"kinds of faults to draw, of {', '.join(KNOWN)}; all: every kind but those on request only",
     )
     parser.add_argument("--replay", metavar="SEED|FILE", help="run one history: of a seed, or a file")
     parser.add_argument("--trace", action="store_true", help="with --replay: print everything that happens")

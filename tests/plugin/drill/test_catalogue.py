@@ -23,8 +23,16 @@ def test_each_says_what_it_does_in_one_sentence() -> None:
         assert len(drill.does) < 120
 
 
-def test_a_misspelt_name_is_told_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="is it broker-killed"):
-        named("broker-kiled")
-    with pytest.raises(ConfigError, match="drill list"):
-        named("zzz")
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("broker-kiled", "is it broker-killed?"),
+        ("seek", "is it seek-while-moving?"),
+        ("bundle", "is it bundle-moved?"),
+        ("nosuch", "drill list` lists them"),
+        ("zzz", "drill list` lists them"),
+    ],
+)
+def test_a_name_that_is_none_is_told_what_is_like_it_and_nothing_else(name: str, advice: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(advice)):
+        named(name)

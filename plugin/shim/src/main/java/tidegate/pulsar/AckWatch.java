@@ -58,8 +58,8 @@ final class AckWatch implements AutoCloseable {
         try {
             if (core.isFinished()) {
                 cores.remove(core);
-            } else if (slow || core.isBusy()) {
-                core.watch();
+            } else if (slow || core.watch().isBusy()) {
+                core.watch().look();
             }
         } catch (Throwable e) {
             // Whatever it is: without this thread no acknowledgement would ever be noticed again.

@@ -17,16 +17,18 @@ final class CursorWatch {
     private final Seal seal;
     private final PositionStates positions;
     private final Outbox outbox;
-    private final Runnable afterReset;
+    private final DaemonStream stream;
+    private final SettlingDeletes deletes;
     private TrackerHost.Position markDelete;
 
-    /** {@code afterReset} is called once nothing known acknowledged is believed any more. */
-    CursorWatch(TrackerHost host, Seal seal, PositionStates positions, Outbox outbox, Runnable afterReset) {
+    CursorWatch(TrackerHost host, Seal seal, PositionStates positions, Outbox outbox, DaemonStream stream,
+                SettlingDeletes deletes) {
         this.host = host;
         this.seal = seal;
         this.positions = positions;
         this.outbox = outbox;
-        this.afterReset = afterReset;
+        this.stream = stream;
+        this.deletes = deletes;
         markDelete = host.markDelete();
     }
 
@@ -57,7 +59,8 @@ final class CursorWatch {
         seal.renew();
         outbox.dropAcknowledgements();
         positions.doubt();
-        afterReset.run();
+        deletes.abandon();
+        stream.reopen();
         follow(host.markDelete());
     }
 

@@ -167,6 +167,7 @@ final class DaemonLink implements AutoCloseable {
             // Without a connection its frames wait: after HELD each tracker says again that it has some.
             trackers.framesWaiting(core);
         }
+        trackers.restartFailed(monotonicMs());
         trackers.forgetClosed(monotonicMs());
         if (draining && trackers.isEmpty()) {
             drained.countDown();

@@ -8,11 +8,11 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.Frame.Envelope;
 
 /**
- * One tracker's stream to the daemon: how far it is, what OPEN told and HELD answered, and when the link is to fetch frames.
+ * One tracker's stream to the daemon: how far it is, what OPEN told, and when the link is to fetch frames. What goes out is in
+ * the {@link Outbox}, what OPEN is answered with in {@link HeldAnswer}.
  *
  * <p>Invariants, walked by {@link #check}: the answer to OPEN is only there while the stream is opening; only a stream that is
- * there is to be opened anew, and nothing but CLOSE goes out on it then. What goes out is in the {@link Outbox}. Guarded by the tracker's lock, but for the
- * answer's parts, which are the link's thread's alone while the stream is opening.
+ * there is to be opened anew, and nothing but CLOSE goes out on it then. Guarded by the tracker's lock.
  */
 final class DaemonStream {
     private static final Logger LOG = LoggerFactory.getLogger(DaemonStream.class);
@@ -26,18 +26,13 @@ final class DaemonStream {
     private final TrackerCore.Settings settings;
     private final Outbox outbox;
     private final PositionStates positions;
+    private final NearTier near;
+    private final HeldAnswer answer;
 
     private State state = State.UNOPENED;
     /** The daemon must be told anew: another seal, what is in flight. Nothing more goes out until then. */
     private boolean reopen;
-    /** The generation that the last OPEN told. */
-    private long generation;
     private TrackerHost.Position markDeleteTold = new TrackerHost.Position(-1, -1);
-    /** What the last OPEN told to be in flight, until it is answered. */
-    private PositionSet inFlightTold = new PositionSet();
-    private PositionSet held = new PositionSet();
-    private PositionSet acknowledged = new PositionSet();
-    private boolean heldOnce;
     private final Wait sinceRefused = new Wait();
     private int lastErrorCode;
     /** The link has been told that there are frames, and has not fetched them yet. */
@@ -46,15 +41,13 @@ final class DaemonStream {
     private CompletableFuture<Void> clearing;
     private long clearSeq;
 
-    DaemonStream(TrackerHost host, TrackerCore.Settings settings, Outbox outbox, PositionStates positions) {
+    DaemonStream(TrackerHost host, TrackerCore.Settings settings, Outbox outbox, PositionStates positions, NearTier near) {
         this.host = host;
         this.settings = settings;
         this.outbox = outbox;
         this.positions = positions;
-    }
-
-    boolean isUnopened() {
-        return state == State.UNOPENED;
+        this.near = near;
+        answer = new HeldAnswer(outbox, positions, near);
     }
 
     boolean isOpening() {
@@ -81,95 +74,36 @@ final class DaemonStream {
     /** @param last whether CLOSE is to follow: the tracker is finished */
     Frame.Open open(Ownership owner, long seal, boolean last, long nowMs) {
         state = State.OPENING;
-        generation = seal;
         // Not what was gated here for want of a daemon and is due later: the daemon hands that out.
-        inFlightTold = positions.inFlight(nowMs + settings.horizonMs());
+        PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
+        answer.expect(seal, inFlight);
         // What does not fit may come as DUE although it is here already, and is ignored then.
-        List<Positions> parts = inFlightTold.toPositions().cut(Frames.MAX_SET_BYTES);
+        List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteTold = host.persistedMarkDelete();
-        outbox.opened(inFlightTold, last);
-        return new Frame.Open(owner.incarnation(), owner.epoch(), generation, settings.horizonMs(), settings.credit(),
+        outbox.opened(inFlight, last);
+        return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), settings.credit(),
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer());
     }
 
-    /** A part of the answer to OPEN. Needs no lock. */
-    void collect(Frame.Held part) {
-        held.addAll(part.held());
-        acknowledged.addAll(part.acknowledged());
+    /** What the daemon answers; there while the stream is opening. */
+    HeldAnswer answer() {
+        return answer;
     }
 
-    /** What the daemon holds. */
-    PositionSet held() {
-        return held;
-    }
-
-    /** What the daemon knows acknowledged under {@link #generation}. */
-    PositionSet acknowledged() {
-        return acknowledged;
-    }
-
-    long generation() {
-        return generation;
-    }
-
-    /** Corrects the answer by what the daemon has not heard yet. */
-    void correctAnswer() {
-        outbox.applyPendingTo(held, acknowledged);
-    }
-
-    /** Leaves of the answer only what is above the mark-delete position. */
-    void discardUpTo(TrackerHost.Position markDelete) {
-        held.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-        acknowledged.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-    }
-
-    /** Contained positions that nobody will hand out; none before the first answer, which decides about what was there. */
-    PositionSet notHeld() {
-        if (!heldOnce) {
-            return new PositionSet();
-        }
-        PositionSet others = new PositionSet();
-        others.addAll(held);
-        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> others.add(ledgerId, entryId));
-        return positions.lostBut(others);
-    }
-
-    /**
-     * What the broker need not gate any more: the daemon holds it, and was not told that it is in flight. Not what is told it
-     * once more as near; all that an outage leaves is that, until the next one.
-     */
-    PositionSet leftToDaemon() {
-        PositionSet left = new PositionSet();
-        positions.forEachNear((ledgerId, entryId) -> {
-            if (held.contains(ledgerId, entryId) && !inFlightTold.contains(ledgerId, entryId)) {
-                left.add(ledgerId, entryId);
-            }
-        });
-        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> left.remove(ledgerId, entryId));
-        return left;
-    }
-
-    /** The answer has been acted on. */
+    /** The answer has come: what is added from now on goes out. */
     void opened() {
         state = State.OPEN;
         lastErrorCode = 0;
-        heldOnce = true;
     }
 
-    /** What follows from the answer is in the outbox, too. */
+    /** The answer has been acted on: what follows from it is in the outbox, too. */
     void answerDone() {
         if (clearing != null) {
             clearSeq = outbox.lastSeq();
         }
-        dropAnswer();
+        answer.done();
         noted = true;
-    }
-
-    private void dropAnswer() {
-        inFlightTold = new PositionSet();
-        held = new PositionSet();
-        acknowledged = new PositionSet();
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
@@ -192,7 +126,7 @@ final class DaemonStream {
 
     /** Whether the link is to be told that there is something to send. */
     boolean noteAny() {
-        return noteIf(outbox.hasUnsent() || reopen || positions.creditBack() >= creditStep());
+        return noteIf(outbox.hasUnsent() || reopen || near.creditBack() >= creditStep());
     }
 
     private boolean noteIf(boolean wanted) {
@@ -205,14 +139,14 @@ final class DaemonStream {
         return Math.max(1, settings.credit() / 8);
     }
 
-    /** Whether the persisted mark-delete position has moved on; then it is told. One that goes back is told by OPEN. */
-    boolean tellMarkDelete(TrackerHost.Position persisted) {
-        if (persisted.compareTo(markDeleteTold) <= 0) {
-            return false;
+    /** Tells the persisted mark-delete position if it has moved on. One that goes back is told by OPEN. */
+    void tellMarkDelete() {
+        TrackerHost.Position persisted = host.persistedMarkDelete();
+        if (persisted.compareTo(markDeleteTold) > 0) {
+            markDeleteTold = persisted;
+            outbox.markDelete(persisted.ledgerId(), persisted.entryId());
+            positions.discardReportedUpTo(persisted);
         }
-        markDeleteTold = persisted;
-        outbox.markDelete(persisted.ledgerId(), persisted.entryId());
-        return true;
     }
 
     /** The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing any more. */
@@ -227,8 +161,8 @@ final class DaemonStream {
             return outbox.takeClose(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
-        if (!last && positions.creditBack() >= creditStep()) {
-            frames.add(new Envelope(streamId, 0, new Frame.Credit(positions.takeCredit())));
+        if (!last && near.creditBack() >= creditStep()) {
+            frames.add(new Envelope(streamId, 0, new Frame.Credit(near.takeCredit())));
         }
         return frames;
     }
@@ -281,7 +215,7 @@ final class DaemonStream {
 
     private void startOver() {
         abandon();
-        positions.forgetCredit();
+        near.forgetCredit();
         outbox.restart();
     }
 
@@ -289,7 +223,7 @@ final class DaemonStream {
     void abandon() {
         state = State.UNOPENED;
         reopen = false;
-        dropAnswer();
+        answer.drop();
     }
 
     // ---- clearing -------------------------------------------------------------------------------------------------
@@ -321,7 +255,7 @@ final class DaemonStream {
 
     /** @throws IllegalStateException if an invariant does not hold */
     void check() {
-        require(state == State.OPENING || held.isEmpty() && acknowledged.isEmpty(), "an answer to OPEN is left over");
+        require(state == State.OPENING || answer.isEmpty(), "an answer to OPEN is left over");
         require(state != State.UNOPENED || !reopen, "what is not there is to be opened again");
     }
 

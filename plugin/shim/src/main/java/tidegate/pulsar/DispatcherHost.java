@@ -57,7 +57,7 @@ final class DispatcherHost extends CursorHost {
     @Override
     public synchronized void wakeAt(long timeMs) {
         cancelWake();
-        wake = wakeups.at(timeMs, () -> core().onWake());
+        wake = wakeups.at(timeMs, () -> core().dispatcher().onWake());
     }
 
     @Override

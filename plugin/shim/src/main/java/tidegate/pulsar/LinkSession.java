@@ -16,7 +16,7 @@ import tidegate.pulsar.Frame.Envelope;
 /**
  * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
  * out. Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; what a stream
- * means lives in the core.
+ * means lives in the core. A core that fails is taken out of its stream and noted; the others go on.
  *
  * <p>Not thread-safe: one thread, the link's, drives it.
  */
@@ -28,6 +28,10 @@ final class LinkSession {
     /** How often streams that could not be opened are asked again: what the daemon refused is tried again after a while. */
     private static final long ASK_AGAIN_MS = 100;
 
+    private interface Work<E extends Exception> {
+        void run() throws E;
+    }
+
     private final FrameReader reader = new FrameReader();
     private final Queue<ByteBuffer> output = new ArrayDeque<>();
     private final Map<Integer, TrackerCore> streams = new HashMap<>();
@@ -37,6 +41,8 @@ final class LinkSession {
     private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
     private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
+    /** Those that have failed, and why. Nothing is told to them or fetched from them any more. */
+    private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
     /** Answers about index logs that other threads have brought. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
     private final Runnable wake;
@@ -83,6 +89,22 @@ final class LinkSession {
         }
     }
 
+    /** Ends the stream of a core at once, for the daemon too; what is still under way on it is nobody's. */
+    void abandon(TrackerCore core, String why) {
+        Integer stream = ids.get(core);
+        if (stream != null && !unopened.contains(core)) {
+            send(stream, 0, new Frame.Error(ProtocolException.FAILED, why));
+        }
+        detach(core);
+    }
+
+    /** The cores that have failed since this was last asked, and why. Their streams are to be abandoned. */
+    Map<TrackerCore, Throwable> takeFailed() {
+        Map<TrackerCore, Throwable> taken = new LinkedHashMap<>(failed);
+        failed.clear();
+        return taken;
+    }
+
     /** The core has frames to send. */
     void framesWaiting(TrackerCore core) {
         if (ids.containsKey(core)) {
@@ -122,11 +144,13 @@ final class LinkSession {
         }
         for (TrackerCore core : List.copyOf(toAsk)) {
             toAsk.remove(core);
-            Frame.Open open = core.open();
-            if (open != null) {
-                unopened.remove(core);
-                send(ids.get(core), 0, open);
-            }
+            contained(core, () -> {
+                Frame.Open open = core.daemon().open();
+                if (open != null) {
+                    unopened.remove(core);
+                    send(ids.get(core), 0, open);
+                }
+            });
         }
         for (var i = undrained.iterator(); i.hasNext() && outputBytes < MAX_OUTPUT_BYTES; ) {
             TrackerCore core = i.next();
@@ -140,9 +164,11 @@ final class LinkSession {
 
     /** Fetches the core's frames at once. */
     void drain(TrackerCore core) {
-        for (Envelope envelope : core.takeFrames(ids.get(core))) {
-            send(envelope.stream(), envelope.seq(), envelope.frame());
-        }
+        contained(core, () -> {
+            for (Envelope envelope : core.daemon().takeFrames(ids.get(core))) {
+                send(envelope.stream(), envelope.seq(), envelope.frame());
+            }
+        });
     }
 
     /** How long {@link #tick} may wait, in ms, if nothing else happens. */
@@ -205,31 +231,43 @@ final class LinkSession {
             TrackerCore core = streams.get(envelope.stream());
             // A stream that was closed here may still have frames under way.
             if (core != null) {
-                handle(core, envelope);
+                contained(core, () -> handle(core, envelope));
             }
+        }
+    }
+
+    /** Something of one core's. If it fails, the stream can no longer be trusted, but those of the others can. */
+    private <E extends Exception> void contained(TrackerCore core, Work<E> work) throws E {
+        if (failed.containsKey(core)) {
+            return;
+        }
+        try {
+            work.run();
+        } catch (RuntimeException | Error e) {
+            failed.put(core, e);
         }
     }
 
     private void handle(TrackerCore core, Envelope envelope) throws ProtocolException {
         Frame frame = envelope.frame();
         if (frame instanceof Frame.Held held) {
-            core.onHeld(held);
+            core.daemon().onHeld(held);
         } else if (frame instanceof Frame.Due due) {
-            core.onDue(due);
+            core.daemon().onDue(due);
         } else if (frame instanceof Frame.Durable) {
-            core.onDurable(envelope.seq());
+            core.daemon().onDurable(envelope.seq());
         } else if (frame instanceof Frame.Unheld unheld) {
-            core.onUnheld(unheld);
+            core.daemon().onUnheld(unheld);
         } else if (frame instanceof Frame.LogRequest request) {
-            core.onLogRequest(request).thenAccept(answer -> {
+            core.daemon().onLogRequest(request).thenAccept(answer -> {
                 answers.add(new Envelope(envelope.stream(), envelope.seq(), answer));
                 wake.run();
             });
         } else if (frame instanceof Frame.Error error) {
-            core.onStreamError(error.code(), error.message());
+            core.daemon().onStreamError(error.code(), error.message());
             expectOpen(core);
         } else if (frame instanceof Frame.Close) {
-            core.onClosed();
+            core.daemon().onClosed();
             expectOpen(core);
         } else {
             throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());

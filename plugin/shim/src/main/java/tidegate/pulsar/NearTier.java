@@ -6,22 +6,25 @@ import java.util.Arrays;
  * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
  *
  * <p>Removing is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because
- * {@link #members} no longer has it. Invariant: no heap record of a position is earlier than its true deliver_at, so a stale
- * one can never let an entry out early. Guarded by the owner's lock, but for {@link #contains} and {@link #size}.
+ * {@link #members} no longer has it. An entry that the daemon pushed holds one credit of the daemon's, which is free again when
+ * the entry leaves.
+ *
+ * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale one can never let an entry out
+ * early; and, walked by {@link #check}, every member has a record in the heap, and no credit is free twice. Members come and go
+ * with the state of their position, by {@link PositionStates} alone. Guarded by the tracker's lock, but for {@link #contains}
+ * and {@link #size}.
  */
 final class NearTier {
     static final long NONE = Long.MAX_VALUE;
     private static final int FIRST_CAPACITY = 64;
     private static final int STALE_SLACK = 4096;
 
-    /** What {@link #remove} found. */
-    enum Removed { ABSENT, OWN, CREDITED }
-
     private final PositionSet members = new PositionSet();
-    /** Members that came by DUE: each holds one credit of the daemon's. */
+    /** Members that came by DUE. */
     private final PositionSet credited = new PositionSet();
     private long[] heap = new long[FIRST_CAPACITY * Records.WIDTH];
     private int count;
+    private int creditBack;
 
     boolean contains(long ledgerId, long entryId) {
         return members.contains(ledgerId, entryId);
@@ -47,14 +50,18 @@ final class NearTier {
         return true;
     }
 
-    Removed remove(long ledgerId, long entryId) {
+    /** False if it was not in. */
+    boolean remove(long ledgerId, long entryId) {
         if (!members.remove(ledgerId, entryId)) {
-            return Removed.ABSENT;
+            return false;
         }
         if (count > 2 * members.size() + STALE_SLACK) {
             dropStale();
         }
-        return !credited.isEmpty() && credited.remove(ledgerId, entryId) ? Removed.CREDITED : Removed.OWN;
+        if (!credited.isEmpty() && credited.remove(ledgerId, entryId)) {
+            creditBack++;
+        }
+        return true;
     }
 
     /** When the earliest entry is due, or {@link #NONE}. */
@@ -85,37 +92,50 @@ final class NearTier {
         return due;
     }
 
-    /** Forgets everything up to and including the position; returns how many credits that frees. */
-    long discardUpTo(long ledgerId, long entryId) {
+    /** Forgets everything up to and including the position. */
+    void discardUpTo(long ledgerId, long entryId) {
         members.discardUpTo(ledgerId, entryId);
         long before = credited.size();
         credited.discardUpTo(ledgerId, entryId);
-        return before - credited.size();
+        creditBack += Math.toIntExact(before - credited.size());
     }
 
-    /** The connection that the credits belonged to is gone. */
-    void forgetCredits() {
-        credited.clear();
-    }
-
-    /** Forgets everything; returns how many credits that frees. */
-    long clear() {
-        long credits = credited.size();
+    /** Forgets everything. */
+    void clear() {
+        creditBack += Math.toIntExact(credited.size());
         members.clear();
         credited.clear();
         count = 0;
         heap = new long[FIRST_CAPACITY * Records.WIDTH];
-        return credits;
     }
 
-    void trim() {
-        members.trim();
-        credited.trim();
+    // ---- credit ---------------------------------------------------------------------------------------------------
+
+    /** An entry that was pushed does not come in. */
+    void freeCredit() {
+        creditBack++;
     }
 
-    long memoryBytes() {
-        return (long) heap.length * Long.BYTES + members.memoryBytes() + credited.memoryBytes();
+    /** How much credit is free again and not given back. */
+    int creditBack() {
+        return creditBack;
     }
+
+    /** The free credit; it is given back now. */
+    int takeCredit() {
+        int credit = creditBack;
+        creditBack = 0;
+        return credit;
+    }
+
+    /** The stream has ended: with the next one the daemon gets all its credit. */
+    void forgetCredit() {
+        creditBack = 0;
+        credited.clear();
+    }
+
+    // ---- the heap -------------------------------------------------------------------------------------------------
+
 
     private void push(long deliverAtMs, long ledgerId, long entryId) {
         if ((count + 1) * Records.WIDTH > heap.length) {
@@ -191,5 +211,32 @@ final class NearTier {
         heap[at] = deliverAtMs;
         heap[at + 1] = ledgerId;
         heap[at + 2] = entryId;
+    }
+
+    // ---- the whole ------------------------------------------------------------------------------------------------
+
+    void trim() {
+        members.trim();
+        credited.trim();
+    }
+
+    long memoryBytes() {
+        return (long) heap.length * Long.BYTES + members.memoryBytes() + credited.memoryBytes();
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        long inHeap = dueUpTo(NONE).size();
+        if (inHeap != members.size()) {
+            throw new IllegalStateException(members.size() + " near entries, " + inHeap + " of them in the heap");
+        }
+        credited.forEach((ledgerId, entryId) -> {
+            if (!members.contains(ledgerId, entryId)) {
+                throw new IllegalStateException(ledgerId + ":" + entryId + " holds a credit and is not near");
+            }
+        });
+        if (creditBack < 0) {
+            throw new IllegalStateException("credit was given back twice: " + creditBack);
+        }
     }
 }

@@ -18,7 +18,8 @@ import tidegate.pulsar.Frame.Envelope;
  *
  * <p>So that a long outage costs little, an ACK joins the last one that was not sent, and a MARK_DELETE, which only goes
  * forward, replaces the last one. Adds between do not matter, as above. What takes something back does, and is never passed:
- * UNACK, CLEAR and CLOSE. Guarded by the owner's lock.
+ * UNACK, CLEAR and CLOSE. Invariants, walked by {@link #check}: what was sent is numbered upwards, and the entries counted are
+ * those that wait. Guarded by the tracker's lock.
  */
 final class Outbox {
     private static final class Change {
@@ -318,6 +319,24 @@ final class Outbox {
         List<Change> all = new ArrayList<>(sent);
         all.addAll(unsent);
         return all;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        long last = 0;
+        int entries = 0;
+        for (Change change : sent) {
+            if (change.seq <= last || change.seq >= nextSeq) {
+                throw new IllegalStateException("seq " + change.seq + " was sent after " + last + ", and " + nextSeq + " is next");
+            }
+            last = change.seq;
+        }
+        for (Change change : pending()) {
+            entries += change.entries();
+        }
+        if (entries != sealedEntries) {
+            throw new IllegalStateException(entries + " entries wait, " + sealedEntries + " are counted");
+        }
     }
 
     private static void forEach(Records records, EntryVisitor visitor) {

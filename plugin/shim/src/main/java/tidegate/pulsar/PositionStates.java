@@ -1,16 +1,16 @@
 package tidegate.pulsar;
 
 /**
- * The positions that a tracker has met, by the state they are in, and the credit that is free again.
+ * The positions that a tracker has met, by the state they are in.
  *
  * <p>Each position is in at most one of these states:
  * <ul>
  *   <li><b>undecided</b>: read before the daemon said what it holds; told to be tracked, decided by HELD;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
- *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at;
+ *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at ({@link NearTier});
  *   <li><b>handed out</b>: given to the dispatcher, not yet known acknowledged;
- *   <li><b>sought</b>: nobody holds it any more; the dispatcher is asked to read it, and then it is tracked anew;
- *   <li><b>asked for</b>: a sought one that the dispatcher was given to read, and has not read yet;
+ *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
+ *   ({@link SoughtPositions});
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
  *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position;
  *   <li><b>doubtful</b>: reported before what may have been a reset of the cursor; looked at again by the next watch.
@@ -18,8 +18,8 @@ package tidegate.pulsar;
  * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
  *
  * <p>Invariants, walked by {@link #check}: what is near, handed out or settling is contained, and is only one of the three; what
- * is sought or asked for is contained, and neither handed out nor settling; nothing is undecided once it has been decided. Any thread may ask whether a position is contained and how many there are;
- * all else is guarded by the tracker's lock.
+ * is sought or asked for is contained, and neither handed out nor settling; nothing is undecided once it has been decided. Any
+ * thread may ask whether a position is contained and how many there are; all else is guarded by the tracker's lock.
  */
 final class PositionStates {
     /** Before every time that a clock shows. */
@@ -27,16 +27,19 @@ final class PositionStates {
 
     private final PositionSet contained = new PositionSet();
     private final PositionSet handedOut = new PositionSet();
-    private final PositionSet sought = new PositionSet();
-    private final PositionSet askedFor = new PositionSet();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
     private final PositionSet doubtful = new PositionSet();
-    private final NearTier near = new NearTier();
+    private final NearTier near;
+    private final SoughtPositions sought;
     private Records undecided = new Records();
     /** Whether entries are decided at once: HELD has come, or the wait for it is over. */
     private volatile boolean decided;
-    private int creditBack;
+
+    PositionStates(NearTier near, SoughtPositions sought) {
+        this.near = near;
+        this.sought = sought;
+    }
 
     // ---- asking ---------------------------------------------------------------------------------------------------
 
@@ -49,16 +52,13 @@ final class PositionStates {
         return decided;
     }
 
-    boolean isNear(long ledgerId, long entryId) {
-        return near.contains(ledgerId, entryId);
-    }
-
     boolean isHandedOut(long ledgerId, long entryId) {
         return handedOut.contains(ledgerId, entryId);
     }
 
-    boolean isSought(long ledgerId, long entryId) {
-        return !sought.isEmpty() && sought.contains(ledgerId, entryId);
+    /** Whether the dispatcher skips it though this broker neither gates it nor has handed it out. */
+    boolean isLeftToDaemon(long ledgerId, long entryId) {
+        return contained.contains(ledgerId, entryId) && !near.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId);
     }
 
     boolean isSettling(long ledgerId, long entryId) {
@@ -75,7 +75,7 @@ final class PositionStates {
 
     /** Whether the next look at the cursor may change something here. */
     boolean hasUnseen() {
-        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || !askedFor.isEmpty()
+        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || sought.hasAsked()
                 || !decided;
     }
 
@@ -88,10 +88,6 @@ final class PositionStates {
         return contained.size();
     }
 
-    long near() {
-        return near.size();
-    }
-
     long handedOut() {
         return handedOut.size();
     }
@@ -100,35 +96,19 @@ final class PositionStates {
         return settling.size();
     }
 
-    long sought() {
-        return sought.size();
-    }
-
     int undecided() {
         return undecided.size();
-    }
-
-    /** When the earliest near entry is due, in ms, or {@link NearTier#NONE}. */
-    long headMs() {
-        return near.headMs();
     }
 
     /** What may be acknowledged without anybody having seen it: handed out, asked for, or doubtful. */
     void forEachUnseen(Positions.Visitor visitor) {
         handedOut.forEach(visitor);
-        askedFor.forEach(visitor);
+        sought.forEachAsked(visitor);
         doubtful.forEach(visitor);
     }
 
     void forFirstSettling(int max, Positions.Visitor visitor) {
         settling.forFirst(max, visitor);
-    }
-
-    /** The lowest position that is sought; null if there is none. */
-    TrackerHost.Position firstSought() {
-        TrackerHost.Position[] first = {null};
-        sought.forFirst(1, (ledgerId, entryId) -> first[0] = new TrackerHost.Position(ledgerId, entryId));
-        return first[0];
     }
 
     /** The highest reported position, as ledger and entry; null if there is none. */
@@ -150,17 +130,12 @@ final class PositionStates {
         return all;
     }
 
-    void forEachNear(Positions.Visitor visitor) {
-        near.members().forEach(visitor);
-    }
-
     /** Contained positions that nobody will hand out: neither who holds {@code others}, nor this broker. Changes {@code others}. */
     PositionSet lostBut(PositionSet others) {
         others.addAll(near.members());
         others.addAll(handedOut);
         others.addAll(settling);
-        others.addAll(sought);
-        others.addAll(askedFor);
+        sought.addTo(others);
         for (int i = 0; i < undecided.size(); i++) {
             others.add(undecided.ledgerId(i), undecided.entryId(i));
         }
@@ -178,7 +153,7 @@ final class PositionStates {
 
     void enterAll(PositionSet held) {
         contained.addAll(held);
-        forgetSought(held);
+        sought.dropAll(held);
     }
 
     /** All that is not known acknowledged. Changes {@code held}. */
@@ -188,46 +163,16 @@ final class PositionStates {
         enterAll(held);
     }
 
-    private void forgetSought(PositionSet held) {
-        if (!sought.isEmpty()) {
-            sought.removeAll(held);
-        }
-    }
-
     void leave(long ledgerId, long entryId) {
         contained.remove(ledgerId, entryId);
-    }
-
-    // ---- what nobody holds any more -------------------------------------------------------------------------------
-
-    /** Contained ones that nobody will hand out are to be read again. */
-    void seek(PositionSet lost) {
-        sought.addAll(lost);
     }
 
     /** Sought ones that need not be read: they are deleted. */
     void leaveSought(PositionSet deleted) {
         deleted.forEach((ledgerId, entryId) -> {
-            if (sought.remove(ledgerId, entryId)) {
+            if (sought.drop(ledgerId, entryId)) {
                 contained.remove(ledgerId, entryId);
             }
-        });
-    }
-
-    /** Whether it was sought, or asked for. It was read: its time is known again, and it is tracked anew. */
-    boolean find(long ledgerId, long entryId) {
-        boolean was = !sought.isEmpty() && sought.remove(ledgerId, entryId);
-        return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
-    }
-
-    /** Gives at most {@code max} of what is sought to the dispatcher to read, in position order. */
-    void askFor(int max, Positions.Visitor visitor) {
-        PositionSet asked = new PositionSet();
-        sought.forFirst(max, asked::add);
-        asked.forEach((ledgerId, entryId) -> {
-            sought.remove(ledgerId, entryId);
-            askedFor.add(ledgerId, entryId);
-            visitor.visit(ledgerId, entryId);
         });
     }
 
@@ -253,10 +198,10 @@ final class PositionStates {
     void push(long ledgerId, long entryId, long deliverAtMs) {
         if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
                 || !near.add(ledgerId, entryId, deliverAtMs, true)) {
-            creditBack++;
+            near.freeCredit();
         } else {
             contained.add(ledgerId, entryId);
-            sought.remove(ledgerId, entryId);
+            sought.drop(ledgerId, entryId);
         }
     }
 
@@ -269,8 +214,8 @@ final class PositionStates {
     }
 
     void handOut(long ledgerId, long entryId) {
-        leaveNear(ledgerId, entryId);
-        find(ledgerId, entryId);
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
         handedOut.add(ledgerId, entryId);
     }
 
@@ -281,11 +226,11 @@ final class PositionStates {
 
     /**
      * The dispatcher has forgotten what it was given: what was asked for is sought; what was handed out is near again, and due
-     * whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own time counts.
+     * whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own time
+     * counts.
      */
     void takeAllBack() {
-        sought.addAll(askedFor);
-        askedFor.clear();
+        sought.takeBack();
         handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
         handedOut.clear();
     }
@@ -299,21 +244,15 @@ final class PositionStates {
 
     /** Near entries that the daemon hands out when they are due. */
     void leaveToDaemon(PositionSet held) {
-        held.forEach(this::leaveNear);
-    }
-
-    private void leaveNear(long ledgerId, long entryId) {
-        if (near.remove(ledgerId, entryId) == NearTier.Removed.CREDITED) {
-            creditBack++;
-        }
+        held.forEach(near::remove);
     }
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
     /** The cursor has it as deleted, and the daemon is told. */
     void acknowledge(long ledgerId, long entryId) {
-        leaveNear(ledgerId, entryId);
-        find(ledgerId, entryId);
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
         contained.remove(ledgerId, entryId);
         reported.add(ledgerId, entryId);
@@ -326,8 +265,8 @@ final class PositionStates {
 
     /** Acknowledged before a failover, but the cursor does not know: it is skipped until it has been deleted there again. */
     void settle(long ledgerId, long entryId) {
-        leaveNear(ledgerId, entryId);
-        find(ledgerId, entryId);
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
         contained.add(ledgerId, entryId);
         settling.add(ledgerId, entryId);
@@ -363,10 +302,9 @@ final class PositionStates {
     void discardUpTo(TrackerHost.Position markDelete) {
         contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-        sought.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-        askedFor.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         settling.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-        creditBack += Math.toIntExact(near.discardUpTo(markDelete.ledgerId(), markDelete.entryId()));
+        sought.discardUpTo(markDelete);
+        near.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
     }
 
     /** That everything up to there is deleted survives a crash. */
@@ -374,42 +312,16 @@ final class PositionStates {
         reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
     }
 
-    // ---- credit ---------------------------------------------------------------------------------------------------
-
-    /** An entry that was pushed does not become near. */
-    void freeCredit() {
-        creditBack++;
-    }
-
-    /** How much credit is free again and not given back. */
-    int creditBack() {
-        return creditBack;
-    }
-
-    /** The free credit; it is given back now. */
-    int takeCredit() {
-        int credit = creditBack;
-        creditBack = 0;
-        return credit;
-    }
-
-    /** The stream has ended: with the next one the daemon gets all its credit. */
-    void forgetCredit() {
-        creditBack = 0;
-        near.forgetCredits();
-    }
-
     // ---- the whole ------------------------------------------------------------------------------------------------
 
     void clear() {
         contained.clear();
         handedOut.clear();
-        sought.clear();
-        askedFor.clear();
         settling.clear();
         reported.clear();
         doubtful.clear();
-        creditBack += Math.toIntExact(near.clear());
+        sought.clear();
+        near.clear();
         undecided.clear();
     }
 
@@ -422,17 +334,16 @@ final class PositionStates {
     void trim() {
         contained.trim();
         handedOut.trim();
-        sought.trim();
-        askedFor.trim();
         settling.trim();
         reported.trim();
         doubtful.trim();
+        sought.trim();
         near.trim();
     }
 
     long memoryBytes() {
-        return contained.memoryBytes() + handedOut.memoryBytes() + sought.memoryBytes() + askedFor.memoryBytes()
-                + settling.memoryBytes() + reported.memoryBytes() + doubtful.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
+        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
+                + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
     }
 
     /** @throws IllegalStateException if an invariant does not hold */
@@ -446,18 +357,16 @@ final class PositionStates {
             require(contained.contains(ledgerId, entryId), "handed out and not contained", ledgerId, entryId);
             require(!settling.contains(ledgerId, entryId), "handed out and settling", ledgerId, entryId);
         });
-        sought.forEach((ledgerId, entryId) -> checkSought("sought", ledgerId, entryId));
-        askedFor.forEach((ledgerId, entryId) -> checkSought("asked for", ledgerId, entryId));
+        PositionSet toRead = new PositionSet();
+        sought.addTo(toRead);
+        toRead.forEach((ledgerId, entryId) -> {
+            require(contained.contains(ledgerId, entryId), "sought and not contained", ledgerId, entryId);
+            require(!handedOut.contains(ledgerId, entryId), "sought and handed out", ledgerId, entryId);
+            require(!settling.contains(ledgerId, entryId), "sought and settling", ledgerId, entryId);
+        });
         settling.forEach((ledgerId, entryId) ->
                 require(contained.contains(ledgerId, entryId), "settling and not contained", ledgerId, entryId));
         require(!decided || undecided.isEmpty(), "undecided though everything is decided", -1, -1);
-        require(creditBack >= 0, "credit was given back twice", -1, -1);
-    }
-
-    private void checkSought(String state, long ledgerId, long entryId) {
-        require(contained.contains(ledgerId, entryId), state + " and not contained", ledgerId, entryId);
-        require(!handedOut.contains(ledgerId, entryId), state + " and handed out", ledgerId, entryId);
-        require(!settling.contains(ledgerId, entryId), state + " and settling", ledgerId, entryId);
     }
 
     private static void require(boolean holds, String broken, long ledgerId, long entryId) {

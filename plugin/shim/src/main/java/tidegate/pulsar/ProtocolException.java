@@ -11,6 +11,7 @@ final class ProtocolException extends Exception {
     static final int STALE_EPOCH = 7;
     static final int STORAGE = 8;
     static final int SHUTTING_DOWN = 9;
+    static final int FAILED = 11;
 
     private static final long serialVersionUID = 1L;
 

@@ -175,9 +175,9 @@ final class ReadAhead implements AutoCloseable {
     }
 
     private void begin(TrackerCore core, TopicReader reader) {
-        long ticket = core.beginAhead();
-        boolean worthwhile = reader.unreadEntries() >= stride.worthwhile() || core.sought() >= stride.worthwhile();
-        if (core.mayAddAhead(ticket) && reader.isAllowed() && worthwhile) {
+        long ticket = core.ahead().begin();
+        boolean worthwhile = reader.unreadEntries() >= stride.worthwhile() || core.ahead().sought() >= stride.worthwhile();
+        if (core.ahead().mayAdd(ticket) && reader.isAllowed() && worthwhile) {
             long nowMs = clock.millis();
             active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, this::wake), nowMs));
         }
@@ -188,7 +188,7 @@ final class ReadAhead implements AutoCloseable {
         int window = Math.max(1, MAX_READS / Math.max(1, active.size()));
         for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
             Turn turn = i.next();
-            boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.mayReadAhead(maxWaiting);
+            boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.ahead().hasRoom(maxWaiting);
             ScanPass.Progress progress = turn.pass.step(window, mayRead ? pace.batch(stride.batch()) : 0);
             pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), nanoTime.getAsLong());
             if (progress == ScanPass.Progress.ENDED) {

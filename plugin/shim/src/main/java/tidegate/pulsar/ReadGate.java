@@ -4,11 +4,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Whether a tracker's dispatcher may read: not while the daemon is about to say what it holds, and not while too much of the
- * broker waits for the daemon.
+ * Whether a tracker's dispatcher may read: not while the daemon is about to say what it holds, not where a pass ahead is about to
+ * get, and not while too much of the broker waits for the daemon.
  *
- * <p>Invariant, walked by {@link #check}: what this tracker has put on the broker's budget is what waits here. Guarded by the
- * tracker's lock, but for {@link #isPaused} and {@link #isAwaiting}.
+ * <p>Invariant, walked by {@link #check}: what this tracker has put on the broker's budget is part of what waits there. Guarded
+ * by the tracker's lock, but for {@link #isPaused} and {@link #isAwaiting}.
  */
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
@@ -18,6 +18,12 @@ final class ReadGate {
 
     private final TrackerHost host;
     private final PendingBudget budget;
+    private final Claim claim;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final AheadGate ahead;
     private final Wait sinceCreated = new Wait();
     private final long answerWaitMs;
     private int budgeted;
@@ -25,12 +31,21 @@ final class ReadGate {
     /** A read was put off: the daemon's answer is awaited, or what is being read ahead. */
     private volatile boolean awaiting;
 
-    ReadGate(TrackerHost host, PendingBudget budget, long nowMs) {
+    ReadGate(TrackerHost host, PendingBudget budget, Claim claim, PositionStates positions, SoughtPositions sought, Outbox outbox,
+             DaemonStream stream, AheadGate ahead, long nowMs) {
         this.host = host;
         this.budget = budget;
+        this.claim = claim;
+        this.positions = positions;
+        this.sought = sought;
+        this.outbox = outbox;
+        this.stream = stream;
+        this.ahead = ahead;
         answerWaitMs = host.log().pointer().isEmpty() ? ANSWER_WAIT_MS : RESTORE_WAIT_MS;
         sinceCreated.begin(nowMs);
     }
+
+    // ---- what is awaited ------------------------------------------------------------------------------------------
 
     /** Whether the tracker has been there for so long. */
     boolean isOlderThan(long waitMs, long nowMs) {
@@ -38,16 +53,20 @@ final class ReadGate {
     }
 
     /**
-     * Whether the daemon, which is being asked what it holds, will soon answer. Until then every read may be of what it holds, so
-     * there is none; but nobody waits for long.
+     * Whether the daemon is being asked what it holds, or will be as soon as the subscription is claimed, and will soon answer.
+     * Until then every read may be of what it holds, so there is none; but nobody waits for long.
      */
-    private boolean isAnswerNear(boolean asking, long nowMs) {
+    private boolean isAnswerNear(long nowMs) {
+        boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned());
         return asking && !sinceCreated.isOver(nowMs, answerWaitMs);
     }
 
-    /** Whether to put a read off until the daemon has answered, or a pass ahead has got on. Dispatcher's lock held. */
-    boolean awaits(boolean asking, boolean readsAhead, long nowMs) {
-        if ((isAnswerNear(asking, nowMs) || readsAhead) && host.redeliveries() == 0) {
+    /**
+     * Whether to put a read off until the daemon has answered, or a pass ahead has got on; {@code hasDue} tells whether there is
+     * something to deliver meanwhile. Dispatcher's lock held.
+     */
+    boolean awaits(boolean hasDue, long nowMs) {
+        if ((isAnswerNear(nowMs) || ahead.isAwaited(nowMs) && !hasDue) && host.redeliveries() == 0) {
             awaiting = true;
             return true;
         }
@@ -55,8 +74,8 @@ final class ReadGate {
     }
 
     /** Whether a read that was put off may take place now. */
-    boolean mayGoOn(boolean asking, boolean readsAhead, long nowMs) {
-        return awaiting && !isAnswerNear(asking, nowMs) && !readsAhead && goOn();
+    boolean mayGoOn(long nowMs) {
+        return awaiting && !isAnswerNear(nowMs) && !ahead.isAwaited(nowMs) && goOn();
     }
 
     /** Whether a read was put off; it is not any more. */
@@ -70,13 +89,21 @@ final class ReadGate {
         return awaiting;
     }
 
+    /** Whether the dispatcher is to read what nobody holds any more: unless a pass ahead gets on with it, or too much waits. */
+    boolean mayAsk(long nowMs) {
+        return sought.size() > 0 && positions.isDecided() && hasRoom() && !ahead.isAwaited(nowMs);
+    }
+
+    // ---- the broker's budget --------------------------------------------------------------------------------------
+
     /** Whether the broker may put more on its budget. */
     boolean hasRoom() {
         return !budget.isExceeded();
     }
 
-    /** Whether too much waits; {@code hasDue} tells whether there is something to deliver all the same. Lock of the dispatcher held. */
+    /** Whether too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
     boolean pauses(boolean hasDue) {
+        account();
         boolean pause = budget.isExceeded() && budgeted > 0 && !hasDue && host.redeliveries() == 0;
         if (pause != paused) {
             paused = pause;
@@ -100,8 +127,17 @@ final class ReadGate {
         return paused;
     }
 
-    /** So many entries of this tracker wait for the daemon. */
-    void account(int pending) {
+    /** Puts on the budget what waits for the daemon, or for its answer. */
+    void account() {
+        put(outbox.pendingEntries() + positions.undecided());
+    }
+
+    /** The tracker is forgotten, or another one tells what it has left. */
+    void giveBack() {
+        put(0);
+    }
+
+    private void put(int pending) {
         budget.add(pending - budgeted);
         budgeted = pending;
     }

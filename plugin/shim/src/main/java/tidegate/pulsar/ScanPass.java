@@ -75,7 +75,7 @@ final class ScanPass {
 
     /** The first position that may be worth reading: behind the dispatcher only what is sought. */
     private Position first() {
-        Position sought = core.firstSought();
+        Position sought = core.ahead().firstSought();
         Position reads = reader.readPosition();
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
@@ -85,7 +85,7 @@ final class ScanPass {
         batch = entries;
         stepRead = 0;
         stepBytes = 0;
-        if (!core.mayAddAhead(ticket) || !reader.isAllowed()) {
+        if (!core.ahead().mayAdd(ticket) || !reader.isAllowed()) {
             return Progress.ENDED;
         }
         while (batch > 0 && !planned && ranges.size() < window && plan()) {
@@ -165,7 +165,7 @@ final class ScanPass {
         // Entries of this ledger below it are the dispatcher's already.
         long unread = reads.ledgerId() == ledgerId ? reads.entryId() : reads.ledgerId() > ledgerId ? Long.MAX_VALUE : 0;
         long first = next.entryId();
-        while (first <= last && core.isKnown(ledgerId, first, first < unread)) {
+        while (first <= last && core.ahead().isKnown(ledgerId, first, first < unread)) {
             first++;
         }
         if (first > last) {
@@ -174,12 +174,12 @@ final class ScanPass {
         }
         long lastUnknown = first;
         for (long entry = first + 1; entry <= last && entry < first + batch && entry - lastUnknown <= stride.gap(); entry++) {
-            if (!core.isKnown(ledgerId, entry, entry < unread)) {
+            if (!core.ahead().isKnown(ledgerId, entry, entry < unread)) {
                 lastUnknown = entry;
             }
         }
         if (entriesRead == 0 && ranges.isEmpty()) {
-            core.advanceAhead(new Position(ledgerId, first));
+            core.ahead().advance(new Position(ledgerId, first));
         }
         ranges.add(read(ledgerId, first, lastUnknown));
         next = new Position(ledgerId, lastUnknown + 1);
@@ -241,7 +241,7 @@ final class ScanPass {
             if (done < range.last()) {
                 ranges.addFirst(read(range.ledgerId(), done + 1, range.last()));
             }
-            core.advanceAhead(new Position(range.ledgerId(), done + 1));
+            core.ahead().advance(new Position(range.ledgerId(), done + 1));
         }
         return isUseful();
     }
@@ -250,7 +250,7 @@ final class ScanPass {
     private int tell() {
         int told = 0;
         for (int from = 0; from < found.size(); from += CHUNK) {
-            int taken = core.addAhead(ticket, found, from, Math.min(found.size(), from + CHUNK));
+            int taken = core.ahead().add(ticket, found, from, Math.min(found.size(), from + CHUNK));
             if (taken < 0) {
                 return -1;
             }
@@ -275,7 +275,7 @@ final class ScanPass {
         ranges.forEach(ScanPass::drop);
         ranges.clear();
         reader.close();
-        core.endAhead();
+        core.ahead().end();
         if (entriesRead > 0) {
             LOG.info("[{}] Read ahead of the dispatcher: {} entries in {} ms, {} of them delayed and not held yet", core.name(),
                     entriesRead, nowMs - beganMs, entriesTold);

@@ -1,8 +1,8 @@
 package tidegate.pulsar;
 
+import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -10,8 +10,8 @@ import org.slf4j.LoggerFactory;
  * Deletes in the cursor what is settling, a chunk at a time.
  *
  * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. What follows
- * from it is done by the next {@link #next}. Invariant, walked by {@link #check}: at most one chunk is under way, and of at most
- * so many positions. Guarded by the tracker's lock, but for {@link #begin}.
+ * from it is done before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and of at most so
+ * many positions. Guarded by the tracker's lock, which {@link #go} takes itself.
  */
 final class SettlingDeletes {
     private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
@@ -19,7 +19,7 @@ final class SettlingDeletes {
     private static final long RETRY_MS = 1000;
 
     /** What is being deleted under one seal. */
-    static final class Chunk {
+    private static final class Chunk {
         private final List<TrackerHost.Position> targets = new ArrayList<>();
         private final long generation;
         /** Null until the cursor has answered. */
@@ -31,21 +31,39 @@ final class SettlingDeletes {
     }
 
     private final TrackerHost host;
+    private final Object lock;
+    private final Clock clock;
+    private final Seal seal;
     private final PositionStates positions;
-    private final Consumer<TrackerHost.Position> refused;
+    private final Outbox outbox;
+    private final DaemonStream stream;
     private Chunk underWay;
     private int chunkMax = CHUNK_MAX;
     private final Wait sinceRefused = new Wait();
 
-    /** {@code refused} gets a position that the cursor does not want to have deleted. */
-    SettlingDeletes(TrackerHost host, PositionStates positions, Consumer<TrackerHost.Position> refused) {
+    SettlingDeletes(Object lock, TrackerHost host, Clock clock, Seal seal, PositionStates positions, Outbox outbox,
+                    DaemonStream stream) {
+        this.lock = lock;
         this.host = host;
+        this.clock = clock;
+        this.seal = seal;
         this.positions = positions;
-        this.refused = refused;
+        this.outbox = outbox;
+        this.stream = stream;
     }
 
-    /** Does what follows from the last chunk; the next one, or null if there is none to begin now. */
-    Chunk next(long generation, long nowMs) {
+    /** Does what follows from the last chunk, and asks the cursor for the next if there is one to begin now. */
+    void go() {
+        Chunk next;
+        synchronized (lock) {
+            next = next(seal.generation(), clock.millis());
+        }
+        if (next != null) {
+            host.delete(next.targets, next.generation, done -> next.outcome = done);
+        }
+    }
+
+    private Chunk next(long generation, long nowMs) {
         if (underWay != null && !finish(nowMs)) {
             return null;
         }
@@ -59,11 +77,6 @@ final class SettlingDeletes {
                 (ledgerId, entryId) -> chunk.targets.add(new TrackerHost.Position(ledgerId, entryId)));
         underWay = chunk;
         return chunk;
-    }
-
-    /** Asks the cursor. Without the tracker's lock. */
-    void begin(Chunk chunk) {
-        host.delete(chunk.targets, chunk.generation, done -> chunk.outcome = done);
     }
 
     /** The cursor was reset: nothing follows from what it answers. */
@@ -97,9 +110,18 @@ final class SettlingDeletes {
             chunkMax = Math.max(1, targets.size() / 2);
         } else {
             LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), targets.get(0));
-            refused.accept(targets.get(0));
+            giveUp(targets.get(0));
         }
         return true;
+    }
+
+    /** The cursor refuses to have it deleted, so it is delivered again. */
+    private void giveUp(TrackerHost.Position position) {
+        positions.unreport(position.ledgerId(), position.entryId());
+        Positions one = new Positions();
+        one.add(position.ledgerId(), position.entryId());
+        outbox.unacknowledge(one);
+        stream.signal();
     }
 
     /**

@@ -39,34 +39,34 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
-        return core.addMessage(ledgerId, entryId, deliverAt);
+        return core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
     }
 
     @Override
     public boolean hasMessageAvailable() {
-        return core.hasDue();
+        return core.dispatcher().hasDue();
     }
 
     @Override
     public NavigableSet<Position> getScheduledMessages(int maxMessages) {
         NavigableSet<Position> positions = new TreeSet<>();
-        core.popDue(maxMessages, (ledgerId, entryId) -> positions.add(PositionFactory.create(ledgerId, entryId)));
+        core.dispatcher().popDue(maxMessages, (ledgerId, entryId) -> positions.add(PositionFactory.create(ledgerId, entryId)));
         return positions;
     }
 
     @Override
     public boolean containsMessage(long ledgerId, long entryId) {
-        return core.contains(ledgerId, entryId);
+        return core.dispatcher().contains(ledgerId, entryId);
     }
 
     @Override
     public boolean shouldPauseAllDeliveries() {
-        return core.shouldPause();
+        return core.dispatcher().shouldPause();
     }
 
     @Override
     public long getNumberOfDelayedMessages() {
-        return core == null ? 0 : core.delayedMessages();
+        return core == null ? 0 : core.dispatcher().delayedMessages();
     }
 
     @Override
@@ -76,7 +76,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     protected long nextDeliveryTime() {
-        return core.nextDueMs();
+        return core.dispatcher().nextDueMs();
     }
 
     /** Entries are gated by the millisecond; there is no tick. */
@@ -94,7 +94,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     public CompletableFuture<Void> clear() {
         // With consumers it is the backlog that goes, without perhaps the subscription.
         boolean goes = !dispatcher.isConsumerConnected();
-        return core.clear().thenCompose(done -> goes ? log.deleteAll() : CompletableFuture.completedFuture(null));
+        return core.dispatcher().clear().thenCompose(done -> goes ? log.deleteAll() : CompletableFuture.completedFuture(null));
     }
 
     /**

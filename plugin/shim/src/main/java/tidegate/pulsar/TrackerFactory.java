@@ -112,7 +112,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         if (readAhead != null && dispatcher.getTopic() instanceof PersistentTopic topic) {
             readAhead.add(core, new LedgerReader(dispatcher, topic, bookKeeper));
         }
-        core.claim();
+        core.watch().claim();
         watch.add(core);
         link.register(core);
         return tracker;
@@ -153,7 +153,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link, background, logs);
         TrackerCore core = newCore(host, topic, subscription, ownership);
         core.speakForLast();
-        core.clear();
+        core.dispatcher().clear();
         core.finish();
         link.register(core);
         if (!link.isConnected()) {

@@ -87,12 +87,12 @@ interface TrackerHost {
     /** Has the dispatcher look for something to deliver soon. */
     void readMore();
 
-    /** Calls {@link TrackerCore#onWake} at that time, instead of at any time asked for before. */
+    /** Calls {@link DispatcherSide#onWake} at that time, instead of at any time asked for before. */
     void wakeAt(long timeMs);
 
     /** No more wake-ups. */
     void cancelWake();
 
-    /** The core has frames to send; they are fetched soon, on the link's thread, with {@link TrackerCore#takeFrames}. */
+    /** The core has frames to send; they are fetched soon, on the link's thread, with {@link DaemonSide#takeFrames}. */
     void framesWaiting();
 }

@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -22,12 +23,16 @@ final class TrackerTable {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerTable.class);
     /** What a closed tracker has not got onto the daemon's disk is kept that long for the daemon's return. */
     private static final long KEEP_FINISHED_MS = 60_000;
+    /** What fails each time it is opened must not take a whole core. */
+    private static final long RESTART_MS = 1000;
 
     private final Map<String, TrackerCore> byKey = new HashMap<>();
     /** Only these are asked at each step whether they are closed, which takes their lock. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
+    /** When each of those that have failed is to be opened again. */
+    private final Map<TrackerCore, Long> restartMs = new LinkedHashMap<>();
     private LinkSession session;
 
     /** The open connection, or null. */
@@ -71,7 +76,7 @@ final class TrackerTable {
     private void succeed(TrackerCore former, TrackerCore core) {
         former.finish();
         framesWaiting(former);
-        if (session != null && former.isOpen()) {
+        if (session != null && former.daemon().isOpen()) {
             // Its CLOSE goes out before the OPEN of the new one.
             session.drain(former);
         } else {
@@ -95,15 +100,42 @@ final class TrackerTable {
             return;
         }
         session = null;
-        each(cores, TrackerCore::onDisconnected);
-        each(cores, core -> {
-            TrackerCore current = byKey.get(core.key());
-            // Without a successor it stays until its last word is durable, or is given up.
-            if (current != null && current != core) {
-                current.adopt(core);
-                forget(core);
-            }
+        restartMs.clear();
+        each(cores, core -> core.daemon().onDisconnected());
+        each(cores, this::leaveToSuccessor);
+    }
+
+    /** Without a successor it stays until its last word is durable, or is given up. */
+    private void leaveToSuccessor(TrackerCore core) {
+        TrackerCore current = byKey.get(core.key());
+        if (current != null && current != core) {
+            current.adopt(core);
+            forget(core);
+        }
+    }
+
+    /**
+     * For those that have failed it is as if the connection had been lost, and for nobody else: their streams end, and are
+     * opened again after a while. A former tracker and its successor do that together, for the order of their changes.
+     */
+    void restartFailed(long nowMs) {
+        if (session == null) {
+            return;
+        }
+        session.takeFailed().forEach((failed, cause) -> {
+            LOG.error("[{}] The tracker failed; its stream is opened again, the others go on", failed.name(), cause);
+            List<TrackerCore> same = cores.stream().filter(core -> core.key().equals(failed.key())).toList();
+            same.forEach(core -> session.abandon(core, "the tracker failed: " + cause));
+            each(same, core -> core.daemon().onDisconnected());
+            each(same, this::leaveToSuccessor);
+            same.stream().filter(cores::contains).forEach(core -> restartMs.put(core, nowMs + RESTART_MS));
         });
+        for (TrackerCore core : List.copyOf(restartMs.keySet())) {
+            if (restartMs.get(core) <= nowMs) {
+                restartMs.remove(core);
+                session.attach(core);
+            }
+        }
     }
 
     /** Ends every tracker. */
@@ -142,6 +174,7 @@ final class TrackerTable {
     private void forget(TrackerCore core) {
         core.release();
         cores.remove(core);
+        restartMs.remove(core);
         finished.remove(core);
         finishedMs.remove(core);
         byKey.remove(core.key(), core);

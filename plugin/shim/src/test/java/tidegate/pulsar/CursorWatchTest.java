@@ -244,7 +244,7 @@ class CursorWatchTest extends TrackerScenario {
         world.disconnect();
         world.broker.reset(new Position(1, 0));
         world.broker.putSeal(seal);
-        while (!world.core().isOpen()) {
+        while (!world.core().daemon().isOpen()) {
             world.connect();
             world.toDaemon();
             world.toShim(Integer.MAX_VALUE);
@@ -304,8 +304,8 @@ class CursorWatchTest extends TrackerScenario {
         world.broker.disconnectAll();
         world.broker.beginReset(new Position(1, 0));
         // It is looked at, but not yet again.
-        world.core().shouldPause();
-        world.core().clear();
+        world.core().dispatcher().shouldPause();
+        world.core().dispatcher().clear();
         world.settle();
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
@@ -423,7 +423,7 @@ class CursorWatchTest extends TrackerScenario {
         world.disconnect();
         world.broker.reset(new Position(1, 0));
         // The answer to OPEN comes before anybody has looked at the cursor again.
-        while (!world.core().isOpen()) {
+        while (!world.core().daemon().isOpen()) {
             world.connect();
             world.toDaemon();
             world.daemon.commit();
@@ -484,11 +484,11 @@ class CursorWatchTest extends TrackerScenario {
             publish(entry, 1000 + entry);
         }
         world.settle();
-        assertEquals(10, world.core().delayedMessages());
+        assertEquals(10, world.core().dispatcher().delayedMessages());
         world.broker.reset(new Position(1, 8));
         world.broker.connect();
         world.runUntil(world.now() + 3000);
         assertEquals(List.of(8L, 9L), delivered());
-        assertEquals(0, world.core().delayedMessages());
+        assertEquals(0, world.core().dispatcher().delayedMessages());
     }
 }

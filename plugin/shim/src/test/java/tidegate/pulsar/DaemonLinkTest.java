@@ -187,8 +187,8 @@ class DaemonLinkTest {
         assertEquals(3, open.markDeleteLedgerId());
         assertEquals(4, open.markDeleteEntryId());
         long later = clock.millis() + 3_600_000;
-        core.addMessage(5, 1, later);
-        core.addMessage(5, 2, later);
+        core.dispatcher().addMessage(5, 1, later);
+        core.dispatcher().addMessage(5, 2, later);
         answerEmpty(1);
         assertEquals(new Envelope(1, 1, new Frame.Add(false, Records.of(5, 1, later, 5, 2, later))), receiveOther());
         send(1, 1, new Frame.Durable());
@@ -204,9 +204,9 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(core::isOpen);
+        await(() -> core.daemon().isOpen());
         long later = clock.millis() + 3_600_000;
-        core.addMessage(5, 1, later);
+        core.dispatcher().addMessage(5, 1, later);
         receiveOther();
         hangUp();
         greet(2000);
@@ -296,7 +296,7 @@ class DaemonLinkTest {
     }
 
     @Test
-    void noFailureEndsTheThread() throws Exception {
+    void aTrackerThatFailsIsOpenedAgainAndTheOthersGoOn() throws Exception {
         AtomicInteger failures = new AtomicInteger(3);
         startLink();
         TrackerCore core = newCore("sub", new LinkedBroker() {
@@ -310,19 +310,22 @@ class DaemonLinkTest {
         TrackerCore other = newCore("other");
         link.register(core);
         link.register(other);
-        // HELD has the dispatcher read, which fails, and so does telling it that the connection is lost.
-        for (int i = 0; i < 2; i++) {
-            greet(2000);
-            openBoth();
-            answerEmpty(1);
-            assertNull(receiveOther(), "the connection is dropped");
-            hangUp();
-        }
         greet(2000);
         openBoth();
-        answerEmpty(1);
         answerEmpty(2);
-        await(() -> core.isOpen() && other.isOpen());
+        await(() -> other.daemon().isOpen());
+        answerEmpty(1);
+        // HELD has the dispatcher read, which fails, and so does telling it that the stream has ended.
+        for (int stream : List.of(3, 4)) {
+            Envelope end = receiveOther();
+            assertEquals(ProtocolException.FAILED, assertInstanceOf(Frame.Error.class, end.frame()).code());
+            Envelope again = receiveOther();
+            assertInstanceOf(Frame.Open.class, again.frame());
+            assertEquals(stream, again.stream());
+            assertTrue(other.daemon().isOpen());
+            answerEmpty(stream);
+        }
+        await(() -> core.daemon().isOpen() && other.daemon().isOpen());
     }
 
     @Test
@@ -335,13 +338,13 @@ class DaemonLinkTest {
         for (int i = 0; i < 100; i++) {
             TrackerCore closed = newCore("closed " + i);
             link.register(closed);
-            closed.clear();
+            closed.dispatcher().clear();
             closed.finish();
         }
         await(() -> link.unreadNotes() == 0);
         long later = clock.millis() + 3_600_000;
-        core.addMessage(5, 1, later);
-        core.clear();
+        core.dispatcher().addMessage(5, 1, later);
+        core.dispatcher().clear();
         bind();
         greet(2000);
         // What was noted in vain is fetched all the same.
@@ -363,7 +366,7 @@ class DaemonLinkTest {
             assertInstanceOf(Frame.Open.class, open.frame());
             answerEmpty(open.stream());
         }
-        await(() -> cores.stream().allMatch(TrackerCore::isOpen));
+        await(() -> cores.stream().allMatch(core -> core.daemon().isOpen()));
     }
 
     @Test
@@ -374,7 +377,7 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(core::isOpen);
+        await(() -> core.daemon().isOpen());
         Thread closing = new Thread(() -> link.close(20_000));
         closing.start();
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
@@ -395,7 +398,7 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(first::isOpen);
+        await(() -> first.daemon().isOpen());
         TrackerCore second = newCore("sub");
         link.register(second);
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
@@ -403,7 +406,7 @@ class DaemonLinkTest {
         send(1, 1, new Frame.Durable());
         send(1, 0, new Frame.Close());
         answerEmpty(2);
-        await(second::isOpen);
+        await(() -> second.daemon().isOpen());
         assertTrue(first.isClosed());
     }
 }

@@ -23,7 +23,7 @@ class DaemonStreamTest extends TrackerScenario {
         publish(3, -1);
         world.settle();
         assertEquals(List.of(3L), delivered());
-        assertTrue(world.core().contains(1, 1));
+        assertTrue(world.core().dispatcher().contains(1, 1));
         assertEquals(2, world.core().stats().undecided());
     }
 
@@ -44,7 +44,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(Set.of(3L, 5L), new HashSet<>(delivered()));
         assertTrue(world.broker.isDeleted(1, 2), "what was acknowledged before is acknowledged in the cursor again");
         assertEquals(Set.of(held, overdueHeld, new Position(1, 4), new Position(1, 5)), index().held.keySet());
-        assertFalse(world.core().contains(1, 2));
+        assertFalse(world.core().dispatcher().contains(1, 2));
         world.runUntil(ToyWorld.START_MS + 60_000);
         assertEquals(Set.of(1L, 3L, 4L, 5L), new HashSet<>(delivered()));
         assertEquals(4, delivered().size());
@@ -60,7 +60,7 @@ class DaemonStreamTest extends TrackerScenario {
             world.daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, new Position(1, entry), dueMs);
         }
         world.settle();
-        assertEquals(501, world.core().delayedMessages());
+        assertEquals(501, world.core().dispatcher().delayedMessages());
         int before = world.broker.reads;
         for (int entry = 1; entry <= 500; entry++) {
             publish(entry, 60_000);
@@ -88,7 +88,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         world.runUntil(world.now() + 10_000);
         assertEquals(List.of(1L), delivered());
-        assertFalse(world.core().contains(1, 1));
+        assertFalse(world.core().dispatcher().contains(1, 1));
         assertEquals(Set.of(new Position(1, 0)), index().held.keySet());
     }
 
@@ -98,10 +98,10 @@ class DaemonStreamTest extends TrackerScenario {
         start();
         publish(1, 60_000);
         world.settle();
-        assertFalse(world.core().isOpen());
+        assertFalse(world.core().daemon().isOpen());
         assertTrue(world.daemon.received.stream().noneMatch(Frame.Open.class::isInstance));
         world.runUntil(world.now() + 5_000);
-        assertTrue(world.core().isOpen());
+        assertTrue(world.core().daemon().isOpen());
         assertEquals(1, world.broker.disk.ownership.epoch());
         assertEquals(1, index().held.size());
     }
@@ -118,7 +118,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(List.of(), delivered());
         world.runUntil(world.now() + 40_000);
         assertEquals(List.of(1L, 2L), delivered());
-        assertFalse(world.core().isOpen());
+        assertFalse(world.core().daemon().isOpen());
     }
 
     @Test
@@ -131,7 +131,7 @@ class DaemonStreamTest extends TrackerScenario {
             world.unload(0);
             world.broker.connect();
             world.runUntil(world.now() + 1000);
-            assertTrue(world.core().isOpen());
+            assertTrue(world.core().daemon().isOpen());
             assertEquals(epoch, world.broker.disk.ownership.epoch());
         }
     }
@@ -143,7 +143,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         world.daemon.failStreams(ProtocolException.STALE_EPOCH);
         world.runUntil(world.now() + 3_000);
-        assertTrue(world.core().isOpen());
+        assertTrue(world.core().daemon().isOpen());
         assertEquals(2, world.broker.disk.ownership.epoch());
     }
 
@@ -156,7 +156,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.toShim(100);
         world.clock.set(world.now() - 3_600_000);
         world.runUntil(world.now() + 2_000);
-        assertTrue(world.core().isOpen());
+        assertTrue(world.core().daemon().isOpen());
     }
 
     @Test
@@ -285,9 +285,9 @@ class DaemonStreamTest extends TrackerScenario {
         world.toDaemon();
         world.daemon.failStreams();
         world.toShim(100);
-        assertFalse(world.core().isOpen());
+        assertFalse(world.core().daemon().isOpen());
         world.runUntil(world.now() + 2_000);
-        assertTrue(world.core().isOpen());
+        assertTrue(world.core().daemon().isOpen());
         assertEquals(2, index().held.size());
         world.runUntil(world.now() + 11_000);
         assertEquals(List.of(1L, 2L), delivered());
@@ -302,12 +302,12 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         // Deleting a subscription: nobody is connected.
         world.broker.disconnectAll();
-        CompletableFuture<Void> cleared = world.core().clear();
+        CompletableFuture<Void> cleared = world.core().dispatcher().clear();
         assertFalse(cleared.isDone());
         world.settle();
         assertTrue(cleared.isDone());
         assertTrue(index().held.isEmpty());
-        assertEquals(0, world.core().delayedMessages());
+        assertEquals(0, world.core().dispatcher().delayedMessages());
     }
 
     /** What follows a future runs where it is completed: Pulsar's own code, which takes locks of its own. */
@@ -319,9 +319,9 @@ class DaemonStreamTest extends TrackerScenario {
         world.broker.disconnectAll();
         TrackerCore core = world.core();
         List<String> told = new ArrayList<>();
-        core.clear().thenRun(() -> told.add(Thread.holdsLock(core) ? "locked" : "free"));
-        core.clear().thenRun(() -> told.add(Thread.holdsLock(core) ? "locked" : "free"));
-        core.whenClosed().thenRun(() -> told.add(Thread.holdsLock(core) ? "locked" : "free"));
+        core.dispatcher().clear().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
+        core.dispatcher().clear().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
+        core.whenClosed().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
         assertEquals(List.of("free"), told, "the second takes the place of the first");
         world.settle();
         core.release();
@@ -340,9 +340,9 @@ class DaemonStreamTest extends TrackerScenario {
         publish(11, 1_000);
         world.settle();
         world.broker.clearBacklog(last);
-        assertTrue(world.core().clear().isDone());
+        assertTrue(world.core().dispatcher().clear().isDone());
         world.settle();
-        assertEquals(2, world.core().delayedMessages());
+        assertEquals(2, world.core().dispatcher().delayedMessages());
         assertEquals(Set.of(new Position(1, 10), new Position(1, 11)), index().held.keySet());
         world.runUntil(world.now() + 60_000);
         assertEquals(List.of(11L, 10L), delivered());
@@ -357,7 +357,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.disconnect();
         world.broker.disconnectAll();
         world.broker.clearBacklog();
-        assertTrue(world.core().clear().isDone());
+        assertTrue(world.core().dispatcher().clear().isDone());
         world.broker.connect();
         publish(2, 60_000);
         world.settle();
@@ -365,8 +365,8 @@ class DaemonStreamTest extends TrackerScenario {
         world.daemonUp = true;
         world.settle();
         assertEquals(Set.of(new Position(1, 2)), index().held.keySet());
-        assertTrue(world.core().contains(1, 2));
-        assertFalse(world.core().contains(1, 1));
+        assertTrue(world.core().dispatcher().contains(1, 2));
+        assertFalse(world.core().dispatcher().contains(1, 1));
     }
 
     /** Whoever connects before everything is forgotten has read some of it, and does not rewind by itself. */
@@ -382,7 +382,7 @@ class DaemonStreamTest extends TrackerScenario {
             publish(2, 1000);
             world.runBroker();
         };
-        world.core().clear();
+        world.core().dispatcher().clear();
         world.runUntil(world.now() + 2000);
         assertEquals(List.of(2L), delivered());
     }

@@ -265,7 +265,7 @@ class GoldenHistoryTest {
             due.keySet().removeIf(position -> position.compareTo(broker().log.lastKey()) <= 0);
             broker().clearBacklog();
             if (broker().core != null) {
-                broker().core.clear();
+                broker().core.dispatcher().clear();
             }
         }
 

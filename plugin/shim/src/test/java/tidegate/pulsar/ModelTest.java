@@ -396,7 +396,7 @@ class ModelTest {
                     () -> position + " was lost: it did not come since delivery " + from));
             if (world().core() != null) {
                 world().settle();
-                assertEquals(0, world().core().delayedMessages(), "msgDelayed at the end");
+                assertEquals(0, world().core().dispatcher().delayedMessages(), "msgDelayed at the end");
             }
             if (!everything) {
                 came.forEach((position, count) -> assertTrue(

@@ -11,7 +11,6 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
-import tidegate.pulsar.NearTier.Removed;
 import tidegate.pulsar.TrackerHost.Position;
 
 class NearTierTest {
@@ -31,19 +30,36 @@ class NearTierTest {
     }
 
     @Test
-    void knowsWhichEntriesHoldACredit() {
+    void aCreditIsFreeWhenItsEntryLeaves() {
         NearTier near = new NearTier();
         near.add(1, 1, 10, true);
         near.add(1, 2, 10, false);
         near.add(1, 3, 10, true);
         assertFalse(near.add(1, 2, 5, true));
-        assertEquals(Removed.CREDITED, near.remove(1, 1));
-        assertEquals(Removed.OWN, near.remove(1, 2));
-        assertEquals(Removed.ABSENT, near.remove(1, 2));
-        assertEquals(1, near.discardUpTo(1, 3));
+        assertTrue(near.remove(1, 1));
+        assertEquals(1, near.creditBack());
+        assertTrue(near.remove(1, 2));
+        assertFalse(near.remove(1, 2));
+        assertEquals(1, near.creditBack());
+        near.discardUpTo(1, 3);
+        assertEquals(2, near.takeCredit());
+        assertEquals(0, near.creditBack());
         near.add(2, 1, 10, true);
-        near.forgetCredits();
-        assertEquals(0, near.clear());
+        near.add(2, 2, 10, true);
+        near.clear();
+        assertEquals(2, near.creditBack());
+        near.check();
+    }
+
+    @Test
+    void aStreamThatEndsTakesItsCreditsAlong() {
+        NearTier near = new NearTier();
+        near.add(1, 1, 10, true);
+        near.add(1, 2, 10, true);
+        near.remove(1, 1);
+        near.forgetCredit();
+        near.clear();
+        assertEquals(0, near.creditBack());
     }
 
     @ParameterizedTest
@@ -63,7 +79,7 @@ class NearTierTest {
                 }
             } else if (kind < 9) {
                 assertEquals(oracle.remove(position) != null,
-                        near.remove(position.ledgerId(), position.entryId()) != Removed.ABSENT);
+                        near.remove(position.ledgerId(), position.entryId()));
             } else if (near.headMs() != NearTier.NONE) {
                 Position head = new Position(near.headLedgerId(), near.headEntryId());
                 assertTrue(oracle.containsKey(head));

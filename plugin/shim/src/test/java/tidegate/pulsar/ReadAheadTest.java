@@ -50,7 +50,7 @@ class ReadAheadTest {
     }
 
     private static boolean isRead(ToyWorld world, int backlog) {
-        return world.core() != null && world.core().delayedMessages() == backlog;
+        return world.core() != null && world.core().dispatcher().delayedMessages() == backlog;
     }
 
     @AfterEach
@@ -89,6 +89,6 @@ class ReadAheadTest {
         ToyWorld other = world(SMALL);
         runFor(3_000);
         assertTrue(other.takenAhead() > SMALL / 2, other.takenAhead() + " taken");
-        assertTrue(isRead(other, SMALL), other.core().delayedMessages() + " known");
+        assertTrue(isRead(other, SMALL), other.core().dispatcher().delayedMessages() + " known");
     }
 }

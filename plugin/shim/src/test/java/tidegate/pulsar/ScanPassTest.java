@@ -60,7 +60,7 @@ class ScanPassTest {
         assertEquals(BACKLOG, index().held.size());
         assertTrue(world.takenAhead() > BACKLOG / 2, world.takenAhead() + " taken");
         assertTrue(world.broker.reads < BACKLOG / 2, world.broker.reads + " read by the dispatcher");
-        assertEquals(BACKLOG, world.core().delayedMessages());
+        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
     }
 
     @Test
@@ -71,7 +71,7 @@ class ScanPassTest {
         world.broker.permits = BACKLOG;
         attach();
         assertEquals(BACKLOG / 50, delivered().size());
-        assertEquals(BACKLOG - BACKLOG / 50, world.core().delayedMessages());
+        assertEquals(BACKLOG - BACKLOG / 50, world.core().dispatcher().delayedMessages());
     }
 
     @Test
@@ -81,7 +81,7 @@ class ScanPassTest {
         world.crashBroker();
         attach();
         assertTrue(world.reader.read <= 2 * world.stride.batch(), world.reader.read + " read ahead");
-        assertEquals(BACKLOG, world.core().delayedMessages());
+        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
     }
 
     @Test
@@ -116,7 +116,7 @@ class ScanPassTest {
         world.runBroker();
         world.reader.failures = 100;
         world.runUntil(world.now() + 20_000);
-        assertEquals(BACKLOG, world.core().delayedMessages());
+        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
         assertEquals(0, world.takenAhead());
     }
 
@@ -127,7 +127,7 @@ class ScanPassTest {
         world.runBroker();
         world.reader.allowed = false;
         world.runUntil(world.now() + 20_000);
-        assertEquals(BACKLOG, world.core().delayedMessages());
+        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
         assertEquals(0, world.reader.read);
     }
 
@@ -161,28 +161,28 @@ class ScanPassTest {
     void nothingIsTakenUnderAFormerTicket() {
         publish(0, 3_600_000);
         attach();
-        long ticket = world.core().beginAhead();
+        long ticket = world.core().ahead().begin();
         Records records = Records.of(1, 50, world.now() + 3_600_000, 1, 51, world.now());
-        assertTrue(world.core().mayAddAhead(ticket));
+        assertTrue(world.core().ahead().mayAdd(ticket));
         world.broker.disconnectAll();
-        world.core().clear();
-        assertEquals(-1, world.core().addAhead(ticket, records, 0, 2));
-        assertFalse(world.core().contains(1, 50));
+        world.core().dispatcher().clear();
+        assertEquals(-1, world.core().ahead().add(ticket, records, 0, 2));
+        assertFalse(world.core().dispatcher().contains(1, 50));
     }
 
     @Test
     void nothingIsTakenWithoutTheDaemonOrAfterAReset() {
         publish(0, 3_600_000);
         attach();
-        long ticket = world.core().beginAhead();
+        long ticket = world.core().ahead().begin();
         Records records = Records.of(1, 50, world.now() + 3_600_000);
         world.broker.putSeal(Seal.NONE);
-        assertEquals(-1, world.core().addAhead(ticket, records, 0, 1));
+        assertEquals(-1, world.core().ahead().add(ticket, records, 0, 1));
         world.settle();
-        ticket = world.core().beginAhead();
+        ticket = world.core().ahead().begin();
         world.disconnect();
-        assertEquals(-1, world.core().addAhead(ticket, records, 0, 1));
-        assertFalse(world.core().contains(1, 50));
+        assertEquals(-1, world.core().ahead().add(ticket, records, 0, 1));
+        assertFalse(world.core().dispatcher().contains(1, 50));
     }
 
     @Test

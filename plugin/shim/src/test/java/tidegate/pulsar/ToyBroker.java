@@ -407,12 +407,12 @@ class ToyBroker implements TrackerHost {
     /** readMoreEntries, with the reads done at once. Returns whether anything was read. */
     boolean readMore(TrackerMaker maker) {
         readRequested = false;
-        if (core != null && core.shouldPause() || freeConsumer() == null) {
+        if (core != null && core.dispatcher().shouldPause() || freeConsumer() == null) {
             return false;
         }
         redelivery.headSet(markDelete, true).clear();
-        if (core != null && core.hasDue()) {
-            core.popDue(readBatch, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
+        if (core != null && core.dispatcher().hasDue()) {
+            core.dispatcher().popDue(readBatch, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
         }
         redelivery.removeIf(position -> isDeleted(position.ledgerId(), position.entryId()));
         if (!redelivery.isEmpty()) {
@@ -436,7 +436,7 @@ class ToyBroker implements TrackerHost {
                 break;
             }
             readPosition = new Position(position.ledgerId(), position.entryId() + 1);
-            boolean skipped = core != null && core.contains(position.ledgerId(), position.entryId())
+            boolean skipped = core != null && core.dispatcher().contains(position.ledgerId(), position.entryId())
                     || isDeleted(position.ledgerId(), position.entryId());
             if (!skipped) {
                 entries.add(position);
@@ -465,7 +465,7 @@ class ToyBroker implements TrackerHost {
             trackerMade = true;
             core = maker.make();
         }
-        if (core != null && core.addMessage(position.ledgerId(), position.entryId(), deliverAtMs)) {
+        if (core != null && core.dispatcher().addMessage(position.ledgerId(), position.entryId(), deliverAtMs)) {
             return;
         }
         consumer.pending.add(position);

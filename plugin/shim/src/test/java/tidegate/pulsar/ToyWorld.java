@@ -71,7 +71,7 @@ final class ToyWorld {
             reader.hangs = readsHang;
             readAhead.add(core, reader);
         }
-        core.claim();
+        core.watch().claim();
         table.register(core);
         watched.add(core);
         made.add(core);
@@ -154,7 +154,7 @@ final class ToyWorld {
         }
         if (broker.wakeMs <= now() && core() != null) {
             broker.wakeMs = NearTier.NONE;
-            core().onWake();
+            core().dispatcher().onWake();
         }
         // A few reads a turn: the others have their turn too while a backlog is read.
         for (int i = 0; i < 4 && broker.readRequested; i++) {
@@ -184,7 +184,7 @@ final class ToyWorld {
 
     void watch() {
         for (TrackerCore core : List.copyOf(watched)) {
-            core.watch();
+            core.watch().look();
             if (core.isFinished()) {
                 watched.remove(core);
             }

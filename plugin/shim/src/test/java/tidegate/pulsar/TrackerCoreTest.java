@@ -41,16 +41,16 @@ class TrackerCoreTest extends TrackerScenario {
         world.settle();
         assertEquals(0, world.core().stats().near());
         assertEquals(1, index().held.size());
-        assertEquals(1, world.core().delayedMessages());
+        assertEquals(1, world.core().dispatcher().delayedMessages());
         world.runUntil(ToyWorld.START_MS + 58_100);
         assertEquals(1, world.core().stats().near());
         world.runUntil(ToyWorld.START_MS + 60_000);
         assertEquals(List.of(1L), delivered());
-        assertEquals(0, world.core().delayedMessages());
-        assertTrue(world.core().contains(1, 1), "handed out: the cursor must not read it again");
+        assertEquals(0, world.core().dispatcher().delayedMessages());
+        assertTrue(world.core().dispatcher().contains(1, 1), "handed out: the cursor must not read it again");
         world.acknowledgeAll();
         world.settle();
-        assertFalse(world.core().contains(1, 1));
+        assertFalse(world.core().dispatcher().contains(1, 1));
         assertTrue(index().held.isEmpty());
     }
 
@@ -180,7 +180,7 @@ class TrackerCoreTest extends TrackerScenario {
         world.broker.replayTwice(position);
         world.runUntil(world.now() + 1000);
         assertEquals(List.of(1L), delivered(), "acknowledged and reported");
-        assertFalse(world.broker.core.contains(1, 1), "left to the cursor");
+        assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
     }
 
     @Test
@@ -296,9 +296,9 @@ class TrackerCoreTest extends TrackerScenario {
             world.toDaemon();
             world.toShim(Integer.MAX_VALUE);
         }
-        assertTrue(world.core().hasDue());
+        assertTrue(world.core().dispatcher().hasDue());
         // The dispatcher takes note of them and never reads them.
-        world.core().popDue(4, (ledgerId, entryId) -> { });
+        world.core().dispatcher().popDue(4, (ledgerId, entryId) -> { });
         world.broker.disconnectAll();
         world.broker.connect();
         world.settle();

@@ -77,11 +77,11 @@ class TrackerTableTest {
         TrackerCore former = newCore("sub");
         table.register(former);
         connect();
-        former.addMessage(5, 1, LATER_MS);
+        former.dispatcher().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
         answerOpens();
-        successor.addMessage(5, 2, LATER_MS);
+        successor.dispatcher().addMessage(5, 2, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
         table.lost();
         assertTrue(former.isFinished());
@@ -95,7 +95,7 @@ class TrackerTableTest {
         TrackerCore former = newCore("sub");
         table.register(former);
         connect();
-        former.addMessage(5, 1, LATER_MS);
+        former.dispatcher().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
         successor.finish();
@@ -106,7 +106,7 @@ class TrackerTableTest {
         assertTrue(successor.isClosed());
         table.forgetClosed(clock.millis());
         table.lost();
-        assertFalse(former.isOpen(), "it knows that the connection is gone");
+        assertFalse(former.daemon().isOpen(), "it knows that the connection is gone");
         connect();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()),
                 sent(former).stream().map(frame -> frame instanceof Frame.Add add ? new Frame.Add(false, add.records())
@@ -139,25 +139,25 @@ class TrackerTableTest {
         host.core = waiting;
         table.register(waiting);
         connect();
-        assertFalse(waiting.isOpen(), "it has claimed nothing yet");
+        assertFalse(waiting.daemon().isOpen(), "it has claimed nothing yet");
         synchronized (waiting) {
             assertTimeoutPreemptively(Duration.ofSeconds(5), () -> session.tick(clock.millis()));
         }
         waiting.speakForLast();
         assertEquals(List.of(), answerOpens());
-        assertFalse(waiting.isOpen(), "nobody has said that it can be opened now");
+        assertFalse(waiting.daemon().isOpen(), "nobody has said that it can be opened now");
         clock.advance(100);
         answerOpens();
-        assertTrue(waiting.isOpen());
+        assertTrue(waiting.daemon().isOpen());
 
         daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
         answerOpens();
-        assertFalse(waiting.isOpen());
+        assertFalse(waiting.daemon().isOpen());
         waiting.speakForLast();
         clock.advance(1000);
         table.framesWaiting(waiting);
         answerOpens();
-        assertTrue(waiting.isOpen());
+        assertTrue(waiting.daemon().isOpen());
     }
 
     @Test
@@ -175,14 +175,88 @@ class TrackerTableTest {
         table.register(failing);
         table.register(other);
         connect();
-        assertTrue(other.isOpen());
+        assertTrue(other.daemon().isOpen());
         broken[0] = true;
         table.lost();
-        assertFalse(other.isOpen());
+        assertFalse(other.daemon().isOpen());
         broken[0] = false;
         connect();
-        assertTrue(failing.isOpen());
-        assertTrue(other.isOpen());
+        assertTrue(failing.daemon().isOpen());
+        assertTrue(other.daemon().isOpen());
+    }
+
+    @Test
+    void oneThatFailsAtAFrameTakesNoOtherWithIt() throws ProtocolException {
+        boolean[] broken = {false};
+        TrackerCore failing = newCore("failing", new ToyBroker(clock) {
+            @Override
+            public boolean isDeleted(long ledgerId, long entryId) {
+                if (broken[0]) {
+                    throw new IllegalStateException("a bug");
+                }
+                return super.isDeleted(ledgerId, entryId);
+            }
+        });
+        TrackerCore other = newCore("other");
+        table.register(failing);
+        table.register(other);
+        connect();
+        failing.dispatcher().addMessage(5, 1, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(failing));
+        broken[0] = true;
+        daemonSends(1, 0, new Frame.Due(Records.of(5, 9, clock.millis() + 1)));
+        daemonSends(2, 0, new Frame.Due(Records.of(6, 1, clock.millis() + 1)));
+        assertEquals(clock.millis() + 1, other.dispatcher().nextDueMs(), "it has its entry");
+        broken[0] = false;
+
+        table.restartFailed(clock.millis());
+        assertFalse(failing.daemon().isOpen());
+        assertTrue(other.daemon().isOpen());
+        List<Envelope> told = answerOpens();
+        assertEquals(1, told.size());
+        assertEquals(1, told.get(0).stream());
+        assertEquals(ProtocolException.FAILED, ((Frame.Error) told.get(0).frame()).code());
+        // What was under way on the stream that has ended is nobody's.
+        daemonSends(1, 1, new Frame.Durable());
+
+        clock.advance(1000);
+        table.restartFailed(clock.millis());
+        assertEquals(List.of(), answerOpens());
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(failing),
+                "what was not durable is sent again");
+        assertTrue(failing.daemon().isOpen());
+        assertTrue(other.daemon().isOpen());
+    }
+
+    @Test
+    void aFormerTrackerThatFailsLeavesItsChangesToItsSuccessorInOrder() throws ProtocolException {
+        boolean[] broken = {false};
+        TrackerCore former = newCore("sub", new ToyBroker(clock) {
+            @Override
+            public void readMore() {
+                if (broken[0]) {
+                    throw new IllegalStateException("a bug");
+                }
+            }
+        });
+        table.register(former);
+        connect();
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        answerOpens();
+        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        broken[0] = true;
+        daemonSends(1, 0, new Frame.Unheld(new Positions()));
+        broken[0] = false;
+        table.restartFailed(clock.millis());
+        clock.advance(1000);
+        table.restartFailed(clock.millis());
+        answerOpens();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        assertTrue(successor.daemon().isOpen());
     }
 
     /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
@@ -191,9 +265,9 @@ class TrackerTableTest {
         TrackerCore live = newCore("sub");
         table.register(live);
         connect();
-        live.addMessage(5, 1, LATER_MS);
+        live.dispatcher().addMessage(5, 1, LATER_MS);
         TrackerCore lastWord = newCore("sub");
-        lastWord.clear();
+        lastWord.dispatcher().clear();
         lastWord.finish();
         table.register(lastWord);
         assertFalse(live.isFinished());
@@ -210,7 +284,7 @@ class TrackerTableTest {
         connect();
         closed.close();
         TrackerCore lastWord = newCore("sub");
-        lastWord.clear();
+        lastWord.dispatcher().clear();
         lastWord.finish();
         table.register(lastWord);
         assertTrue(closed.isFinished());
@@ -226,7 +300,7 @@ class TrackerTableTest {
         TrackerCore core = newCore("sub", host);
         table.register(core);
         connect();
-        core.addMessage(5, 1, LATER_MS);
+        core.dispatcher().addMessage(5, 1, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(core));
         core.finish();
         assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(core));

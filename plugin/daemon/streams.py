@@ -1,0 +1,208 @@
+"""The streams of one connection by their numbers: being opened, open, or ended by the daemon.
+
+Invariants:
+
+- a number that is being opened is not open; what comes for it meanwhile waits, and is applied in order once
+  it is open; of more than ``LATER_BYTES`` the broker has read so far that nothing is waited for any more;
+- a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
+  dropped. Of the last ``ENDED_MAX`` that is; what is on its way is of few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.index import Clock
+from tidegate.plugin.daemon.session import Change
+from tidegate.plugin.daemon.stream import Engine, Link, Stream
+from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
+from tidegate.plugin.wire.frames import Frame
+from tidegate.plugin.wire.messages import Close, Credit, Error, Open
+
+if TYPE_CHECKING:
+    import structlog
+
+LATER_BYTES = 8 * 1024 * 1024
+ENDED_MAX = 65_536
+
+
+@dataclass
+class Opening:
+    """A stream whose index is still being brought here, and what came for it meanwhile."""
+
+    task: asyncio.Task[None]
+    later: list[tuple[Frame, Credit | Change]] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class Streams:
+    """What is open on ``connection``.
+
+    opened: called with a stream that is to be answered.
+    is_closing: whether the connection is about to end; nothing is opened then.
+    """
+
+    def __init__(
+        self,
+        connection: Link,
+        engine: Engine,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        log: structlog.typing.FilteringBoundLogger,
+        opened: Callable[[Stream], None],
+        is_closing: Callable[[], bool],
+    ) -> None:
+        self._connection = connection
+        self._engine = engine
+        self._clock = clock
+        self._loop = loop
+        self._log = log
+        self._opened = opened
+        self._is_closing = is_closing
+        self._open: dict[int, Stream] = {}
+        self._opening: dict[int, Opening] = {}
+        self._ended: dict[int, None] = {}  # in the order in which they ended
+
+    @property
+    def by_number(self) -> Mapping[int, Stream]:
+        """The open ones."""
+        return self._open
+
+    def get(self, stream_id: int) -> Stream | None:
+        """The open stream of that number."""
+        return self._open.get(stream_id)
+
+    def is_open(self, stream: Stream) -> bool:
+        """Whether it is open on this connection."""
+        return self._open.get(stream.session.stream_id) is stream
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def open(self, stream_id: int, request: Open) -> None:
+        """Open a stream, after its index was brought here if that is to be. Raises ``ProtocolError``."""
+        if stream_id in self._open or stream_id in self._opening:
+            raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
+        try:
+            restoring = self._engine.restoring(self._connection, stream_id, request)
+        except StreamError as error:
+            self._refuse(stream_id, error)
+            return
+        if restoring is None:
+            self._begin(stream_id, request)
+            return
+
+        async def restored() -> None:
+            await restoring
+
+        task = self._loop.create_task(restored())
+        self._opening[stream_id] = Opening(task)
+        task.add_done_callback(lambda _: self._restored(stream_id, request))
+
+    def _restored(self, stream_id: int, request: Open) -> None:
+        opening = self._opening.pop(stream_id, None)
+        if opening is None or self._is_closing():
+            return
+        failure = None if opening.task.cancelled() else opening.task.exception()
+        if failure is not None:
+            self._log.error("restoring an index failed unexpectedly", exc_info=failure)
+        self._begin(stream_id, request)
+        now_ns = self._clock.monotonic_ns()
+        for frame, message in opening.later:
+            try:
+                self.take(frame, message, now_ns)
+            except ProtocolError as error:
+                self._connection.fail(error.code, error.message)
+                return
+
+    def _begin(self, stream_id: int, request: Open) -> None:
+        try:
+            stream = self._engine.open(self._connection, stream_id, request)
+        except StreamError as error:
+            self._refuse(stream_id, error)
+            return
+        self._ended.pop(stream_id, None)
+        self._open[stream_id] = stream
+        self._opened(stream)
+
+    def _refuse(self, stream_id: int, error: StreamError) -> None:
+        self._note_ended(stream_id)
+        self._connection.send(Error(error.code, error.message), stream_id)
+
+    # --- what comes on them -----------------------------------------------------------------------
+
+    def take(self, frame: Frame, message: Credit | Change, received_ns: int) -> None:
+        """A frame has come on a stream. Raises ``ProtocolError``."""
+        stream_id = frame.stream
+        opening = self._opening.get(stream_id)
+        if opening is not None:
+            opening.later.append((frame, message))
+            opening.size_bytes += len(frame.payload)
+            if opening.size_bytes > LATER_BYTES:
+                opening.task.cancel()  # the broker has read so far that it needs no log any more
+            return
+        stream = self._open.get(stream_id)
+        if stream is None:
+            if stream_id not in self._ended:
+                self._connection.send(Error(ErrorCode.UNKNOWN_STREAM, "the stream is not open"), stream_id)
+        elif isinstance(message, Credit):
+            self._engine.credit(stream, message.more)
+        else:
+            self.change(stream, frame.seq, message, received_ns)
+
+    def change(
+        self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
+    ) -> None:
+        """Apply a change, or those from ``first_seq`` on together; one that fails ends its stream."""
+        try:
+            self._engine.change(stream, seq, change, received_ns, first_seq=first_seq)
+        except StreamError as error:
+            self.end(stream, error.code, error.message)
+
+    # --- ending -----------------------------------------------------------------------------------
+
+    def end(self, stream: Stream, code: ErrorCode, message: str) -> None:
+        """The daemon ends one stream with ERROR."""
+        if self.is_open(stream):
+            self._note_ended(stream.session.stream_id)
+            self._forget(stream)
+            self._connection.send(Error(code, message), stream.session.stream_id)
+
+    def close(self, stream: Stream) -> None:
+        """Answer CLOSE: the stream has ended as the broker wished."""
+        if self.is_open(stream):
+            self._forget(stream)
+            stream.send(Close())
+
+    def _note_ended(self, stream_id: int) -> None:
+        self._ended.pop(stream_id, None)
+        self._ended[stream_id] = None
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+
+    def _forget(self, stream: Stream) -> None:
+        del self._open[stream.session.stream_id]
+        self._connection.log_requests.end_stream(stream.session.stream_id)
+        self._engine.ended(stream)
+
+    def given_up(self, stream_id: int) -> None:
+        """The broker has ended one with ERROR."""
+        opening = self._opening.pop(stream_id, None)
+        if opening is not None:
+            opening.task.cancel()
+            self._connection.log_requests.end_stream(stream_id)
+        stream = self._open.get(stream_id)
+        if stream is not None:
+            self._forget(stream)
+
+    def end_all(self) -> None:
+        """The connection is gone."""
+        for opening in self._opening.values():
+            opening.task.cancel()
+        self._opening.clear()
+        for stream in list(self._open.values()):
+            self._engine.ended(stream)
+        self._open.clear()

@@ -1,0 +1,166 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+
+/**
+ * What the thread that reads ahead of the dispatcher asks of a tracker: whether it is wanted, what is worth reading, and to take
+ * what was read.
+ *
+ * <p>Called by that one thread, without any lock; it takes the tracker's lock for a moment each time, but not for
+ * {@link #isWanted} and {@link #isKnown}.
+ */
+final class AheadSide {
+    private final Object lock;
+    private final TrackerHost host;
+    private final Clock clock;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final NearTier near;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final AheadGate ahead;
+    private final ReadGate gate;
+    private final Intake intake;
+    private final Ending ending;
+    private long takenEntries;
+
+    AheadSide(TrackerParts parts, Intake intake, Ending ending) {
+        lock = parts.lock;
+        host = parts.host;
+        clock = parts.clock;
+        positions = parts.positions;
+        sought = parts.sought;
+        outbox = parts.outbox;
+        near = parts.near;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        ahead = parts.ahead;
+        gate = parts.gate;
+        this.intake = intake;
+        this.ending = ending;
+    }
+
+    // ---- whether to read ------------------------------------------------------------------------------------------
+
+    /** As {@link AheadGate#connect}. */
+    void connect(TopicReader reader, int inVain, int reachEntries, Runnable wakeReader) {
+        synchronized (lock) {
+            ahead.connect(reader, inVain, reachEntries, wakeReader);
+        }
+    }
+
+    boolean isWanted() {
+        return ahead.isWanted();
+    }
+
+    /** There is more to read ahead, in another pass. */
+    void want() {
+        synchronized (lock) {
+            ahead.want();
+        }
+    }
+
+    /** Begins a pass; the ticket to add under, or {@link AheadGate#NO_TICKET}. */
+    long begin() {
+        synchronized (lock) {
+            return ahead.begin();
+        }
+    }
+
+    /** Whether a pass with that ticket may go on. */
+    boolean mayAdd(long ticket) {
+        synchronized (lock) {
+            return ahead.isValid(ticket) && stream.takesMore() && !ending.hasBegun();
+        }
+    }
+
+    /** Whether there is room for more: in the broker's budget, and below so many entries of this subscription. */
+    boolean hasRoom(long maxWaiting) {
+        synchronized (lock) {
+            return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
+        }
+    }
+
+    // ---- what to read ---------------------------------------------------------------------------------------------
+
+    /** How many positions nobody holds any more, so that they are to be read again. */
+    long sought() {
+        synchronized (lock) {
+            return sought.size();
+        }
+    }
+
+    /** The lowest of them; null if there is none. */
+    TrackerHost.Position firstSought() {
+        synchronized (lock) {
+            return sought.first();
+        }
+    }
+
+    /**
+     * Whether reading the position would be in vain: it is contained, or acknowledged. Of what the dispatcher has {@code passed}
+     * only what is sought is worth reading.
+     */
+    boolean isKnown(long ledgerId, long entryId, boolean passed) {
+        return !sought.contains(ledgerId, entryId)
+                && (passed || positions.contains(ledgerId, entryId) || host.isDeleted(ledgerId, entryId));
+    }
+
+    // ---- what was read --------------------------------------------------------------------------------------------
+
+    /**
+     * Takes entries that were read ahead, as if the dispatcher had read them.
+     *
+     * @return how many were taken; -1 if the ticket is not valid any more and none was
+     */
+    int add(long ticket, Records records, int from, int to) {
+        int taken;
+        boolean read;
+        boolean signal;
+        synchronized (lock) {
+            cursor.noticeReset();
+            if (!mayAdd(ticket)) {
+                return -1;
+            }
+            long nowMs = clock.millis();
+            taken = intake.takeAhead(records, from, to, nowMs);
+            takenEntries += taken;
+            gate.account();
+            read = near.headMs() <= nowMs;
+            signal = stream.noteAny();
+        }
+        if (read) {
+            host.readMore();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        return taken;
+    }
+
+    /** How many entries have been taken that were read ahead. */
+    long takenEntries() {
+        synchronized (lock) {
+            return takenEntries;
+        }
+    }
+
+    /** A pass has dealt with everything before {@code next}: the dispatcher may go there, too. */
+    void advance(TrackerHost.Position next) {
+        boolean read;
+        synchronized (lock) {
+            ahead.advance(next, clock.millis());
+            read = gate.goOn();
+        }
+        if (read) {
+            host.readMore();
+        }
+    }
+
+    /** The pass is over: the dispatcher goes on by itself. */
+    void end() {
+        ahead.end();
+        host.readMore();
+    }
+}

@@ -1,0 +1,184 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * What the dispatcher asks of a tracker: to take what it has read, what is due, and whether to read.
+ *
+ * <p>Called with the dispatcher's lock held, but for {@link #contains}, which BookKeeper's threads call, and {@link #onWake},
+ * {@link #clear} and the statistics. It takes the tracker's lock for a moment each time; {@link #contains} and
+ * {@link #delayedMessages} take none.
+ */
+final class DispatcherSide {
+    private final Object lock;
+    private final TrackerHost host;
+    private final Clock clock;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final NearTier near;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final AheadGate ahead;
+    private final ReadGate gate;
+    private final Alarm alarm;
+    private final Intake intake;
+    private final LostPositions lost;
+
+    DispatcherSide(TrackerParts parts, Intake intake, LostPositions lost) {
+        lock = parts.lock;
+        host = parts.host;
+        clock = parts.clock;
+        positions = parts.positions;
+        sought = parts.sought;
+        near = parts.near;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        ahead = parts.ahead;
+        gate = parts.gate;
+        alarm = parts.alarm;
+        this.intake = intake;
+        this.lost = lost;
+    }
+
+    // ---- what it has read -----------------------------------------------------------------------------------------
+
+    /**
+     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
+     *
+     * @return false if it is to be delivered now
+     */
+    boolean addMessage(long ledgerId, long entryId, long deliverAtMs) {
+        if (deliverAtMs < 0) {
+            return false;
+        }
+        boolean tracked;
+        boolean signal;
+        synchronized (lock) {
+            tracked = intake.take(ledgerId, entryId, deliverAtMs);
+            signal = stream.noteAdded();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        return tracked;
+    }
+
+    /** Whether the dispatcher must not read the position. */
+    boolean contains(long ledgerId, long entryId) {
+        return positions.contains(ledgerId, entryId);
+    }
+
+    // ---- what is due ----------------------------------------------------------------------------------------------
+
+    /** Whether there is something to pop. */
+    boolean hasDue() {
+        synchronized (lock) {
+            long nowMs = clock.millis();
+            intake.lookedAt(nowMs);
+            return alarm.isDue(nowMs) || gate.mayAsk(nowMs);
+        }
+    }
+
+    /** The wake-up asked for with {@link TrackerHost#wakeAt}. */
+    void onWake() {
+        boolean due;
+        synchronized (lock) {
+            alarm.rang();
+            due = alarm.isDue(clock.millis());
+        }
+        if (due) {
+            host.readMore();
+        }
+    }
+
+    /** When the next entry is due, in ms, or {@link NearTier#NONE}. */
+    long nextDueMs() {
+        synchronized (lock) {
+            return near.headMs();
+        }
+    }
+
+    /**
+     * Hands out at most {@code max} entries whose time has come, in (deliver_at, position) order; then what is to be read again,
+     * which {@link #addMessage} takes back if it is not due.
+     */
+    void popDue(int max, Positions.Visitor visitor) {
+        boolean signal;
+        synchronized (lock) {
+            long nowMs = clock.millis();
+            int popped = 0;
+            for (; popped < max && near.headMs() <= nowMs; popped++) {
+                positions.popHead(visitor);
+            }
+            if (popped < max && gate.mayAsk(nowMs)) {
+                sought.askFor(max - popped, visitor);
+            }
+            alarm.arm();
+            signal = stream.noteAny();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    /** Called before every read: notices resets and that all consumers were replaced, and tells whether reading must pause. */
+    boolean shouldPause() {
+        boolean replaced = host.consumersReplaced();
+        synchronized (lock) {
+            cursor.noticeReset();
+            long nowMs = clock.millis();
+            if (replaced) {
+                // Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained.
+                positions.takeAllBack();
+                ahead.want();
+            }
+            boolean hasDue = near.headMs() <= nowMs;
+            boolean pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue);
+            if (pause) {
+                alarm.arm();
+            }
+            return pause;
+        }
+    }
+
+    // ---- the subscription's fate ----------------------------------------------------------------------------------
+
+    /** Delayed messages that were not handed out: what Pulsar shows as msgDelayed. */
+    long delayedMessages() {
+        return positions.delayed();
+    }
+
+    /**
+     * The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and mark-delete tells
+     * up to where: what was published and read since then stays. Without, everything is forgotten: who comes rewinds.
+     */
+    CompletableFuture<Void> clear() {
+        if (host.hasConsumers()) {
+            synchronized (lock) {
+                cursor.onMarkDelete(host.markDelete());
+                stream.tellMarkDelete();
+                stream.note();
+            }
+            host.framesWaiting();
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<Void> former;
+        CompletableFuture<Void> cleared;
+        PositionSet forgotten;
+        synchronized (lock) {
+            forgotten = positions.allContained();
+            positions.clear();
+            ahead.renew();
+            former = stream.takeClearing();
+            cleared = stream.clear();
+            gate.account();
+        }
+        former.complete(null);
+        host.framesWaiting();
+        if (host.hasConsumers()) {
+            lost.onForgotten(forgotten);
+        }
+        return cleared;
+    }
+}

@@ -1,0 +1,128 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * How a tracker ends. Its dispatcher is done with it first; it is finished once the cursor is closed, too, and has told its last
+ * acknowledgements then; it is closed when the daemon has all of that on disk.
+ *
+ * <p>It only goes forward. What changes it takes the tracker's lock; any thread may ask how far it is.
+ */
+final class Ending {
+    private static final long CLOSE_POLL_MS = 2000;
+
+    private enum Phase { LIVE, CLOSING, FINISHED }
+
+    private final Object lock;
+    private final TrackerHost host;
+    private final Clock clock;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final Alarm alarm;
+    private volatile Phase phase = Phase.LIVE;
+    private final Wait sinceClosing = new Wait();
+    private final CompletableFuture<Void> closed = new CompletableFuture<>();
+
+    Ending(TrackerParts parts) {
+        lock = parts.lock;
+        host = parts.host;
+        clock = parts.clock;
+        seal = parts.seal;
+        positions = parts.positions;
+        outbox = parts.outbox;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        alarm = parts.alarm;
+    }
+
+    /** Whether it has begun. */
+    boolean hasBegun() {
+        return phase != Phase.LIVE;
+    }
+
+    /** Whether nothing is taken any more, and all was told. */
+    boolean isFinished() {
+        return phase == Phase.FINISHED;
+    }
+
+    /** The dispatcher is done with this tracker. Acknowledgements are still watched until the cursor is closed. */
+    void close() {
+        synchronized (lock) {
+            if (hasBegun()) {
+                return;
+            }
+            phase = Phase.CLOSING;
+            sinceClosing.begin(clock.millis());
+            alarm.stop();
+        }
+        host.cancelWake();
+    }
+
+    /** Finishes the tracker if nothing is to be seen at its cursor any more. */
+    void finishIfOver(long nowMs) {
+        boolean over;
+        synchronized (lock) {
+            // The cursor alone may tell: Pulsar can make a tracker for a dispatcher that has been closed, and never close it.
+            over = !isFinished() && (host.isClosed() || hasBegun() && sinceClosing.isOver(nowMs, CLOSE_POLL_MS));
+        }
+        if (over) {
+            finish();
+        }
+    }
+
+    /** Tells the last acknowledgements and ends the stream. Idempotent. */
+    void finish() {
+        long then = seal.generation();
+        Positions found = cursor.findAcknowledged();
+        synchronized (lock) {
+            if (isFinished()) {
+                return;
+            }
+            cursor.report(found, then);
+            stream.tellMarkDelete();
+            phase = Phase.FINISHED;
+            alarm.stop();
+            positions.stop();
+            if (!host.isDurable()) {
+                outbox.clear();
+            }
+            stream.end();
+        }
+        host.cancelWake();
+        host.framesWaiting();
+    }
+
+    /** Another tracker takes over what this one has left to tell. Lock held. */
+    void giveUp() {
+        phase = Phase.FINISHED;
+        stream.abandon();
+    }
+
+    /** Whether the last frame of a finished tracker is durable, or nothing of it is left to send. */
+    boolean isClosed() {
+        synchronized (lock) {
+            return isFinished() && outbox.isEmpty();
+        }
+    }
+
+    /** Something has become durable; without the lock. */
+    void noticeClosed() {
+        if (isClosed()) {
+            closed.complete(null);
+        }
+    }
+
+    /** The tracker is forgotten, whatever is left to send. */
+    void forget() {
+        closed.complete(null);
+    }
+
+    /** Completes when a finished tracker has nothing left to send. */
+    CompletableFuture<Void> whenClosed() {
+        return closed;
+    }
+}

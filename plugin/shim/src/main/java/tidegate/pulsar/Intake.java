@@ -1,0 +1,178 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+
+/**
+ * What becomes of an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
+ *
+ * <p>One that is due is handed out. Any other is tracked: told the daemon, and gated here if it is due soon or nobody else can
+ * gate it. Never early: it is due when {@code clock >= deliver_at}, whatever the tick. Guarded by the tracker's lock.
+ */
+final class Intake {
+    private static final long MAX_LOOK_AGE_MS = 2000;
+
+    private final TrackerHost host;
+    private final Clock clock;
+    private final TrackerCore.Settings settings;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final NearTier near;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final AheadGate ahead;
+    private final Alarm alarm;
+    /** When the clock was read last; never later than the clock, unless it was set back. */
+    private long lookedMs;
+
+    Intake(TrackerParts parts) {
+        host = parts.host;
+        clock = parts.clock;
+        settings = parts.settings;
+        positions = parts.positions;
+        sought = parts.sought;
+        near = parts.near;
+        outbox = parts.outbox;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        ahead = parts.ahead;
+        alarm = parts.alarm;
+    }
+
+    /** The clock was read for another reason. */
+    void lookedAt(long nowMs) {
+        lookedMs = nowMs;
+    }
+
+    // ---- what the dispatcher has read -----------------------------------------------------------------------------
+
+    /** Takes an entry that the dispatcher has read; false if it is to be delivered now. */
+    boolean take(long ledgerId, long entryId, long deliverAtMs) {
+        if (!positions.enter(ledgerId, entryId)) {
+            return takeAgain(ledgerId, entryId, deliverAtMs);
+        }
+        if (!positions.isDecided()) {
+            positions.postpone(ledgerId, entryId, deliverAtMs);
+            return true;
+        }
+        boolean tracked = takeNew(ledgerId, entryId, deliverAtMs);
+        ahead.onReadInVain();
+        return tracked;
+    }
+
+    private boolean takeNew(long ledgerId, long entryId, long deliverAtMs) {
+        long nowMs = nowFor(deliverAtMs);
+        boolean wasReported = positions.isReported(ledgerId, entryId);
+        boolean isDoubtful = positions.isDoubtful(ledgerId, entryId);
+        if ((wasReported || isDoubtful || deliverAtMs <= nowMs) && host.isDeleted(ledgerId, entryId)) {
+            // Read before it was acknowledged: the second of two overlapping replay reads, see takeAgain.
+            positions.leave(ledgerId, entryId);
+            return true;
+        }
+        if (wasReported) {
+            // The cursor was reset, or it would not have been read.
+            cursor.onReset();
+        }
+        if (deliverAtMs <= nowMs) {
+            positions.handOut(ledgerId, entryId);
+            return false;
+        }
+        track(ledgerId, entryId, deliverAtMs, nowMs);
+        return true;
+    }
+
+    /** A position that is contained was read all the same: a redelivery, or a read that began before it was contained. */
+    private boolean takeAgain(long ledgerId, long entryId, long deliverAtMs) {
+        if (!positions.isDecided() || positions.isSettling(ledgerId, entryId)) {
+            return true;
+        }
+        if (sought.find(ledgerId, entryId)) {
+            // What nobody held any more: as a new one, but for what came back by itself meanwhile.
+            return takeNew(ledgerId, entryId, deliverAtMs);
+        }
+        if (deliverAtMs <= clock.millis()) {
+            // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
+            // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
+            if (positions.isHandedOut(ledgerId, entryId)
+                    && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
+                return true;
+            }
+            positions.handOut(ledgerId, entryId);
+            return false;
+        }
+        // The clock may have been set back since it was handed out.
+        if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
+            alarm.arm();
+        }
+        return true;
+    }
+
+    /**
+     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: for
+     * those the time of the last look will do, it is a second old at most. Were it older, the daemon would push the entry.
+     */
+    private long nowFor(long deliverAtMs) {
+        if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {
+            lookedMs = clock.millis();
+        }
+        return lookedMs;
+    }
+
+    // ---- what a pass ahead has read -------------------------------------------------------------------------------
+
+    /**
+     * Takes entries as if the dispatcher had read them, and returns how many. What is contained and not sought, acknowledged or
+     * doubtful is left as it is.
+     */
+    int takeAhead(Records records, int from, int to, long nowMs) {
+        lookedMs = nowMs;
+        int taken = 0;
+        for (int i = from; i < to; i++) {
+            long ledgerId = records.ledgerId(i);
+            long entryId = records.entryId(i);
+            // In this order: what was handed out is contained until it has been seen deleted.
+            boolean unknown = sought.contains(ledgerId, entryId)
+                    || !positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId);
+            if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
+                sought.find(ledgerId, entryId);
+                positions.enter(ledgerId, entryId);
+                track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
+                taken++;
+            }
+        }
+        return taken;
+    }
+
+    // ---- what was read before the daemon's answer -----------------------------------------------------------------
+
+    /** Decides what was read while it was not known what the daemon holds. */
+    void decide(PositionSet held) {
+        Records entries = positions.decide();
+        long nowMs = clock.millis();
+        for (int i = 0; i < entries.size(); i++) {
+            long ledgerId = entries.ledgerId(i);
+            long entryId = entries.entryId(i);
+            // Not contained any more: the mark-delete position has passed it meanwhile.
+            if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
+                    && !positions.isSettling(ledgerId, entryId)) {
+                if (positions.isReported(ledgerId, entryId)) {
+                    positions.leave(ledgerId, entryId);
+                } else {
+                    track(ledgerId, entryId, entries.deliverAtMs(i), nowMs);
+                }
+            }
+        }
+    }
+
+    private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
+        boolean gateHere = !stream.isOpen()
+                || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
+        if (gateHere) {
+            positions.gate(ledgerId, entryId, deliverAtMs);
+            outbox.addNear(ledgerId, entryId, deliverAtMs);
+            alarm.armFor(deliverAtMs, nowMs);
+        } else {
+            outbox.addFar(ledgerId, entryId, deliverAtMs);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+package tidegate.pulsar;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Has read again what nobody holds any more, and nothing else: consumers keep what they have, and what they acknowledge meanwhile
+ * counts. A pass ahead reads it, or the dispatcher.
+ *
+ * <p>Asking the cursor about each position may take long, so it is done without the tracker's lock, which the methods take
+ * themselves.
+ */
+final class LostPositions {
+    private static final Logger LOG = LoggerFactory.getLogger(LostPositions.class);
+
+    private final Object lock;
+    private final TrackerHost host;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final AheadGate ahead;
+
+    LostPositions(Object lock, TrackerHost host, PositionStates positions, SoughtPositions sought, Outbox outbox,
+                  AheadGate ahead) {
+        this.lock = lock;
+        this.host = host;
+        this.positions = positions;
+        this.sought = sought;
+        this.outbox = outbox;
+        this.ahead = ahead;
+    }
+
+    /** These are sought since a moment ago: all but what is acknowledged. */
+    void readAgain(PositionSet lost) {
+        if (lost.isEmpty()) {
+            return;
+        }
+        PositionSet deleted = new PositionSet();
+        lost.forEach((ledgerId, entryId) -> {
+            if (host.isDeleted(ledgerId, entryId)) {
+                deleted.add(ledgerId, entryId);
+            }
+        });
+        synchronized (lock) {
+            positions.leaveSought(deleted);
+            ahead.want();
+        }
+        if (lost.size() > deleted.size()) {
+            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(),
+                    lost.size() - deleted.size());
+        }
+    }
+
+    /** The daemon has lost these; what this broker has of them, or tells it once more, is not lost. */
+    void onUnheld(Positions unheld) {
+        PositionSet lost = new PositionSet();
+        synchronized (lock) {
+            unheld.forEach((ledgerId, entryId) -> {
+                if (positions.isLeftToDaemon(ledgerId, entryId)) {
+                    lost.add(ledgerId, entryId);
+                }
+            });
+            outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> lost.remove(ledgerId, entryId));
+            sought.seek(lost);
+        }
+        readAgain(lost);
+        host.readMore();
+    }
+
+    /** Who came just before these were forgotten has rewound already: what it skipped, or read, is nobody's now. */
+    void onForgotten(PositionSet forgotten) {
+        PositionSet lost = new PositionSet();
+        forgotten.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId)) {
+                lost.add(ledgerId, entryId);
+            }
+        });
+        synchronized (lock) {
+            positions.enterAll(lost);
+            sought.seek(lost);
+            ahead.want();
+        }
+        host.readMore();
+    }
+}

@@ -1,0 +1,114 @@
+package tidegate.pulsar;
+
+/**
+ * Contained positions that nobody holds any more, so that they must be read again to know when they are due: <b>sought</b> until
+ * the dispatcher is given them to read, then <b>asked for</b> until it has read them, or a pass ahead has.
+ *
+ * <p>Invariant, walked by {@link #check}: none is both. Guarded by the tracker's lock.
+ */
+final class SoughtPositions {
+    private final PositionSet sought = new PositionSet();
+    private final PositionSet askedFor = new PositionSet();
+
+    /** How many are sought. */
+    long size() {
+        return sought.size();
+    }
+
+    /** Whether it is sought. Any thread may ask. */
+    boolean contains(long ledgerId, long entryId) {
+        return !sought.isEmpty() && sought.contains(ledgerId, entryId);
+    }
+
+    /** Whether any was asked for. Any thread may ask. */
+    boolean hasAsked() {
+        return !askedFor.isEmpty();
+    }
+
+    /** The lowest that is sought; null if there is none. */
+    TrackerHost.Position first() {
+        TrackerHost.Position[] first = {null};
+        sought.forFirst(1, (ledgerId, entryId) -> first[0] = new TrackerHost.Position(ledgerId, entryId));
+        return first[0];
+    }
+
+    void forEachAsked(Positions.Visitor visitor) {
+        askedFor.forEach(visitor);
+    }
+
+    void addTo(PositionSet others) {
+        others.addAll(sought);
+        others.addAll(askedFor);
+    }
+
+    /** These are to be read again. What was asked for will be anyhow. */
+    void seek(PositionSet lost) {
+        sought.addAll(lost);
+        if (!askedFor.isEmpty()) {
+            sought.removeAll(askedFor);
+        }
+    }
+
+    /** Gives the dispatcher at most {@code max} of what is sought to read, in position order. */
+    void askFor(int max, Positions.Visitor visitor) {
+        PositionSet asked = new PositionSet();
+        sought.forFirst(max, asked::add);
+        asked.forEach((ledgerId, entryId) -> {
+            sought.remove(ledgerId, entryId);
+            askedFor.add(ledgerId, entryId);
+            visitor.visit(ledgerId, entryId);
+        });
+    }
+
+    /** The dispatcher has forgotten what it was given. */
+    void takeBack() {
+        sought.addAll(askedFor);
+        askedFor.clear();
+    }
+
+    /** Whether it was sought, or asked for: somebody has it now. */
+    boolean find(long ledgerId, long entryId) {
+        boolean was = drop(ledgerId, entryId);
+        return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
+    }
+
+    /** Whether it was sought: it need not be read any more. */
+    boolean drop(long ledgerId, long entryId) {
+        return !sought.isEmpty() && sought.remove(ledgerId, entryId);
+    }
+
+    /** The daemon holds these: they need not be read any more. */
+    void dropAll(PositionSet held) {
+        if (!sought.isEmpty()) {
+            sought.removeAll(held);
+        }
+    }
+
+    void discardUpTo(TrackerHost.Position markDelete) {
+        sought.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        askedFor.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+    }
+
+    void clear() {
+        sought.clear();
+        askedFor.clear();
+    }
+
+    void trim() {
+        sought.trim();
+        askedFor.trim();
+    }
+
+    long memoryBytes() {
+        return sought.memoryBytes() + askedFor.memoryBytes();
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        sought.forEach((ledgerId, entryId) -> {
+            if (askedFor.contains(ledgerId, entryId)) {
+                throw new IllegalStateException("sought and asked for: " + ledgerId + ":" + entryId);
+            }
+        });
+    }
+}

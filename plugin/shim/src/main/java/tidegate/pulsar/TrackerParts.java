@@ -1,0 +1,57 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+
+/**
+ * The parts that a tracker's state is made of, and the one lock that guards them all.
+ *
+ * <p>A part knows the parts that it was made with and no others. Who calls a tracker goes through one of its sides
+ * ({@link DispatcherSide}, {@link DaemonSide}, {@link AheadSide}, {@link WatchSide}): a side takes the lock, has the parts decide,
+ * and does what follows outside without it. The order of locks is dispatcher, then this one; nothing that takes the dispatcher's
+ * is called with this one held.
+ */
+final class TrackerParts {
+    final Object lock = new Object();
+    final TrackerHost host;
+    final Clock clock;
+    final TrackerCore.Settings settings;
+    final Seal seal;
+    final Claim claim;
+    final NearTier near = new NearTier();
+    final SoughtPositions sought = new SoughtPositions();
+    final PositionStates positions = new PositionStates(near, sought);
+    final Outbox outbox = new Outbox();
+    final AheadGate ahead = new AheadGate();
+    final DaemonStream stream;
+    final SettlingDeletes deletes;
+    final CursorWatch cursor;
+    final ReadGate gate;
+    final Alarm alarm;
+
+    TrackerParts(TrackerHost host, Clock clock, TrackerCore.Settings settings, Seal seal, PendingBudget budget) {
+        this.host = host;
+        this.clock = clock;
+        this.settings = settings;
+        this.seal = seal;
+        claim = new Claim(host, settings.ownership());
+        stream = new DaemonStream(host, settings, outbox, positions, near);
+        deletes = new SettlingDeletes(lock, host, clock, seal, positions, outbox, stream);
+        cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
+        gate = new ReadGate(host, budget, claim, positions, sought, outbox, stream, ahead, clock.millis());
+        alarm = new Alarm(host, clock, near);
+    }
+
+    /** @throws IllegalStateException if an invariant of a part does not hold */
+    void check() {
+        synchronized (lock) {
+            near.check();
+            sought.check();
+            positions.check();
+            outbox.check();
+            stream.check();
+            deletes.check();
+            cursor.check();
+            gate.check();
+        }
+    }
+}

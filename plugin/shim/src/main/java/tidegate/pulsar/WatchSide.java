@@ -1,0 +1,127 @@
+package tidegate.pulsar;
+
+import java.time.Clock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What a tracker does from time to time: it looks at its cursor, tells how far mark-delete has got, has settling positions
+ * deleted, and gives up waits that have lasted too long.
+ *
+ * <p>Called every few ms by one thread, that of {@link AckWatch}, without any lock; it takes the tracker's lock, but not while it
+ * asks the cursor about many positions.
+ */
+final class WatchSide {
+    private static final Logger LOG = LoggerFactory.getLogger(WatchSide.class);
+    private static final long LOOK_INTERVAL_MS = 1000;
+
+    private final Object lock;
+    private final TrackerHost host;
+    private final Clock clock;
+    private final TrackerCore.Settings settings;
+    private final Seal seal;
+    private final Claim claim;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final DaemonStream stream;
+    private final SettlingDeletes deletes;
+    private final CursorWatch cursor;
+    private final ReadGate gate;
+    private final Intake intake;
+    private final Ending ending;
+    private final Wait sinceMarkDelete = new Wait();
+    private final Wait sinceTrim = new Wait();
+
+    WatchSide(TrackerParts parts, Intake intake, Ending ending) {
+        lock = parts.lock;
+        host = parts.host;
+        clock = parts.clock;
+        settings = parts.settings;
+        seal = parts.seal;
+        claim = parts.claim;
+        positions = parts.positions;
+        sought = parts.sought;
+        stream = parts.stream;
+        deletes = parts.deletes;
+        cursor = parts.cursor;
+        gate = parts.gate;
+        this.intake = intake;
+        this.ending = ending;
+    }
+
+    /** Claims the subscription, if that is to be done now. Nothing is told the daemon before that has succeeded. */
+    void claim() {
+        Ownership next;
+        synchronized (lock) {
+            next = ending.hasBegun() ? null : claim.begin(clock.millis());
+        }
+        if (next != null) {
+            host.putOwnership(next, this::onClaimed);
+        }
+    }
+
+    private void onClaimed(boolean done) {
+        synchronized (lock) {
+            claim.written(done, clock.millis());
+        }
+        if (done) {
+            host.framesWaiting();
+        }
+    }
+
+    /** Looks at the cursor: what was handed out and is acknowledged now, how far mark-delete has got, resets. */
+    void look() {
+        long nowMs = clock.millis();
+        claim();
+        long then = seal.generation();
+        Positions found = cursor.findAcknowledged();
+        boolean read;
+        boolean signal;
+        synchronized (lock) {
+            if (ending.isFinished()) {
+                return;
+            }
+            intake.lookedAt(nowMs);
+            cursor.report(found, then);
+            cursor.onMarkDelete(host.markDelete());
+            cursor.noticeLostReport();
+            if (sinceMarkDelete.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sinceMarkDelete.begin(nowMs);
+                stream.tellMarkDelete();
+            }
+            if (sinceTrim.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sinceTrim.begin(nowMs);
+                positions.trim();
+            }
+            read = decideAlone(nowMs);
+            // Another subscription's DURABLE may have made room.
+            read |= gate.mayResume();
+            read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);
+            signal = stream.noteAny();
+        }
+        if (read) {
+            host.readMore();
+        }
+        deletes.go();
+        ending.finishIfOver(nowMs);
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    /** Whether the daemon has been waited for in vain: then what was read is gated here. Lock held. */
+    private boolean decideAlone(long nowMs) {
+        if (positions.isDecided() || !gate.isOlderThan(settings.daemonWaitMs(), nowMs)) {
+            return false;
+        }
+        LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory", host.name(),
+                settings.daemonWaitMs());
+        intake.decide(new PositionSet());
+        return true;
+    }
+
+    /** Whether {@link #look} has something to look at more often than once a second. Takes no lock. */
+    boolean isBusy() {
+        return positions.hasUnseen() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting();
+    }
+}
