@@ -104,6 +104,8 @@ def audit(  # noqa: PLR0917 the flags
     pulsar = _pulsar(service_url, admin_url, token_file, tls_ca_file, tls_cert_file, tls_key_file)
     streaming = None
     if stream:
+        if dry_run:
+            raise OptionError("--dry-run looks at whole records: leave out --stream")
         if checkpoint is None:
             raise OptionError("--stream needs --checkpoint DIR, where it goes on after a restart")
         streaming = StreamOptions(
