@@ -74,6 +74,13 @@ def absolute(where: str) -> str:
     return where if "://" in where else str(Path(where).absolute())
 
 
+def check_there(what: str, where: str, spark: SparkSettings) -> None:
+    """Say at once what Spark would say when it has started; only of what is surely a path on this machine."""
+    local = spark.master.startswith("local") and "spark.hadoop.fs.defaultFS" not in spark.conf
+    if local and "://" not in where and not set(where) & set("*?[]{}\\") and not Path(where).exists():
+        raise OptionError(f"{what}: there is nothing at {where}")
+
+
 def check_writable(report: Path) -> None:
     """Before the work rather than after it."""
     try:

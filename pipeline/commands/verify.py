@@ -35,6 +35,7 @@ def verify(  # noqa: PLR0917 the flags
     socket: shared.Socket = None,
     json_output: common.Json = False,
     repair: Annotated[bool, typer.Option("--repair", help="Put the index right.")] = False,
+    dry_run: shared.DryRun = False,
     service_url: shared.ServiceUrl = None,
     token_file: shared.TokenFile = None,
     tls_ca_file: shared.TlsCaFile = None,
@@ -60,11 +61,13 @@ def verify(  # noqa: PLR0917 the flags
         read_from=read_from,
         work=work,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"repair": repair})
+    ).model_copy(update={"repair": repair, "dry_run": dry_run})
     spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("verify", options.model_dump(mode="json"), spark)
     if json_output:
         common.print_json(result)
+    elif dry_run:
+        shared.show_plan(result)
     else:
         _show(result)
     raise typer.Exit(exit_code)
