@@ -212,7 +212,8 @@ class LogWriter:
             await self._delete(ledger.ledger_id)
             raise
         self._current, self._others = ledger.ledger_id, others
-        self._ledger, self._snapshot_bytes = ledger, ledger.size_bytes
+        if self._collects:  # else more has come meanwhile than may wait: the next `ship` begins another one
+            self._ledger, self._snapshot_bytes = ledger, ledger.size_bytes
         self._chained(ledger.ledger_id)
         for each in sorted(others):
             await self._delete(each)

@@ -437,7 +437,13 @@ class StreamWatch:
         at = self._own_open()
         if at is None:
             return  # the daemon has died since, and it is not known any more what others had sent
-        if self._promises.troubled:
+        # Somebody who has sent OPEN since may have come first, and ended the stream of what came before.
+        overtaken = any(
+            order[2] > self.order[2]
+            for wire, order in self._subscription.opened.items()
+            if wire is not self._wire
+        )
+        if self._promises.troubled or overtaken:
             self.expected = self.doubted
         self._verify_log()
         for sent in self._subscription.sent[at + 1 :]:  # it came before OPEN, or never
