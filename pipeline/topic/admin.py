@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
-from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
+from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.names import TopicName
 
@@ -59,6 +59,13 @@ class Admin:
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
         """Ledgers with their ensembles, and cursors. Loads the topic if no broker has it."""
         return self._get(f"/persistent/{topic.admin_path}/internalStats?metadata=true", topic)
+
+    def subscriptions(self, topic: TopicName) -> set[str]:
+        """The subscriptions of a topic. Loads it if no broker has it. Raises NoTopicError."""
+        found = self._ask(f"/admin/v2/persistent/{topic.admin_path}/subscriptions", topic)
+        if not isinstance(found, list):
+            raise WireError(f"{self._base_url} does not say which subscriptions {topic} has")
+        return {str(one) for one in found}
 
     def topics(self, within: TopicName) -> list[TopicName]:
         """All persistent topics, and partitions, of the namespace of ``within``."""
@@ -146,7 +153,7 @@ class Admin:
         if status == 403:
             raise TopicError(f"no permission to see the ledgers of {topic}: ask for it, or use another token")
         if status == 404:
-            raise TopicError(f"there is no topic {topic}, says {self._base_url}")
+            raise NoTopicError(f"there is no topic {topic}, says {self._base_url}")
         reason = _reason(body)
         raise UnreachableError(f"{self._base_url} answers {status} for {topic}: {reason}")
 

@@ -19,8 +19,8 @@ from tests.sim.kernel import NS_PER_MS, BrokenSimulation, Violation
 from tests.sim.obligations import Cause
 from tests.sim.world import World
 from tidegate.index import background
-from tidegate.index.log import records, snapshot
-from tidegate.plugin.daemon import index_logs, session
+from tidegate.index.log import landing, records, snapshot
+from tidegate.plugin.daemon import session
 from tidegate.plugin.telemetry import survey
 from tidegate.plugin.wire import codec
 
@@ -55,7 +55,7 @@ def _simulated(config: Config) -> Iterator[None]:
     logger = logging.getLogger("tidegate")
     level, turn_s, split = logger.level, survey.TURN_S, codec.split_positions
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
-    pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, index_logs)]
+    pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, landing)]
     logger.setLevel(logging.CRITICAL + 1)
     survey.TURN_S = math.inf
     setattr(session, "split_positions", partial(split, cut_bytes=config.set_cut_bytes))  # noqa: B010 mypy
