@@ -1,12 +1,14 @@
-"""How long until an index holds a backlog that it has never seen: rebuilt in bulk, or read by the dispatcher.
+"""How long until an index holds a backlog that it has never seen: rebuilt in bulk, or read by the broker.
 
 One topic with delayed messages on one real broker, whose index is emptied before each turn. `rebuild` is the
-whole command, Spark's start included; its stages are told apart. The dispatcher's turn begins when a consumer
-connects. Then slice files are packed from made entries, by Spark's tasks and by NumPy and Polars in one
-process: the same bytes, so that one sees from which size on Spark is worth its start.
+whole command, from its start to its end; its stages are told apart. The broker's turns begin when a consumer
+connects: `dispatcher` has the shim's reading ahead switched off, as with every other tracker, `reading ahead`
+has it on. Then slice files are packed from made entries, by Spark's tasks (on one core, and on all) and by
+NumPy and Polars in one process: the same entries, so that one sees from which size on Spark is worth its
+start, and what a second worker gives.
 
-``--entries 10000000 --only Spark --only NumPy`` takes that size alone; with the peers that read a topic it is
-how many messages the topic has.
+``--entries 10000000 --only rebuild`` is for a topic of that many messages, ``--entries 100000000 --only Spark
+--only NumPy`` for made entries: with peers of one kind alone, the other kind is left out.
 """
 
 from __future__ import annotations
@@ -30,13 +32,27 @@ from bench.harness.waiting import until
 from bench.pulsar.stand import SUBSCRIPTION, Stand, now_ms
 from tidegate.index import Entries, sort_entries
 
-BOOKIES, BROKER, DISPATCHER = "rebuild", "rebuild, through the broker", "dispatcher"
-SPARK, NUMPY, POLARS = "Spark", "NumPy", "Polars"
+BOOKIES, BROKER = "rebuild", "rebuild, through the broker"
+DISPATCHER, READ_AHEAD = "dispatcher", "reading ahead"
+SPARK, SPARK_ONE, NUMPY, POLARS = "Spark", "Spark, one worker", "NumPy", "Polars"
 MESSAGES, MESSAGES_QUICK = (100_000, 1_000_000), (20_000,)
 MADE, MADE_QUICK = (1_000_000, 10_000_000), (200_000,)
-READERS = (BOOKIES, BROKER, DISPATCHER)
+READERS = (BOOKIES, BROKER, DISPATCHER, READ_AHEAD)
+PACKERS = (SPARK, SPARK_ONE, NUMPY, POLARS)
+MASTERS = {SPARK: "local[*]", SPARK_ONE: "local[1]"}
+READ_AHEAD_KEY = "tidegateReadAhead"
+PARTS_OF_PACK = {
+    "gathered_s": "pack: gather from parts, tasks together",
+    "sorted_s": "pack: sort, tasks together",
+    "encoded_s": "pack: encode, tasks together",
+}
+RATE_TARGET, MADE_RATE_TARGET = 200_000.0, 1_000_000.0
+FASTER_TARGET, SPEED_UP_TARGET = 8.0, 1.8
 DAY_MS = 86_400_000
-PATIENCE_S = 1_200.0
+PATIENCE_S = 3_600.0
+HOLDS = "until the index holds them"
+WITHOUT_START = "seconds without Spark's start"
+ALL_IN_ALL = "entries a second, all in all"
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
@@ -50,13 +66,14 @@ def run(plan: Plan, recorder: Recorder) -> None:
         with Stand(TRACKERS[OURS]) as stand:
             for count in sizes:
                 of_topic(plan, recorder, stand, count)
+                compared(recorder, count)
     without = {POLARS} if importlib.util.find_spec("polars") is None else set()
     if without.intersection(plan.peers):
         recorder.note("Polars is not installed (make bench-peers): left out.")
     for count in made:
         for _, peers in plan.rounds():
             for peer in peers:
-                if peer in {SPARK, NUMPY, POLARS} - without:
+                if peer in set(PACKERS) - without:
                     plan.say(f"{count:,} made entries, {peer}")
                     packed(recorder, peer, count)
     judged(recorder, made)
@@ -75,25 +92,50 @@ def of_topic(plan: Plan, recorder: Recorder, stand: Stand, count: int) -> None:
     for _, peers in plan.rounds():
         for peer in [peer for peer in peers if peer in READERS]:
             plan.say(f"{count:,} messages, {peer}")
-            empty(stand)
-            if peer == DISPATCHER:
-                read_by_dispatcher(stand, recorder, topic, count)
+            empty(stand, reads_ahead=peer != DISPATCHER)
+            if peer in {DISPATCHER, READ_AHEAD}:
+                read_by_broker(stand, recorder, peer, topic, count)
             else:
                 rebuilt(stand, recorder, peer, topic, count)
 
 
+def of_messages(count: int) -> str:
+    """Of a topic."""
+    return f"{count:,} messages of one topic"
+
+
+def medians(recorder: Recorder, where: str, title: str) -> dict[str, float]:
+    """By peer."""
+    found = [one for one in recorder.metrics if (one.scenario, one.title) == (where, title)]
+    return {peer: float(np.median(values)) for one in found for peer, values in one.samples.items()}
+
+
+def compared(recorder: Recorder, count: int) -> None:
+    """Say how much sooner a rebuild is there than the dispatcher, which is what attaching is without it."""
+    seconds = medians(recorder, of_messages(count), HOLDS)
+    if BOOKIES in seconds and DISPATCHER in seconds:
+        times = seconds[DISPATCHER] / seconds[BOOKIES]
+        target = f" (goal {FASTER_TARGET:g})" if count == MESSAGES[-1] else ""
+        recorder.note(
+            f"{count:,} messages: rebuilt {times:.1f} times as fast as the dispatcher reads them{target}."
+        )
+
+
 def judged(recorder: Recorder, sizes: tuple[int, ...]) -> None:
-    """Say from which size on Spark is faster than one process, by the medians."""
-    told = {one.scenario: one.samples for one in recorder.metrics if one.title == "seconds"}
-    medians = [
-        (count, {peer: float(np.median(values)) for peer, values in told[scenario(count)].items()})
-        for count in sizes
-        if scenario(count) in told
-    ]
-    both = [(count, found) for count, found in medians if SPARK in found and NUMPY in found]
+    """Say from which size on Spark is faster than one process, and what a second worker gives."""
+    both = []
+    for count in sizes:
+        seconds, work = (medians(recorder, scenario(count), title) for title in ("seconds", WITHOUT_START))
+        if SPARK in seconds and NUMPY in seconds:
+            both.append((count, seconds[SPARK] < seconds[NUMPY]))
+        if SPARK in work and SPARK_ONE in work:
+            recorder.note(
+                f"{count:,} made entries: {work[SPARK_ONE] / work[SPARK]:.2f} times as fast on all cores as "
+                f"on one, Spark's start left out (goal {SPEED_UP_TARGET:g} on two)."
+            )
     if not both:
         return
-    faster = [count for count, found in both if found[SPARK] < found[NUMPY]]
+    faster = [count for count, is_faster in both if is_faster]
     words = (
         f"from {min(faster):,} entries on" if faster else f"not up to {both[-1][0]:,} entries on this machine"
     )
@@ -105,7 +147,7 @@ def scenario(count: int) -> str:
     return f"{count:,} made entries into slice files"
 
 
-def empty(stand: Stand) -> None:
+def empty(stand: Stand, *, reads_ahead: bool) -> None:
     """Every copy of the index is gone, and the broker has forgotten what it knew of it."""
     if stand.daemon is None:
         raise BenchError("only Tidegate has an index to rebuild")
@@ -113,6 +155,7 @@ def empty(stand: Stand) -> None:
     stand.daemon.stop()
     shutil.rmtree(stand.daemon.data_dir, ignore_errors=True)
     stand.daemon.start()
+    stand.broker.configure({READ_AHEAD_KEY: str(reads_ahead).lower()})
     stand.broker.start()
 
 
@@ -132,19 +175,29 @@ def rebuilt(stand: Stand, recorder: Recorder, peer: str, topic: str, count: int)
     if done.returncode != 0:
         raise BenchError(f"rebuild failed: {done.stderr[-2000:]}")
     result = json.loads(done.stdout)
-    where = f"{count:,} messages of one topic"
-    recorder.metric(where, "until the index holds them", "s").add(peer, result["seconds"])
-    rate = recorder.metric(where, "entries a second, all in all", "1/s", better="higher", headline=False)
-    rate.add(peer, round(count / result["seconds"], 1))
+    where = of_messages(count)
+    holds(recorder, peer, count, result["seconds"])
     for stage in result["stages"]:
         recorder.metric(where, f"stage: {stage['name']}", "s", headline=False).add(peer, stage["seconds"])
         if stage["name"] in ("read", "pack", "take in"):
             title = f"entries a second: {stage['name']}"
             found = recorder.metric(where, title, "1/s", better="higher", headline=False)
             found.add(peer, round(count / max(stage["seconds"], 0.001), 1))
+        for name, title in PARTS_OF_PACK.items():
+            if name in stage:
+                recorder.metric(where, title, "s", headline=False).add(peer, stage[name])
 
 
-def read_by_dispatcher(stand: Stand, recorder: Recorder, topic: str, count: int) -> None:
+def holds(recorder: Recorder, peer: str, count: int, seconds: float) -> None:
+    """The index holds them after so long."""
+    where = of_messages(count)
+    recorder.metric(where, HOLDS, "s").add(peer, round(seconds, 3))
+    target = RATE_TARGET if count >= MESSAGES[-1] else None
+    rate = recorder.metric(where, ALL_IN_ALL, "1/s", better="higher", target=target)
+    rate.add(peer, round(count / seconds, 1))
+
+
+def read_by_broker(stand: Stand, recorder: Recorder, peer: str, topic: str, count: int) -> None:
     """A consumer connects, and the broker reads until its tracker has all."""
     began_s = time.monotonic()
     consumer = stand.consumer(topic)
@@ -154,12 +207,8 @@ def read_by_dispatcher(stand: Stand, recorder: Recorder, topic: str, count: int)
         PATIENCE_S,
         interval_s=0.1,
     )
-    seconds = time.monotonic() - began_s
+    holds(recorder, peer, count, time.monotonic() - began_s)
     consumer.stop()
-    where = f"{count:,} messages of one topic"
-    recorder.metric(where, "until the index holds them", "s").add(DISPATCHER, round(seconds, 3))
-    rate = recorder.metric(where, "entries a second, all in all", "1/s", better="higher", headline=False)
-    rate.add(DISPATCHER, round(count / seconds, 1))
 
 
 def packed(recorder: Recorder, peer: str, count: int) -> None:
@@ -167,21 +216,26 @@ def packed(recorder: Recorder, peer: str, count: int) -> None:
     from tidegate.pipeline.rebuild import stages  # noqa: PLC0415 Spark is an extra
 
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        names, bins = made_parts(Path(folder), count)
+        names, bins = made_parts(Path(folder), count, parquet=peer == POLARS)
         began_s = time.monotonic()
-        if peer == SPARK:
+        if peer in MASTERS:
             done = subprocess.run(
-                [sys.executable, "-m", "bench.rebuild_spark", folder, json.dumps(bins)],
+                [sys.executable, "-m", "bench.rebuild_spark", folder, json.dumps(bins), MASTERS[peer]],
                 capture_output=True, text=True, check=False, timeout=PATIENCE_S,
             )  # fmt: skip
             if done.returncode != 0:
                 raise BenchError(f"Spark failed: {done.stderr[-2000:]}")
-            entries = int(done.stdout.split()[-1])
+            told = json.loads(done.stdout.splitlines()[-1])
+            entries = int(told["entries"])
+            work = recorder.metric(scenario(count), WITHOUT_START, "s", headline=False)
+            work.add(peer, round(told["seconds"], 3))
+            memory = recorder.metric(scenario(count), "most memory of a worker", "MiB", headline=False)
+            memory.add(peer, round(told["worker_mib"], 1))
         else:
             entries = 0
             for low, high in bins:
                 of_span = with_numpy if peer == NUMPY else with_polars
-                found = of_span([str(Path(folder) / "read" / f"{name}.parquet") for name in names], low, high)
+                found = of_span(Path(folder), names, low, high)
                 stages.to_bytes(found)
                 entries += len(found)
         seconds = time.monotonic() - began_s
@@ -189,13 +243,17 @@ def packed(recorder: Recorder, peer: str, count: int) -> None:
         raise BenchError(f"{peer} packed {entries:,} of {count:,} entries")
     where = scenario(count)
     recorder.metric(where, "seconds", "s").add(peer, round(seconds, 3))
-    rate = recorder.metric(where, "entries a second", "1/s", better="higher", headline=False)
+    target = MADE_RATE_TARGET if count >= MADE[-1] else None
+    rate = recorder.metric(where, "entries a second", "1/s", better="higher", target=target)
     rate.add(peer, round(count / seconds, 1))
 
 
-def made_parts(folder: Path, count: int) -> tuple[list[str], list[tuple[int, int]]]:
-    """(names of parts, spans of time for the slice files): entries over a day in random order."""
-    from tidegate.pipeline.rebuild import stages  # noqa: PLC0415 Spark is an extra
+def made_parts(folder: Path, count: int, *, parquet: bool) -> tuple[list[str], list[tuple[int, int]]]:
+    """(names of parts, spans of time for the slice files): entries over a day in random order.
+
+    parquet: for who does not read the parts of a rebuild.
+    """
+    from tidegate.pipeline.rebuild import part_file, stages  # noqa: PLC0415 Spark is an extra
 
     (folder / "read").mkdir()
     names, per_part = [], 250_000
@@ -205,28 +263,41 @@ def made_parts(folder: Path, count: int) -> tuple[list[str], list[tuple[int, int
         times = random.integers(0, DAY_MS, len(ids)) + 1_800_000_000_000
         entries = sort_entries(Entries(times, np.full(len(ids), 7, np.int64), ids))
         names.append(f"0-{number}")
-        (folder / "read" / f"{names[-1]}.parquet").write_bytes(stages.to_parquet(entries))
+        if parquet:
+            write_parquet(entries, folder / "read" / f"{names[-1]}.parquet")
+        else:
+            (folder / stages.part_path(names[-1])).write_bytes(part_file.encode_part(entries))
     files = -(-count // 1_000_000)
     edges = np.linspace(0, DAY_MS, files + 1).astype(np.int64) + 1_800_000_000_000
     return names, [(int(low), int(high) - 1) for low, high in pairwise(edges)]
 
 
-def with_numpy(paths: list[str], low_ms: int, high_ms: int) -> Entries:
-    """What is due in a span of time of these parts, sorted."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 an extra
+def write_parquet(entries: Entries, path: Path) -> None:
+    """In groups as small as the blocks of a part."""
+    import pyarrow as pa  # noqa: PLC0415 an extra
+    import pyarrow.parquet as pq  # noqa: PLC0415
 
-    within = [("deliver_at_ms", ">=", low_ms), ("deliver_at_ms", "<=", high_ms)]
-    tables = [pq.read_table(path, filters=within) for path in paths]
-    parts = [Entries(*(table[name].to_numpy().copy() for name in COLUMNS)) for table in tables]
+    table = pa.table([entries.deliver_at_ms, entries.ledger_id, entries.entry_id], names=list(COLUMNS))
+    pq.write_table(table, path, row_group_size=8_192, compression="zstd", use_dictionary=False)
+
+
+def with_numpy(folder: Path, names: list[str], low_ms: int, high_ms: int) -> Entries:
+    """What is due in a span of time of these parts, sorted."""
+    from tidegate.pipeline.rebuild import part_file, stages  # noqa: PLC0415 Spark is an extra
+
+    parts = []
+    for name in names:
+        with (folder / stages.part_path(name)).open("rb") as file:
+            parts.append(part_file.read_span(file, name, low_ms, high_ms))
     return sort_entries(Entries.concat(parts))
 
 
-def with_polars(paths: list[str], low_ms: int, high_ms: int) -> Entries:
+def with_polars(folder: Path, names: list[str], low_ms: int, high_ms: int) -> Entries:
     """The same."""
     import polars as pl  # noqa: PLC0415 an extra
 
     frame = (
-        pl.scan_parquet(paths)
+        pl.scan_parquet([folder / "read" / f"{name}.parquet" for name in names])
         .filter(pl.col("deliver_at_ms").is_between(low_ms, high_ms))
         .sort("deliver_at_ms", "ledger_id", "entry_id")
         .collect()
@@ -240,7 +311,7 @@ BENCH = Bench(
     measures="how long until an index holds a backlog: rebuilt by Spark, or read by the dispatcher",
     takes="20 min",
     takes_quick="4 min",
-    peers=(BOOKIES, BROKER, DISPATCHER, SPARK, NUMPY, POLARS),
+    peers=(*READERS, *PACKERS),
     runs=3,
     runs_quick=1,
     run=run,

@@ -5,6 +5,7 @@ What stands here is what the rest of the project may use of it; the stored bytes
 
 from tidegate.index.catalog import UNCLAIMED, Catalog
 from tidegate.index.clock import Clock, ManualClock, SystemClock
+from tidegate.index.compaction import choose_runs
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
 from tidegate.index.errors import (
@@ -19,6 +20,7 @@ from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
+from tidegate.index.pacing import CompactionPace
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.reading import FIRST_KEY, Page, Reading
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
@@ -43,6 +45,7 @@ __all__ = [
     "Chain",
     "Clock",
     "Commit",
+    "CompactionPace",
     "CorruptBlockError",
     "DelayIndex",
     "Entries",
@@ -66,6 +69,7 @@ __all__ = [
     "TappedStore",
     "TidegateIndexError",
     "UnreadableLogError",
+    "choose_runs",
     "deserialize_bitmap",
     "serialize_bitmap",
     "slice_entries_max",

@@ -147,6 +147,10 @@ class Background:
         """An index was removed."""
         self._crowded.pop(index, None)
 
+    def is_persisting(self, index: DelayIndex) -> bool:
+        """Whether a persist of an index runs, or has run and is not applied yet."""
+        return self._running is not None and self._running.persists is index
+
     @property
     def running(self) -> Future[None] | None:
         """What runs, None if nothing does."""

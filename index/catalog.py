@@ -166,6 +166,7 @@ class Catalog:
         found = recovery.subscriptions[0]
         self.remove(found.identity.name)
         index = DelayIndex.restored(self._context, found)
+        index.damaged = False  # there is no better copy
         self._indexes[index.name] = index
         self._context.corrupt_records += recovery.damage.count
         self._write_damage(recovery.damage)
@@ -255,6 +256,10 @@ class Catalog:
         """Everything whose token is not above this is durable."""
         return self._journal.durable_token
 
+    def is_durable(self, index: DelayIndex) -> bool:
+        """Whether everything that was told to an index is durable."""
+        return self._journal.is_durable(index.log)
+
     def commit(self) -> int:
         """Group commit: one synced write of everything appended since the last; the durable token.
 
@@ -322,6 +327,11 @@ class Catalog:
         finally:
             for index in looked:
                 self._due_changed(index)
+
+    def want_persist(self, index: DelayIndex) -> None:
+        """Persist a subscription soon, though none of its own reasons asks for it."""
+        if self._indexes.get(index.name) is index and not self._background.is_persisting(index):
+            self._context.wanting.add(index)
 
     def persist(self, name: SubscriptionName) -> None:
         """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""

@@ -12,7 +12,7 @@ nothing writes it: changes go to the journal, and jobs that other threads run tu
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tidegate.index.compacting import Compacting
 from tidegate.index.context import Context
@@ -20,7 +20,7 @@ from tidegate.index.entry import Entries
 from tidegate.index.errors import CheckError, CorruptBlockError
 from tidegate.index.format.block import load_block
 from tidegate.index.format.manifest import Identity
-from tidegate.index.journal import JournalLog, RecordType
+from tidegate.index.journal import RECORD_ENTRIES_MAX, JournalLog, RecordType
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
 from tidegate.index.pacing import Merge
@@ -57,6 +57,8 @@ class DelayIndex:
         self.log = log
         self._context = context
         self._positions = positions or PositionState()
+        self.damaged = False
+        """Whether something of it was found damaged or missing when it was opened: another copy is better."""
         self._quarantine = quarantine or Quarantine()
         self._width = width
         self._timeline = Timeline(self._positions, context.options, context.clock, self._load)
@@ -100,13 +102,14 @@ class DelayIndex:
         index._persisting.restore(state, found.held_versions, found.acknowledged_versions)
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
-        for record in found.reader.records():
+        for record in _joined(found.reader.records()):
             index._replay(record)
         context.journal.replayed(
             log, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
         index._tell_wishes()
         if found.damaged or found.reader.damaged:
+            index.damaged = True
             context.wanting.add(index)
         return index
 
@@ -235,6 +238,7 @@ class DelayIndex:
         A token as of `add`. The broker tells seal and mark-delete position again when it opens the
         subscription.
         """
+        self.damaged = True
         self.begin_generation(0)
         return self.mark_delete(-1, -1)
 
@@ -533,3 +537,21 @@ class DelayIndex:
             return self._read(block)
         except CorruptBlockError:
             return None
+
+
+def _joined(records: Iterator[Replayed]) -> Iterator[Replayed]:
+    """The same records, those that add joined where they follow each other: each costs more than entries."""
+    parts: list[Entries] = []
+    count = 0
+    for record in records:
+        adds = record.content if record.record_type is RecordType.ADD else None
+        if isinstance(adds, Entries):
+            parts.append(adds)
+            count += len(adds)
+        if parts and (adds is None or count >= RECORD_ENTRIES_MAX):
+            yield Replayed(RecordType.ADD, Entries.concat(parts))
+            parts, count = [], 0
+        if adds is None:
+            yield record
+    if parts:
+        yield Replayed(RecordType.ADD, Entries.concat(parts))

@@ -85,6 +85,11 @@ class JournalLog:
         return self._persisted_sequence
 
     @property
+    def records(self) -> int:
+        """Records that are not superfluous."""
+        return self._last_sequence - self._persisted_sequence
+
+    @property
     def size_bytes(self) -> int:
         """About how much the records that are not superfluous take in the store."""
         return self._size_bytes
@@ -274,6 +279,11 @@ class Journal:
         """Write `batch` with the next commit, before its records; the token."""
         self._extra.extend(batch)
         return self._issue()
+
+    def is_durable(self, log: JournalLog) -> bool:
+        """Whether every record of a log is. O(records that are not)."""
+        waiting = self._pending if self._writing is None else [*self._writing.records, *self._pending]
+        return not any(record.log is log for record in waiting)
 
     def cut(self, log: JournalLog) -> int:
         """The last sequence number; later records are not joined with those up to it."""

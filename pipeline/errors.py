@@ -27,6 +27,10 @@ class TopicError(PipelineError):
     """A topic cannot be read: it is not there, the permission is missing, or its data is."""
 
 
+class NoTopicError(TopicError):
+    """There is no such topic."""
+
+
 class UnreachableError(TopicError):
     """Nobody answers, or the connection broke; another try, or another way, may help."""
 

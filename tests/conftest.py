@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.browser import find_browser
+from tests.support.s3_server import S3Server
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
 
 # How fast the machine is decides nothing: no test measures speed.
@@ -45,6 +47,13 @@ def distribution() -> Path:
     if not home.is_dir():
         pytest.fail(f"no Pulsar in {home}: run `make pulsar`")
     return home
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A server of the S3 API with a bucket."""
+    with S3Server() as server:
+        yield server
 
 
 @pytest.fixture

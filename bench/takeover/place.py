@@ -49,6 +49,8 @@ class Place:
             guard=self._guard,
             pause=time.sleep,
             heap_mib=heap_mib,
+            # As it is installed: the drills have tiny slices, so that everything happens soon.
+            daemon_settings={},
         )
 
     def __enter__(self) -> Self:

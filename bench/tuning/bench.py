@@ -2,19 +2,21 @@
 
 Entries are due evenly over 7 days. Staging has a small budget, so that a small backlog is spilled as often as
 a large one is: what matters is how many entries of a spill fall into a slice, and how many spills there are.
-Each width is filled, killed -9, popped up to the middle of a slice, killed -9 and opened again.
+Each width is filled, killed -9, popped up to the middle of a slice, killed -9 and opened again. Filled once
+more, the most blocks on the way are compared with what the model of `tidegate tune` says of such a rush.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.worker_process import measured
-from bench.tuning.worker import Setting
+from bench.tuning.worker import START_MS, Setting, batches
 from tidegate.index import ENTRY_BYTES
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -24,6 +26,7 @@ BUDGETS = 16
 ENTRIES, ENTRIES_QUICK = 2_000_000, 200_000
 BATCHES = 200
 AUTO = "auto"
+MOST_BLOCKS = "most blocks while adding"
 WORKER = "bench.tuning.worker"
 TOO_NARROW_FOR_QUICK = "1 min"
 WIDTHS_MS = {
@@ -44,6 +47,7 @@ def measure(setting: Setting, peer: str, recorder: Recorder) -> dict[str, float]
         filled = measured(WORKER, "fill", *arguments)
         popped = measured(WORKER, "pop", *arguments)
         again = measured(WORKER, "reopen", *arguments, str(popped["stop_ms"]))
+        crowded = measured(WORKER, "crowd", str(Path(name) / "crowd"), setting.model_dump_json())
     scenario = f"{setting.entries:,} entries over 7 days"
     for title, unit, value in (
         ("time to add, until all is in slices", "s", filled["seconds"]),
@@ -56,12 +60,33 @@ def measure(setting: Setting, peer: str, recorder: Recorder) -> dict[str, float]
         ("kill -9, opened, first due entry popped", "s", again["first_pop_s"]),
     ):
         recorder.metric(scenario, title, unit).add(peer, round(value, 3))
+    most = recorder.metric(scenario, MOST_BLOCKS, "blocks", headline=False)
+    most.add(peer, int(crowded["blocks_max"]))
     recorder.metric(scenario, "kill -9, opened", "s", headline=False).add(peer, round(again["opened_s"], 3))
     lost = setting.entries - popped["popped"] - again["held"]
     recorder.metric(scenario, "lost or handed out early", "entries", target=0).add(
         peer, lost + again["early"]
     )
     return filled
+
+
+def modelled(recorder: Recorder, setting: Setting, peers: Sequence[str]) -> None:
+    """Say how far the model's most blocks are off, at each width: all entries arrive at once."""
+    from tidegate.pipeline.tune.calibrate import Played, Trace, measure_costs  # noqa: PLC0415
+
+    due_ms = np.concatenate([one.deliver_at_ms for one in batches(setting)])
+    played = Played(Trace(np.full(len(due_ms), START_MS - DAY_MS), due_ms), setting.options())
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
+        costs = measure_costs(Path(name))
+    (most,) = [one for one in recorder.metrics if one.title == MOST_BLOCKS]
+    told = []
+    for peer in peers:
+        said = played.activity(WIDTHS_MS[peer], costs).blocks_max
+        seen = float(np.median(most.samples[peer]))
+        told.append(f"{peer} {said:,} of {seen:,.0f} ({100 * (said - seen) / seen:+.0f} %)")
+    recorder.note(
+        "most blocks while adding, as tidegate tune's model says and as they were: " + ", ".join(told)
+    )
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
@@ -91,6 +116,14 @@ def run(plan: Plan, recorder: Recorder) -> None:
                 f"round {number + 1}, {peer}: {filled['seconds']:.1f} s to add, {filled['blocks']:,} blocks, "
                 f"{filled['bytes_an_entry']:.2f} B an entry"
             )
+    fixed = [
+        peer for peer in plan.peers if peer != AUTO and not (plan.quick and peer == TOO_NARROW_FOR_QUICK)
+    ]
+    if fixed:
+        whole = Setting(
+            entries=count, batch=batch, span_ms=SPAN_MS, staging_bytes=staging_bytes, width_ms=HOUR_MS
+        )
+        modelled(recorder, whole, fixed)
     places = {peer: WIDTHS_MS[peer] for peer in plan.peers if peer != AUTO}
     recorder.positions = {peer: width_ms / HOUR_MS for peer, width_ms in places.items()}
     if chosen:

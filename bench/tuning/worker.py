@@ -3,6 +3,7 @@
 ``python -m bench.tuning.worker PHASE DIR SETTING`` with SETTING as JSON (``Setting``) does one phase on the
 same directory, prints its figures as JSON and waits to be killed:
 
+- ``crowd`` does what ``fill`` does and looks at the blocks after each batch, which takes time of its own;
 - ``fill`` adds the entries in batches, each durable before the next, until all are in slices; like the daemon
   it takes no more while staging is far over its budget;
 - ``pop`` pops and acknowledges up to the middle of a slice in the middle of the span. At some slices it looks
@@ -66,9 +67,17 @@ class Setting(BaseModel):
         )
 
 
+class WorkClock(ManualClock):
+    """Messages' time stands still; how long work takes is measured, for the pace of compactions."""
+
+    def monotonic_ns(self) -> int:
+        """Of this machine."""
+        return time.perf_counter_ns()
+
+
 def opened(folder: Path, setting: Setting, now_ms: int) -> tuple[Catalog, DelayIndex, ManualClock]:
     """The catalog of the folder, as the daemon opens it."""
-    clock = ManualClock(now_ms)
+    clock = WorkClock(now_ms)
     catalog = Catalog.open(RocksStore.open(folder), clock, setting.options(), ThreadPoolExecutor(1))
     return catalog, catalog.subscription(NAME, INCARNATION), clock
 
@@ -112,6 +121,21 @@ def fill(folder: Path, setting: Setting) -> dict[str, float]:
         "width_ms": stats.slice_width_ms,
         "held": stats.held,
     }
+
+
+def crowd(folder: Path, setting: Setting) -> dict[str, float]:
+    """Add everything; the most blocks that there are on the way."""
+    catalog, index, clock = opened(folder, setting, START_MS - DAY_MS)
+    most = 0
+    for entries in batches(setting):
+        index.add(entries)
+        catalog.commit()
+        catalog.maintain(clock.now_ms())
+        while index.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
+            time.sleep(0.001)
+            catalog.maintain(clock.now_ms())
+        most = max(most, index.stats().blocks)
+    return {"blocks_max": most, "compactions": catalog.stats().compactions}
 
 
 def pop(folder: Path, setting: Setting) -> dict[str, float]:
@@ -194,6 +218,8 @@ def main(argv: list[str]) -> None:
     phase, folder, setting = argv[0], Path(argv[1]), Setting.model_validate_json(argv[2])
     if phase == "fill":
         figures = fill(folder, setting)
+    elif phase == "crowd":
+        figures = crowd(folder, setting)
     elif phase == "pop":
         figures = pop(folder, setting)
     else:

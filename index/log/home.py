@@ -62,6 +62,16 @@ class Home(Protocol):
         """Whether a former writer cannot append any more once a ledger has been opened."""
         ...
 
+    @property
+    def interval_ms(self) -> int:
+        """What is to be appended is gathered for so long at least: an append costs something here."""
+        ...
+
+    @property
+    def tail_entries_max(self) -> int:
+        """A ledger of so many entries after its snapshot is too long: reading each costs something."""
+        ...
+
     async def create(self) -> int:
         """Make a ledger; its id."""
         ...

@@ -14,11 +14,15 @@ class LogOptions:
     interval_ms: what is written is put into the log so much later at most, together with what came since.
     tail_bytes: a log whose records after the snapshot are longer than this, and than twice the snapshot, is
         begun anew.
+    journal_records, journal_bytes: a subscription with more in its journal is persisted: who opens the log
+        replays them, one by one.
     queue_bytes: what waits of one subscription, at most; past it the log is begun anew when that is possible.
     record_bytes: writes are put together into records of about this size.
     """
 
     interval_ms: int = 50
     tail_bytes: int = 4 * MIB
+    journal_records: int = 2_000
+    journal_bytes: int = 4 * MIB
     queue_bytes: int = 16 * MIB
     record_bytes: int = MIB

@@ -52,6 +52,8 @@ class MemoryHome:
 
     kind = "memory"
     fences = True
+    interval_ms = 0
+    tail_entries_max = 1 << 14
 
     def __init__(self, world: World) -> None:
         self.world = world

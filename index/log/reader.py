@@ -13,19 +13,42 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
+from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, Home, HomeError
 from tidegate.index.log.records import EntryKind, Header, decode_operations, decode_piece
 from tidegate.index.store import Batch
 
 
-class Content:
-    """The keys of a subscription, without its id, and their values; operations are applied to it."""
+class Spill(Protocol):
+    """Takes blocks out of memory while a log is read: they are nearly all of it."""
 
-    def __init__(self) -> None:
+    def take(self, kind: int, key: bytes, value: bytes) -> None:
+        """The next operation on blocks."""
+        ...
+
+    async def drain(self) -> None:
+        """Called between answers of the home: now is the time to wait. Raises StorageError."""
+        ...
+
+
+class Content:
+    """The keys of a subscription, without its id, and their values; operations are applied to it.
+
+    spilled: whether the values of blocks are elsewhere, and empty here.
+    """
+
+    def __init__(self, spill: Spill | None = None) -> None:
         self._kinds: dict[bytes, dict[bytes, bytes]] = {}
+        self._spill = spill
+
+    @property
+    def spilled(self) -> bool:
+        """See above."""
+        return self._spill is not None
 
     def of(self, kind: bytes) -> dict[bytes, bytes]:
         """The keys and values of one kind. Not to be changed."""
@@ -34,6 +57,9 @@ class Content:
     def apply(self, kind: int, key: bytes, value: bytes) -> None:
         """Apply one operation."""
         of_kind = self._kinds.setdefault(key[:1], {})
+        if self._spill is not None and key[:1] == keys.BLOCK:
+            self._spill.take(kind, key, value)
+            value = b"" if kind == Batch.PUT else value
         if kind == Batch.PUT:
             of_kind[key] = value
         elif kind == Batch.DELETE:
@@ -50,8 +76,8 @@ class LogParser:
     records that count.
     """
 
-    def __init__(self, identity: Identity) -> None:
-        self.content = Content()
+    def __init__(self, identity: Identity, spill: Spill | None = None) -> None:
+        self.content = Content(spill)
         self.complete = False
         self.entries = 0
         self.size_bytes = 0
@@ -106,12 +132,13 @@ class LogText:
     damage: str
 
 
-async def read_log(home: Home, ledger_id: int, identity: Identity) -> LogText:
+async def read_log(home: Home, ledger_id: int, identity: Identity, spill: Spill | None = None) -> LogText:
     """Open and read the log in a ledger; its former writer is fenced then.
 
+    spill: where blocks go, so that memory has what an open index has of them, and no more; None keeps them.
     Raises UnreadableLogError if nothing of it can be used, AwayError if the home does not answer.
     """
-    parser = LogParser(identity)
+    parser = LogParser(identity, spill)
     damage = ""
     try:
         last = await home.open(ledger_id)
@@ -125,6 +152,8 @@ async def read_log(home: Home, ledger_id: int, identity: Identity) -> LogText:
                         break
                 if damage:
                     break
+                if spill is not None:
+                    await spill.drain()
     except AwayError:
         # The rest may be there later, and then a successor would know what this owner does not.
         raise

@@ -22,15 +22,17 @@ def restoration(
     """Yield the writes that make `content` the data of a subscription with a new id.
 
     Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
-    log.
+    log. Blocks that were spilled are there already.
     """
     named = _named(content)
     batch = Batch()
     for kind in LOGGED_KINDS:
         for key, value in content.of(kind).items():
-            if kind == keys.BLOCK and key not in named:
-                continue
-            batch.put(keys.unstripped(key, subscription_id), value)
+            whole = keys.unstripped(key, subscription_id)
+            if kind != keys.BLOCK or (key in named and not content.spilled):
+                batch.put(whole, value)
+            elif content.spilled and key not in named:
+                batch.delete(whole)
             if batch.size_bytes >= piece_bytes:
                 yield batch
                 batch = Batch()

@@ -44,7 +44,7 @@ class Offload(Protocol):
 class LedgerWriter:
     """One log ledger while it is written. Any error of the home ends it.
 
-    size_bytes: of the entries that were appended.
+    size_bytes, entries: of what was appended.
     """
 
     def __init__(self, home: Home, ledger_id: int, chain: int) -> None:
@@ -53,6 +53,11 @@ class LedgerWriter:
         self._home = home
         self._chain = chain
         self._next = 0
+
+    @property
+    def entries(self) -> int:
+        """See above."""
+        return self._next
 
     async def put_header(self, identity: Identity) -> None:
         """Append the header."""
@@ -123,6 +128,7 @@ class LogWriter:
         self._sending_ns: int | None = None
         self._ledger: LedgerWriter | None = None
         self._snapshot_bytes = 0
+        self._snapshot_entries = 0
 
     # ---- what is written
 
@@ -171,6 +177,8 @@ class LogWriter:
         if self._ledger is None:
             return False
         tail_bytes = self._ledger.size_bytes - self._snapshot_bytes
+        if self._ledger.entries - self._snapshot_entries > self._home.tail_entries_max:
+            return True
         return tail_bytes > max(self._options.tail_bytes, 2 * self._snapshot_bytes)
 
     def _leave(self) -> None:
@@ -212,7 +220,8 @@ class LogWriter:
             await self._delete(ledger.ledger_id)
             raise
         self._current, self._others = ledger.ledger_id, others
-        self._ledger, self._snapshot_bytes = ledger, ledger.size_bytes
+        self._ledger = ledger
+        self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
         self._chained(ledger.ledger_id)
         for each in sorted(others):
             await self._delete(each)

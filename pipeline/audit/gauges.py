@@ -60,13 +60,16 @@ class Gauges:
             raise OptionError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
         return int(server.server_port)
 
-    def show(self, totals: Totals, ended_s: float, took_s: float) -> None:
-        """Set all of them."""
+    def round_ended(self, ended_s: float, took_s: float) -> None:
+        """When the last round ended, in seconds since the epoch, and how long it took."""
+        self._round.set(ended_s)
+        self._took.set(took_s)
+
+    def show(self, totals: Totals) -> None:
+        """Set all that is counted."""
         self._sent.set(totals.sent)
         self._unreadable.set(totals.unreadable)
         self._watermark.set(totals.watermark_ms / 1000)
-        self._round.set(ended_s)
-        self._took.set(took_s)
         for name, one in totals.by_subscription.items():
             self._show_one(name, one)
 

@@ -128,6 +128,8 @@ class Rounds:
         newest = self._newest()
         if newest is not None:
             self.totals = self._totals_of(newest)
+            # Who has been started again knows as much as before, whether or not anything new has come.
+            gauges.show(self.totals)
 
     def run(self, batch: DataFrame, number: int) -> None:
         """One round, of the batch with this number."""
@@ -144,7 +146,8 @@ class Rounds:
         self.totals = before
         self._remove(f"{self._folder}/{number - 2}")
         ended_s = time.time()
-        self._gauges.show(before, ended_s, ended_s - began_s)
+        self._gauges.show(before)
+        self._gauges.round_ended(ended_s, ended_s - began_s)
         self._note(_in_words(number, before, ended_s - began_s))
 
     def _look(self, batch: DataFrame, totals: Totals) -> None:

@@ -95,7 +95,7 @@ def audit(  # noqa: PLR0917 the flags
     metrics: Annotated[
         str | None, typer.Option(metavar="IP:PORT", help="With --stream: serve Prometheus gauges here.")
     ] = None,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,
@@ -104,6 +104,8 @@ def audit(  # noqa: PLR0917 the flags
     pulsar = _pulsar(service_url, admin_url, token_file, tls_ca_file, tls_cert_file, tls_key_file)
     streaming = None
     if stream:
+        if dry_run:
+            raise OptionError("--dry-run looks at whole records: leave out --stream")
         if checkpoint is None:
             raise OptionError("--stream needs --checkpoint DIR, where it goes on after a restart")
         streaming = StreamOptions(
@@ -130,9 +132,12 @@ def audit(  # noqa: PLR0917 the flags
         dry_run=dry_run,
         stream=streaming,
     )
+    spark = common.spark_settings(master, conf, package, file)
+    if not stream:
+        common.check_there("sent", options.sent.where, spark)
+        common.check_there("received", options.received.where, spark)
     if not dry_run:
         common.check_writable(report)
-    spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("audit", options.model_dump(mode="json"), spark)
     if json_output:
         common.print_json(result)

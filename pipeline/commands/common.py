@@ -13,11 +13,14 @@ import typer
 
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.job.launch import launch
-from tidegate.pipeline.job.request import Request, SparkSettings
+from tidegate.pipeline.job.request import LOCAL, Request, SparkSettings
 from tidegate.pipeline.job.view import View, make_view
 
 Master = Annotated[
-    str, typer.Option(help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.")
+    str | None,
+    typer.Option(
+        help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.", show_default=LOCAL
+    ),
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; again for more.")
@@ -35,7 +38,7 @@ start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
 
 
 def spark_settings(
-    master: str, conf: list[str] | None, package: Path | None, files: list[Path] | None = None
+    master: str | None, conf: list[str] | None, package: Path | None, files: list[Path] | None = None
 ) -> SparkSettings:
     """Raises ``OptionError``."""
     settings = {}
@@ -48,7 +51,8 @@ def spark_settings(
         if not path.is_file():
             raise OptionError(f"--file {path}: there is no such file")
     return SparkSettings(
-        master=master,
+        master=master or LOCAL,
+        asked_for=bool(master or settings),
         conf=settings,
         package=None if package is None else str(package),
         files=tuple(str(path) for path in files or []),
@@ -72,6 +76,13 @@ def print_json(result: dict[str, Any]) -> None:
 def absolute(where: str) -> str:
     """A local path in full: the job, and Spark's workers, may run elsewhere."""
     return where if "://" in where else str(Path(where).absolute())
+
+
+def check_there(what: str, where: str, spark: SparkSettings) -> None:
+    """Say at once what Spark would say when it has started; only of what is surely a path on this machine."""
+    local = spark.master.startswith("local") and "spark.hadoop.fs.defaultFS" not in spark.conf
+    if local and "://" not in where and not set(where) & set("*?[]{}\\") and not Path(where).exists():
+        raise OptionError(f"{what}: there is nothing at {where}")
 
 
 def check_writable(report: Path) -> None:

@@ -42,6 +42,7 @@ Work = Annotated[
     str | None,
     typer.Option(metavar="DIR|URL", help="Where parts and slice files go; a killed job goes on from there."),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")]
 PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
 
 
@@ -59,9 +60,7 @@ def rebuild(  # noqa: PLR0917 the flags
     admin_url: AdminUrl,
     socket: Socket = None,
     json_output: common.Json = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     service_url: ServiceUrl = None,
     token_file: TokenFile = None,
     tls_ca_file: TlsCaFile = None,
@@ -71,7 +70,7 @@ def rebuild(  # noqa: PLR0917 the flags
     work: Work = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the slice files where they are.")] = False,
     entries_per_task: PerTask = ENTRIES_PER_TASK,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,
@@ -96,7 +95,7 @@ def rebuild(  # noqa: PLR0917 the flags
     if json_output:
         common.print_json(result)
     elif dry_run:
-        _show_plan(result)
+        show_plan(result)
     else:
         _show(result)
     raise typer.Exit(exit_code)
@@ -146,7 +145,8 @@ def say(text: str) -> None:
     Console().print(one_line(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _show_plan(result: dict[str, Any]) -> None:
+def show_plan(result: dict[str, Any]) -> None:
+    """What would be read, for whom."""
     for one in result["subscriptions"]:
         say(f"{one['topic']} {one['subscription']}")
     say(f"{result['entries']:,} entries would be read, by {result['tasks']:,} tasks")

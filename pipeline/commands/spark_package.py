@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegate.pipeline.commands import common
-from tidegate.pipeline.job.package import UNPACKED_AS, make_package, platform_words
+from tidegate.pipeline.job.package import UNPACKED_AS, closure_versions, make_package, platform_words
 from tidegate.pipeline.job.parts import check_packages
 
 
@@ -21,10 +21,20 @@ def spark_package(
     out: Annotated[
         Path, typer.Option(help="Where the archive and the script go; made if it is not there.")
     ] = Path("run/spark"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be packed, and do nothing.")
+    ] = False,
     json_output: common.Json = False,
 ) -> None:
     """Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here."""
     check_packages()
+    if dry_run:
+        distributions = closure_versions()
+        if json_output:
+            common.print_json({"dry_run": True, "out": str(out), "distributions": distributions})
+        else:
+            typer.echo(f"to {out}, for {platform_words()}: {', '.join(distributions)}")
+        return
     was_there = out.is_dir()
     made = make_package(out)
     if json_output:

@@ -76,8 +76,11 @@ def tune(  # noqa: PLR0917 the flags
             help=f"The daemon's Unix socket, for --from-daemon and --apply [default: {SOCKET_DEFAULT_HELP}].",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look at the trace and say what would be compared.")
+    ] = False,
     json_output: common.Json = False,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,
@@ -89,6 +92,8 @@ def tune(  # noqa: PLR0917 the flags
         raise OptionError(f"--scale must be more than 0 and at most {_SCALE_MAX:,}, it is {scale:g}")
     if staging_mib < 1:
         raise OptionError(f"--staging-mib must be 1 or more, it is {staging_mib}")
+    if dry_run and from_daemon:
+        raise OptionError("--dry-run looks at a trace that is there: leave out --from-daemon")
     seconds = _seconds(record_for)
     options = TuneOptions(
         trace=None if trace is None else common.absolute(trace),
@@ -99,8 +104,10 @@ def tune(  # noqa: PLR0917 the flags
         delays=() if delays is None else parse_delays(delays),
         staging_bytes=staging_mib * _MIB,
         report=str(report.absolute()),
+        dry_run=dry_run,
     )
-    common.check_writable(report)
+    if not dry_run:
+        common.check_writable(report)
     spark = common.spark_settings(master, conf, package, file)
     if apply_to is not None:
         # Before the work rather than after it: does the daemon know the subscription?
@@ -113,7 +120,7 @@ def tune(  # noqa: PLR0917 the flags
             view.note(f"{found.entries:,} of {found.seen:,} messages: {path} (--scale {found.stride})")
         options = options.model_copy(update={"trace": str(path), "scale": scale * found.stride})
     result, exit_code = common.run_job("tune", options.model_dump(mode="json"), spark)
-    if apply_to is not None:
+    if apply_to is not None and not dry_run:
         width_ms = result["recommended"]["width_ms"]
         result["applied"] = ask_socket(
             socket or own_default_socket(),
@@ -121,6 +128,11 @@ def tune(  # noqa: PLR0917 the flags
         )
     if json_output:
         common.print_json(result)
+    elif dry_run:
+        typer.echo(
+            f"{result['entries']:,} messages within {result['span_ms'] / 1_000:,.0f} s; "
+            f"widths to compare: {', '.join(result['widths'])}"
+        )
     else:
         _show(result, apply_to)
     raise typer.Exit(exit_code)

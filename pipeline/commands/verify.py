@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidegate.pipeline.commands import common
 from tidegate.pipeline.commands import rebuild as shared
-from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK
+from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.rebuild import orphans
+from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
+from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.reader import ReadFrom
 
 _KINDS = {
@@ -34,7 +40,20 @@ def verify(  # noqa: PLR0917 the flags
     admin_url: shared.AdminUrl,
     socket: shared.Socket = None,
     json_output: common.Json = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Put the index right.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Put the index right; delete what --logs finds.")
+    ] = False,
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Look for ledgers of index logs that nobody needs, and no more.")
+    ] = False,
+    index_log: Annotated[
+        str | None, typer.Option(metavar="URL", help="With --logs: where the brokers keep them, if at a URL.")
+    ] = None,
+    bookie_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="With --logs: http://HOST:8000 of a bookie's HTTP server."),
+    ] = None,
+    dry_run: shared.DryRun = False,
     service_url: shared.ServiceUrl = None,
     token_file: shared.TokenFile = None,
     tls_ca_file: shared.TlsCaFile = None,
@@ -43,7 +62,7 @@ def verify(  # noqa: PLR0917 the flags
     read_from: shared.From = ReadFrom.AUTO,
     work: shared.Work = None,
     entries_per_task: shared.PerTask = ENTRIES_PER_TASK,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,
@@ -60,14 +79,48 @@ def verify(  # noqa: PLR0917 the flags
         read_from=read_from,
         work=work,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"repair": repair})
+    ).model_copy(update={"repair": repair, "dry_run": dry_run})
+    if logs:
+        raise typer.Exit(_look_for_orphans(options, index_log, bookie_url, json_output))
     spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("verify", options.model_dump(mode="json"), spark)
     if json_output:
         common.print_json(result)
+    elif dry_run:
+        shared.show_plan(result)
     else:
         _show(result)
     raise typer.Exit(exit_code)
+
+
+def _look_for_orphans(
+    options: RebuildOptions, index_log: str | None, bookie_url: str | None, json_output: bool
+) -> int:
+    homes: list[orphans.Ledgers] = []
+    if index_log is not None:
+        homes.append(orphans.ObjectLedgers(index_log))
+    if bookie_url is not None:
+        homes.append(orphans.BookieLedgers(bookie_url))
+    if not homes:
+        raise OptionError("--logs needs to know where they are: give --index-log, --bookie-url or both")
+    with Admin(options.admin_url, options.access) as admin:
+        topic = TopicName.parse(options.topic)
+        found = orphans.find_orphans(
+            lambda: orphans.Named(admin, Path(options.socket)), homes, topic, options.subscription, time.sleep
+        )
+    removed = options.repair and not options.dry_run
+    for home, one in found if removed else ():
+        home.remove(one)
+    if json_output:
+        common.print_json({"orphans": [one._asdict() for _, one in found], "removed": removed})
+    else:
+        for _, one in found:
+            shared.say(
+                f"{one.topic} {one.subscription}: ledger {one.ledger_id} in {one.home} is needed by nobody"
+            )
+        done = ", they are deleted" if removed and found else ""
+        shared.say(f"{len(found):,} ledgers of index logs are needed by nobody{done}")
+    return 1 if found and not removed else 0
 
 
 def _show(result: dict[str, Any]) -> None:

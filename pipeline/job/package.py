@@ -17,7 +17,7 @@ import platform
 import re
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,8 +63,16 @@ def make_package(directory: Path) -> Shipped:
         raise PipelineError(f"cannot write {archive}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in names]
-    return Shipped(archive, script, size_bytes, versions)
+    return Shipped(archive, script, size_bytes, _versions(names))
+
+
+def closure_versions() -> list[str]:
+    """What an archive would hold: the distributions with their versions."""
+    return _versions(sorted(_closure("tidegate", frozenset({"spark"}))))
+
+
+def _versions(names: Iterable[str]) -> list[str]:
+    return [f"{name} {importlib.metadata.version(name)}" for name in names]
 
 
 def submit_script() -> str:

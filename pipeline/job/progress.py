@@ -9,11 +9,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.pipeline.job.request import StageEvent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INTERVAL_S = 0.5
 

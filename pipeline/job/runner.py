@@ -1,7 +1,8 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
-Spark is started beside the job, which waits for it where it needs it: a topic is looked at, and a small
-backlog read, before Spark is up.
+Spark is started beside the job, which waits for it where it needs it: a topic is looked at, and some of its
+backlog read, before Spark is up. A job whose work is Python's starts it on this machine only if it has enough
+to do, or the user has asked for it.
 
 Invariants: it tells one result or one error, then ends; it ends by itself when whoever started it is gone
 (its input is closed), and Spark with it; a signal ends Spark before the process.
@@ -23,11 +24,9 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, BinaryIO, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self
 
 from pydantic import BaseModel
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.failures import explained
@@ -40,8 +39,10 @@ from tidegate.pipeline.job.request import (
     ResultEvent,
     StageEvent,
 )
-from tidegate.pipeline.job.session import start
 from tidegate.plugin.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JOBS = {
     "audit": "tidegate.pipeline.audit.job",
@@ -49,6 +50,7 @@ JOBS = {
     "rebuild": "tidegate.pipeline.rebuild.job",
     "verify": "tidegate.pipeline.rebuild.verify",
 }
+_PYTHON_DOES_THE_WORK = frozenset({"rebuild", "verify"})
 _STOP_S = 8.0
 _STARTED_BY = os.getppid()
 _JOB_FOLDER = "tidegate-job-"
@@ -66,6 +68,10 @@ class Context(Protocol):
     @property
     def spark_is_up(self) -> bool:
         """Whether the session can be had without waiting."""
+        ...
+
+    def start_spark(self) -> None:
+        """Begin to start Spark, if nobody has, and do not wait for it."""
         ...
 
     @property
@@ -98,19 +104,25 @@ class RunningJob:
         self._tell = tell
         self._watch = StageWatch(tell)
         self._up: Future[SparkSession] = Future()
-        self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Begin to start Spark."""
+        """Begin to start Spark, unless the job is to say whether it is worth it."""
         self._watch.__enter__()
-        self._thread.start()
+        if (
+            self._request.command not in _PYTHON_DOES_THE_WORK
+            or self._submitted
+            or self._request.spark.asked_for
+            or not self._request.spark.is_local
+        ):
+            self.start_spark()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop Spark if it is up. A JVM that is still starting ends with the process."""
-        if self._submitted:
+        if self._submitted and self._thread is not None:
             self._thread.join()
         self._watch.__exit__(kind, error, trace)
         if self._up.done() and self._up.exception() is None and not self._nothing_to_tidy:
@@ -120,7 +132,17 @@ class RunningJob:
     @property
     def spark(self) -> SparkSession:
         """See ``Context``."""
+        self.start_spark()
         return self._up.result()
+
+    def start_spark(self) -> None:
+        """See ``Context``."""
+        if self._thread is None:
+            # Here, not in the thread: two threads that import PySpark at a time find it half-made. And not at
+            # the top: it takes a while, and not every job comes to need it.
+            importlib.import_module("tidegate.pipeline.job.session")
+            self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+            self._thread.start()
 
     @property
     def spark_is_up(self) -> bool:
@@ -153,6 +175,8 @@ class RunningJob:
 
     def _start(self) -> None:
         try:
+            from tidegate.pipeline.job.session import start  # noqa: PLC0415
+
             spark = start(self._request.command, self._request.spark)
             self._watch.of(spark)
             self._up.set_result(spark)
@@ -247,7 +271,8 @@ def main() -> int:
 
 def _end_java() -> None:
     """Let the JVM tidy up, and then make sure: one that was just being started would stay for ever."""
-    gateway: Any = SparkContext._gateway
+    pyspark = sys.modules.get("pyspark")
+    gateway: Any = None if pyspark is None else pyspark.SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is not None and process.stdin is not None:
         with contextlib.suppress(Exception):

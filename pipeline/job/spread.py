@@ -1,15 +1,19 @@
-"""Independent pieces of work, done by this process while Spark starts and by Spark's workers from then on.
+"""Independent pieces of work, done by this process until Spark is up and by Spark's workers from then on.
 
-To start takes Spark seconds, in which a process reads a million entries: whoever has no more than that does
-not wait for it. Invariants: each piece is done once, but for tasks that Spark tries again; what is done is
-given back in rounds, so that the caller can write down how far it is; a worker tells what it has done when it
-has done it.
+To start takes Spark seconds of both processor and clock, in which a process reads a million entries: whoever
+has no more than that does not start it, and whoever has more does not wait for it. This process does some
+pieces at a time, in threads: sockets, NumPy and the packing let go of the interpreter. Invariants: each piece
+is done once, but for tasks that Spark tries again; what is done is given back in rounds, so that the caller
+can write down how far it is; a worker tells what it has done when it has done it; nothing is under way any
+more when it ends, unless the process ends.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +23,7 @@ from tidegate.pipeline.job.runner import Context
 
 _ROUNDS = 4
 """Pieces for each core between two times that the caller hears: so much a killed job does again."""
+_THREADS = min(os.cpu_count() or 1, 4)
 _numbers = count(-1, -1)
 """Of stages that are not Spark's."""
 
@@ -71,18 +76,48 @@ def spread(
     progress = _Progress(name, len(pieces))
     waiting = deque(pieces)
     with context.shown(progress.event):
-        while waiting and (not context.spark_is_up or len(waiting) == 1):
-            try:
-                done = work(waiting[0])
-            except UnreachableError:
-                if context.spark_is_here:
-                    raise
-                break  # the workers may reach what this machine does not
-            waiting.popleft()
-            progress.add(done.read)
-            yield [done]
+        yield from _here(context, waiting, work, progress)
         if waiting:
             yield from _on_spark(context, list(waiting), work, progress)
+
+
+def _here(
+    context: Context, waiting: deque[Piece], work: Callable[[Piece], Done], progress: _Progress
+) -> Iterator[list[Done]]:
+    """Takes pieces until Spark is up, or until this machine does not reach what its workers may."""
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="piece")
+    under_way: dict[Future[Done], Piece] = {}
+    unreachable = False
+    try:
+        while True:
+            while (
+                waiting
+                and len(under_way) < _THREADS
+                and not unreachable
+                and (not context.spark_is_up or len(waiting) + len(under_way) == 1)
+            ):
+                piece = waiting.popleft()
+                under_way[pool.submit(work, piece)] = piece
+            if not under_way:
+                break
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                piece = under_way.pop(future)
+                try:
+                    done = future.result()
+                except UnreachableError:
+                    if context.spark_is_here:
+                        raise
+                    unreachable = True
+                    waiting.appendleft(piece)
+                    continue
+                progress.add(done.read)
+                yield [done]
+    except Exception:
+        pool.shutdown(cancel_futures=True)
+        raise
+    finally:
+        # Whoever ends the process does not wait.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _on_spark(

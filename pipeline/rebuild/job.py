@@ -31,6 +31,9 @@ from tidegate.plugin.wire.session import DaemonSession
 
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
+ENTRIES_HERE = 2_000_000
+"""A process reads so many in little more time than it takes Spark to be of help on the same machine."""
+
 OURS = (PLAN, MANIFEST, stages.READ, stages.SLICES)
 """What a job leaves in its directory."""
 
@@ -39,7 +42,7 @@ class Stages:
     """How long each stage takes, and of how many entries."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        self.context = context
         self.done: list[dict[str, Any]] = []
 
     @contextlib.contextmanager
@@ -47,7 +50,7 @@ class Stages:
         """One stage; what is put into the dictionary is told of it."""
         told: dict[str, Any] = {"name": name}
         began_s = time.monotonic()
-        self._context.note(words)
+        self.context.note(words)
         yield told
         told["seconds"] = round(time.monotonic() - began_s, 3)
         self.done.append(told)
@@ -71,8 +74,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     wanted = RebuildOptions.model_validate(options)
     watch, files = Stages(context), Files(wanted.work)
     if wanted.dry_run:
-        _, plan = make_plan(wanted, None)
-        return {"dry_run": True, **described(plan)}, 0
+        return dry(wanted), 0
     with DaemonSession(Path(wanted.socket)) as session:
         cluster, plan = planned(wanted, files, watch)
         indexes = taken(session, wanted, plan)
@@ -115,6 +117,8 @@ def planned(wanted: RebuildOptions, files: Files, watch: Stages) -> tuple[Cluste
         files.make()
         files.write_json(PLAN, plan.as_json())
         stage |= {"tasks": len(plan.tasks), "entries": plan.entries}
+    if plan.entries > ENTRIES_HERE or not watch.context.spark_is_here:
+        watch.context.start_spark()
     return cluster, plan
 
 
@@ -138,7 +142,7 @@ def prepare(  # noqa: PLR0917 all that is known
     there = files.names(stages.READ)
     known = {name: Part(target, name, *rest) for name, (target, *rest) in manifest.get("read", {}).items()}
     parts = [
-        known[task.name] for task in plan.tasks if task.name in known and f"{task.name}.parquet" in there
+        known[task.name] for task in plan.tasks if task.name in known and f"{task.name}{stages.PART}" in there
     ]
     kept = {one.name for one in parts}
     todo = [task for task in plan.tasks if task.name not in kept]
@@ -160,12 +164,17 @@ def prepare(  # noqa: PLR0917 all that is known
         files.write_json(MANIFEST, manifest)
         stage |= {"entries": sum(one.entries for one in made), "files": len(made)}
         stage["size_bytes"] = sum(one.size_bytes for one in made)
+        # Of all tasks together, which work side by side.
+        for name in ("gathered_s", "sorted_s", "encoded_s"):
+            stage[name] = round(sum(getattr(one, name) for one in made), 3)
     return Prepared(plan, files, made)
 
 
-def described(plan: Plan) -> dict[str, Any]:
-    """What would be done."""
+def dry(wanted: RebuildOptions) -> dict[str, Any]:
+    """What would be read, and for whom; nothing is written."""
+    _, plan = make_plan(wanted, None)
     return {
+        "dry_run": True,
         "entries": plan.entries,
         "tasks": len(plan.tasks),
         "subscriptions": [

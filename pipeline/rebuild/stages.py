@@ -1,6 +1,6 @@
 """What the tasks of a job do: backlog into parts, parts into slice files. No Spark in here.
 
-    ranges of ledgers ─► read/TASK.parquet (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
+    ranges of ledgers ─► read/TASK.entries (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
 
 Files stand between the stages, not a shuffle: what a killed job has read is there when it is started again,
 and a task that runs twice writes the same file once more. A slice file is a row of blocks, each with its
@@ -11,27 +11,27 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.index import Entries, sort_entries
 from tidegate.index.format import decode_block, encode_block
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.rebuild.files import Files
+from tidegate.pipeline.rebuild.part_file import encode_part, read_span
 from tidegate.pipeline.rebuild.plan import Task
 from tidegate.pipeline.topic.reader import Cluster, EntryReader
 
 READ = "read"
 SLICES = "slices"
+PART = ".entries"
+"""How the file of a part is called after its name."""
 _BLOCK_ENTRIES = 65_536
-_GROUP_ENTRIES = 8_192
-"""Of a part, read or left out together: a slice file needs a small share of each part."""
 _QUANTILES = 64
-_COLUMNS = ("deliver_at_ms", "ledger_id", "entry_id")
 _LENGTH = struct.Struct("<I")
 
 
@@ -65,12 +65,15 @@ class Bin(NamedTuple):
 
 
 class SliceFile(NamedTuple):
-    """A slice file that counts."""
+    """A slice file that counts, and how long it took to gather, sort and encode what is in it, in seconds."""
 
     target: int
     name: str
     entries: int
     size_bytes: int
+    gathered_s: float = 0.0
+    sorted_s: float = 0.0
+    encoded_s: float = 0.0
 
     @property
     def read(self) -> int:
@@ -81,7 +84,7 @@ class SliceFile(NamedTuple):
 def read_task(cluster: Cluster, files: Files, task: Task) -> Part:
     """Read the delayed entries of a task into its part."""
     entries, count = _entries(cluster, task)
-    files.write(f"{READ}/{task.name}.parquet", to_parquet(entries))
+    files.write(part_path(task.name), encode_part(entries))
     return Part(task.target, task.name, len(entries), count, tuple(_quantiles(entries.deliver_at_ms)))
 
 
@@ -122,11 +125,16 @@ def bins(parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
 
 def pack(files: Files, wanted: Bin) -> SliceFile:
     """Make a slice file."""
-    parts = [span(files, f"{READ}/{name}.parquet", wanted.low_ms, wanted.high_ms) for name in wanted.parts]
+    times_s = [time.monotonic()]
+    parts = [span(files, part_path(name), wanted.low_ms, wanted.high_ms) for name in wanted.parts]
+    times_s.append(time.monotonic())
     entries = sort_entries(Entries.concat(parts), unique=True)
+    times_s.append(time.monotonic())
     data = to_bytes(entries)
+    times_s.append(time.monotonic())
     files.write(f"{SLICES}/{wanted.name}.blocks", data)
-    return SliceFile(wanted.target, wanted.name, len(entries), len(data))
+    took_s = (after - before for before, after in pairwise(times_s))
+    return SliceFile(wanted.target, wanted.name, len(entries), len(data), *took_s)
 
 
 def to_bytes(entries: Entries) -> bytes:
@@ -160,8 +168,7 @@ def entries_in(files: Files, one: SliceFile) -> Entries:
 
 def entries_of(files: Files, task: Task) -> Entries:
     """What a task has read."""
-    with files.open(f"{READ}/{task.name}.parquet") as file:
-        return of_table(pq.read_table(file, columns=list(_COLUMNS)))
+    return span(files, part_path(task.name))
 
 
 def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
@@ -178,25 +185,15 @@ def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
     return sort_entries(entries.take(entries.deliver_at_ms >= 0), unique=True), count
 
 
-def to_parquet(entries: Entries) -> bytes:
-    """The content of a part with these entries."""
-    table = pa.table([entries.deliver_at_ms, entries.ledger_id, entries.entry_id], names=list(_COLUMNS))
-    data = io.BytesIO()
-    # Nearly every value is another: a dictionary would cost time and space.
-    pq.write_table(table, data, row_group_size=_GROUP_ENTRIES, compression="zstd", use_dictionary=False)
-    return data.getvalue()
+def part_path(name: str) -> str:
+    """Where a part is."""
+    return f"{READ}/{name}{PART}"
 
 
-def span(files: Files, path: str, low_ms: int, high_ms: int) -> Entries:
-    """What is due in a span of time of a file as `to_parquet` makes it: the rest is not unpacked."""
+def span(files: Files, path: str, low_ms: int | None = None, high_ms: int | None = None) -> Entries:
+    """What is due in a span of time, both ends inclusive, of a file of sorted entries; all without them."""
     with files.open(path) as file:
-        within = [("deliver_at_ms", ">=", low_ms), ("deliver_at_ms", "<=", high_ms)]
-        return of_table(pq.read_table(file, columns=list(_COLUMNS), filters=within))
-
-
-def of_table(table: pa.Table) -> Entries:
-    """The entries of a table with the columns of a part."""
-    return Entries(*(table[name].to_numpy().astype(np.int64, copy=True) for name in _COLUMNS))
+        return read_span(file, path, low_ms, high_ms)
 
 
 def _quantiles(times: Any) -> list[int]:

@@ -20,8 +20,9 @@ from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
-from tidegate.pipeline.rebuild.job import OURS, Stages, planned, prepare, taken
+from tidegate.pipeline.rebuild.job import OURS, Stages, dry, planned, prepare, taken
 from tidegate.pipeline.rebuild.options import RebuildOptions
+from tidegate.pipeline.rebuild.part_file import encode_part
 from tidegate.pipeline.rebuild.plan import Plan
 from tidegate.pipeline.rebuild.stages import SliceFile
 from tidegate.plugin.wire.session import DaemonSession
@@ -35,6 +36,8 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     """Do a verification; (result, exit code). Raises ``UserError``."""
     wanted = RebuildOptions.model_validate(options)
     watch, files = Stages(context), Files(wanted.work)
+    if wanted.dry_run:
+        return dry(wanted), 0
     # What was read by a former job is not what is there now.
     files.remove(OURS)
     counts = dict.fromkeys(("checked", *_KINDS), 0)
@@ -103,8 +106,8 @@ def wrong_times(
         held.update(PositionSet.of_entries(entries))
         count += len(entries)
         times = entries.deliver_at_ms
-        pages.append(Page(f"{HELD}-{number}/{at:08}.parquet", int(times[0]), int(times[-1])))
-        files.write(pages[-1].name, stages.to_parquet(entries))
+        pages.append(Page(f"{HELD}-{number}/{at:08}{stages.PART}", int(times[0]), int(times[-1])))
+        files.write(pages[-1].name, encode_part(entries))
     wrong = PositionSet()
     for done in spread(context, "comparing times", slices, partial(check_times, files, pages)):
         for one in done:

@@ -6,13 +6,13 @@ to do; the token goes to the broker that owns the topic when an answer redirects
 
 from __future__ import annotations
 
+import http.client
 import json
-import ssl
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
-from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
+from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.names import TopicName
 
@@ -24,22 +24,20 @@ _SHOWN = 200
 
 
 class Admin:
-    """Calls on the cluster that answers at ``base_url``; a context manager."""
+    """Calls on the cluster that answers at ``base_url``; a context manager.
+
+    With what Python has: to load a library for HTTP takes as long as all calls of a small job.
+    """
 
     def __init__(self, base_url: str, access: Access) -> None:
         parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or _port(base_url) is None:
             raise OptionError(
                 f"{base_url[:80]!r} is no admin URL: write http://HOST:8080 or https://HOST:8443"
             )
         self._base_url = base_url.rstrip("/")
         self._access = access
-        verify: ssl.SSLContext | bool = access.tls() if parts.scheme == "https" else False
-        # Here, for most of Spark's workers import this module and never ask: it takes 0.2 s.
-        import httpx  # noqa: PLC0415
-
-        self._errors: type[Exception] = httpx.HTTPError
-        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=verify)
+        self._tls = access.tls() if parts.scheme == "https" else None
 
     def __enter__(self) -> Self:
         """Nothing is opened before the first call."""
@@ -48,8 +46,7 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the connections."""
-        self._client.close()
+        """Nothing is left open."""
 
     def partitions(self, topic: TopicName) -> int:
         """How many partitions the topic has; 0 if it is not partitioned."""
@@ -62,6 +59,13 @@ class Admin:
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
         """Ledgers with their ensembles, and cursors. Loads the topic if no broker has it."""
         return self._get(f"/persistent/{topic.admin_path}/internalStats?metadata=true", topic)
+
+    def subscriptions(self, topic: TopicName) -> set[str]:
+        """The subscriptions of a topic. Loads it if no broker has it. Raises NoTopicError."""
+        found = self._ask(f"/admin/v2/persistent/{topic.admin_path}/subscriptions", topic)
+        if not isinstance(found, list):
+            raise WireError(f"{self._base_url} does not say which subscriptions {topic} has")
+        return {str(one) for one in found}
 
     def topics(self, within: TopicName) -> list[TopicName]:
         """All persistent topics, and partitions, of the namespace of ``within``."""
@@ -97,20 +101,37 @@ class Admin:
                     url = self._redirected(url, location)
                     continue
                 return self._checked(status, body, topic)
-        except self._errors as error:
-            raise UnreachableError(f"the admin API at {self._base_url} does not answer: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise UnreachableError(f"the admin API at {self._base_url} does not answer: {reason}") from error
         raise UnreachableError(f"{self._base_url} redirects in circles for {topic}")
 
     def _request(self, url: str) -> tuple[int, str | None, bytes]:
         token = self._access.token()
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        body = bytearray()
-        with self._client.stream("GET", url, headers=headers) as response:
-            for piece in response.iter_bytes():
-                body += piece
-                if len(body) > _ANSWER_MAX_BYTES:
-                    raise WireError(f"{url} answers with more than {_ANSWER_MAX_BYTES >> 20} MiB")
-            return response.status_code, response.headers.get("location"), bytes(body)
+        parts = urlsplit(url)
+        if not parts.hostname or _port(url) is None:
+            raise WireError(f"{self._base_url} redirects to {url[:_SHOWN]!r}, which is no URL")
+        connection = (
+            http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)
+            if self._tls is None
+            else http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=_TIMEOUT_S, context=self._tls
+            )
+        )
+        try:
+            connection.request(
+                "GET", parts._replace(scheme="", netloc="", fragment="").geturl(), headers=headers
+            )
+            response = connection.getresponse()
+            body = response.read(_ANSWER_MAX_BYTES + 1)
+            if len(body) > _ANSWER_MAX_BYTES:
+                raise WireError(f"{url} answers with more than {_ANSWER_MAX_BYTES >> 20} MiB")
+            if response.length:
+                raise http.client.IncompleteRead(body, response.length)
+            return response.status, response.getheader("location"), body
+        finally:
+            connection.close()
 
     def _redirected(self, url: str, location: str) -> str:
         target, scheme = urljoin(url, location), urlsplit(self._base_url).scheme
@@ -133,9 +154,17 @@ class Admin:
         if status == 403:
             raise TopicError(f"no permission to see the ledgers of {topic}: ask for it, or use another token")
         if status == 404:
-            raise TopicError(f"there is no topic {topic}, says {self._base_url}")
+            raise NoTopicError(f"there is no topic {topic}, says {self._base_url}")
         reason = _reason(body)
         raise UnreachableError(f"{self._base_url} answers {status} for {topic}: {reason}")
+
+
+def _port(url: str) -> int | None:
+    """The port that a URL says, 0 if it says none; None if what it says is no port."""
+    try:
+        return urlsplit(url).port or 0
+    except ValueError:
+        return None
 
 
 def _reason(body: bytes) -> str:

@@ -9,16 +9,22 @@ it has, so that the reader must know where a ledger ends. Frames are big-endian:
     entry    := ledger_id:i64 entry_id:i64 last_confirmed:i64 length:i64 digest payload
 
 Pure. Invariants: a frame is bounded before it is read; an entry is handed on only if its digest is right and
-it is the one that was asked for; anything else is a ``WireError``.
+it is the one that was asked for; anything else is a ``WireError``. Entries stay in the frame that they came
+in: with millions of small ones, an object for each is what reading would cost.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
 from tidegate.pipeline.errors import WireError
@@ -34,11 +40,15 @@ _REQUEST = struct.Struct(">IIqq")
 _BATCH = struct.Struct(">qiq")
 _REQUEST_ID = struct.Struct(">q")
 _HEAD_BYTES = 32
-_DIGESTS = {
-    "CRC32C": struct.Struct(">qq16xI"),
-    "CRC32": struct.Struct(">qq16xQ"),
-    "DUMMY": struct.Struct(">qq16x"),
+_DIGEST_DTYPES: dict[str, np.dtype[Any] | None] = {
+    "CRC32C": np.dtype(">u4"),
+    "CRC32": np.dtype(">u8"),
+    "DUMMY": None,
 }
+_CHECKSUMS: dict[str, Callable[..., int]] = {"CRC32C": crc32c, "CRC32": zlib.crc32}
+_ID = np.dtype(">i8")
+
+Int64Array = npt.NDArray[np.int64]
 
 
 class Status(IntEnum):
@@ -54,14 +64,54 @@ class Status(IntEnum):
     TOO_MANY_REQUESTS = 106
 
 
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where entries are in some bytes: the first byte of each, and the one after its last."""
+
+    begins: list[int]
+    ends: list[int]
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+
+class Payloads:
+    """What the managed ledger has stored as several entries in a row: parts of one piece of bytes."""
+
+    __slots__ = ("begins", "data", "ends")
+
+    def __init__(self, data: bytes, begins: Int64Array, ends: Int64Array) -> None:
+        self.data = data
+        self.begins = begins
+        self.ends = ends
+
+    @classmethod
+    def of(cls, payloads: Sequence[bytes]) -> Self:
+        """Of payloads that are apart."""
+        ends = np.array([0, *accumulate(map(len, payloads))], np.int64)
+        return cls(b"".join(payloads), ends[:-1], ends[1:])
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __getitem__(self, at: int) -> bytes:
+        return self.data[self.begins[at] : self.ends[at]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        data = self.data
+        for begin, end in zip(self.begins.tolist(), self.ends.tolist(), strict=True):
+            yield data[begin:end]
+
+
 class Response(NamedTuple):
-    """An answer. ``entries`` are whole, with their digests; empty unless ``status`` is OK."""
+    """An answer. ``entries`` are whole, with their digests, in ``frame``; none unless ``status`` is OK."""
 
     status: int
     ledger_id: int
     entry_id: int
     request_id: int | None
-    entries: list[bytes]
+    frame: bytes
+    entries: Spans
 
     @property
     def reason(self) -> str:
@@ -100,51 +150,64 @@ def parse_response(frame: bytes) -> Response:
         operation = header >> 16 & 0xFF
         if header >> 24 != _VERSION or operation not in (_READ, _BATCH_READ):
             raise WireError(f"a bookie answers with the unknown header {header:08x}")
-        at = _HEADER.size
+        at, end = _HEADER.size, len(frame)
         if operation == _READ:
-            return Response(status, ledger_id, entry_id, None, [frame[at:]] if status == Status.OK else [])
+            whole = Spans([at], [end]) if status == Status.OK else Spans([], [])
+            return Response(status, ledger_id, entry_id, None, frame, whole)
         (request_id,) = _REQUEST_ID.unpack_from(frame, at)
         at += _REQUEST_ID.size
-        entries: list[bytes] = []
-        while status == Status.OK and at < len(frame):
-            (size,) = _SIZE.unpack_from(frame, at)
-            at += _SIZE.size
-            if at + size > len(frame):
-                raise WireError("a bookie's answer is cut short")
-            entries.append(frame[at : at + size])
-            at += size
+        begins: list[int] = []
+        ends: list[int] = []
+        size_at, head = _SIZE.unpack_from, _SIZE.size
+        while status == Status.OK and at < end:
+            begin = at + head
+            at = begin + size_at(frame, at)[0]
+            begins.append(begin)
+            ends.append(at)
+        if status == Status.OK and at != end:
+            raise WireError("a bookie's answer is cut short")
     except struct.error as error:
         raise WireError(f"a bookie's answer is cut short: {error}") from error
-    return Response(status, ledger_id, entry_id, request_id, entries)
+    return Response(status, ledger_id, entry_id, request_id, frame, Spans(begins, ends))
 
 
-def payloads_of(entries: list[bytes], ledger_id: int, first: int, digest: str) -> list[bytes]:
-    """What the managed ledger has stored as the entries from ``first`` on.
+def payloads_of(response: Response, ledger_id: int, first: int, digest: str) -> Payloads:
+    """What the managed ledger has stored as the entries from ``first`` on, from the answer with just these.
 
     ``digest``: as the ledger's metadata say, ``CRC32C``, ``CRC32`` or ``DUMMY``. Raises ``WireError`` if one
     is another entry or damaged.
     """
-    layout = _DIGESTS.get(digest)
-    if layout is None:
+    if digest not in _DIGEST_DTYPES:
         raise WireError(f"entries with the digest {digest} cannot be checked: read through the broker")
-    checksum = {"CRC32C": crc32c, "CRC32": zlib.crc32}.get(digest, _nothing)
-    payloads = []
-    for entry_id, entry in enumerate(entries, first):
-        try:
-            found_ledger, found_entry, *expected = layout.unpack_from(entry)
-        except struct.error as error:
-            raise WireError(f"entry {ledger_id}:{entry_id} is cut short") from error
-        payload = entry[layout.size :]
-        if expected and checksum(payload, checksum(entry[:_HEAD_BYTES])) != expected[0]:
-            raise WireError(f"entry {ledger_id}:{entry_id} fails its digest")
-        if found_entry != entry_id or found_ledger != ledger_id:
-            raise WireError(f"a bookie gives entry {found_ledger}:{found_entry} for {ledger_id}:{entry_id}")
-        payloads.append(payload)
-    return payloads
+    frame, dtype = response.frame, _DIGEST_DTYPES[digest]
+    begins, ends = (np.array(one, np.int64) for one in (response.entries.begins, response.entries.ends))
+    body = begins + _HEAD_BYTES + (0 if dtype is None else dtype.itemsize)
+
+    def refuse(wrong: npt.NDArray[np.bool_], words: str) -> None:
+        if wrong.any():
+            raise WireError(f"entry {ledger_id}:{first + int(wrong.argmax())} {words}")
+
+    refuse(body > ends, "is cut short")
+    if dtype is not None:
+        checksum, view = _CHECKSUMS[digest], memoryview(frame)
+        places = zip(response.entries.begins, body.tolist(), response.entries.ends, strict=True)
+        found = [
+            checksum(view[after:end], checksum(view[begin : begin + _HEAD_BYTES]))
+            for begin, after, end in places
+        ]
+        expected = _numbers(frame, begins + _HEAD_BYTES, dtype)
+        refuse(np.array(found, np.uint64) != expected, "fails its digest")
+    refuse(_numbers(frame, begins, _ID) != ledger_id, "is of another ledger where a bookie gives it")
+    wanted = np.arange(first, first + len(begins), dtype=np.int64)
+    refuse(_numbers(frame, begins + _ID.itemsize, _ID) != wanted, "is another entry where a bookie gives it")
+    return Payloads(frame, body, ends)
 
 
-def _nothing(_: bytes, before: int = 0) -> int:
-    return before
+def _numbers(data: bytes, at: Int64Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The numbers at these places, wherever they begin."""
+    found = np.frombuffer(data, np.uint8)[at[:, np.newaxis] + np.arange(dtype.itemsize)]
+    numbers: npt.NDArray[Any] = found.view(dtype)[:, 0]
+    return numbers
 
 
 def _header(operation: int) -> int:

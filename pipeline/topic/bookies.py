@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.bookie_frames import (
+    Payloads,
     Response,
     Status,
     batch_read_request,
@@ -40,7 +41,7 @@ class Batch(NamedTuple):
     """Entries ``first``, ``first + 1``, … as the managed ledger stored them."""
 
     first: int
-    payloads: list[bytes]
+    payloads: Payloads
 
 
 class Bookie:
@@ -164,7 +165,7 @@ class Bookies:
             if first <= last:
                 request_id = first
                 bookie.send(_batch_request(ledger.ledger_id, first, last))
-            yield Batch(begin, payloads_of(response.entries, ledger.ledger_id, begin, ledger.digest or ""))
+            yield Batch(begin, payloads_of(response, ledger.ledger_id, begin, ledger.digest or ""))
             if first > last:
                 return
 
@@ -189,7 +190,7 @@ class Bookies:
         missing = [entry_id for entry_id in wanted if entry_id not in found]
         if missing:
             raise _joined(ledger, missing[0], failures)
-        return Batch(first, [found[entry_id] for entry_id in wanted])
+        return Batch(first, Payloads.of([found[entry_id] for entry_id in wanted]))
 
     def _ask(self, name: str, ledger: Ledger, entry_ids: list[int], failures: dict[str, TopicError]) -> bool:
         try:
@@ -221,7 +222,7 @@ class Bookies:
                 if response.ledger_id != ledger.ledger_id or response.entry_id not in entry_ids:
                     raise WireError(f"bookie {name} answers what was not asked")
                 found[response.entry_id] = payloads_of(
-                    response.entries, ledger.ledger_id, response.entry_id, ledger.digest or ""
+                    response, ledger.ledger_id, response.entry_id, ledger.digest or ""
                 )[0]
         except (UnreachableError, WireError) as error:
             self._drop(name)

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
@@ -120,6 +119,9 @@ def decompressed(entry: Entry) -> bytes:
         return entry.payload
     if size > UNCOMPRESSED_MAX_BYTES:
         raise WireError(f"entry {entry.entry_id} claims to be {size} bytes long")
+    # Here, for who asks only when entries are due never unpacks one: it takes 0.1 s.
+    import pyarrow as pa  # noqa: PLC0415
+
     try:
         if codec == _ZLIB:
             whole = zlib.decompressobj().decompress(entry.payload, size + 1)

@@ -8,7 +8,7 @@ that fails in the middle is gone on with at the entry where it failed, on the ot
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -218,7 +218,7 @@ class _Live:
             self._at += 1
         return self._at == len(self._gone) or entry_id < self._gone[self._at].first
 
-    def of(self, first: int, payloads: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    def of(self, first: int, payloads: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """(entry_id, payload) of those that are live."""
         numbered = enumerate(payloads, first)
         if not self._gone:

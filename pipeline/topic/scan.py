@@ -8,12 +8,12 @@ raises what there is to raise. What is inside a field is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.pipeline.topic.bookie_frames import Payloads
 from tidegate.pipeline.topic.entry import is_marker, is_transactional, parse_entry
 from tidegate.pipeline.topic.schema import NOT_SET, field_number
 
@@ -44,15 +44,13 @@ class Scanned(NamedTuple):
     transactional: BoolArray
 
 
-def scan(first: int, payloads: Sequence[bytes]) -> Scanned:
+def scan(first: int, payloads: Payloads) -> Scanned:
     """Look at the entries ``first``, ``first + 1``, … as the managed ledger stored them.
 
     Raises ``WireError`` for one that is none of Pulsar's.
     """
-    sizes = np.fromiter(map(len, payloads), np.int64, len(payloads))
-    data = np.frombuffer(b"".join([*payloads, _PADDING]), np.uint8)
-    ends = np.cumsum(sizes)
-    walk = _Walk(data, ends - sizes, ends)
+    data = np.frombuffer(b"".join([payloads.data, _PADDING]), np.uint8)
+    walk = _Walk(data, payloads.begins, payloads.ends)
     walk.run()
     for at in np.flatnonzero(walk.odd).tolist():
         metadata = parse_entry(first + at, payloads[at], checked=True).metadata

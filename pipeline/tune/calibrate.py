@@ -21,7 +21,7 @@ from tidegate.pipeline.tune.model import (
     predict,
     recommend,
 )
-from tidegate.pipeline.tune.slices import follow, history
+from tidegate.pipeline.tune.slices import Time, follow, history
 from tidegate.pipeline.tune.spills import arrivals_of, find_spills, step_ms
 from tidegate.pipeline.tune.trial import Measured, Setting, run_trial
 
@@ -83,25 +83,20 @@ class Played:
         reached = trace.deliver_at_ms > at_ms[number] + options.carry_ms
         self._deliver_at_ms, self._number = trace.deliver_at_ms[reached], number[reached]
 
-    def activity(self, width_ms: int) -> Activity:
-        """What an index does with it at one width."""
+    def activity(self, width_ms: int, costs: Costs | None = None) -> Activity:
+        """What an index does with it at one width; without ``costs``, one that has time for everything."""
         found = history(self._deliver_at_ms, self._number, width_ms)
-        return Activity.of(width_ms, self.spills, follow(found, width_ms, self.spills.at_ms, self._options))
+        time = None if costs is None else Time(costs.write_block_s, costs.write_entry_s)
+        filled = follow(found, width_ms, self.spills.at_ms, self._options, time)
+        return Activity.of(width_ms, self.spills, filled)
 
 
 def calibrate(
     folder: Path, sample: Trace, note: Callable[[str], None], trial: Trial = run_trial
 ) -> Calibration:
     """Run the real index. ``sample`` is not empty. Raises ``PipelineError``."""
-    few = Setting(width_ms=_HOUR_MS, staging_bytes=1 << 30)
-    large, small = _made(30_000, slices=12), _made(15_000, slices=1_500)
-    staged = _with_staged(large, 30_000)
     note("running the real index: two made traces, then a part of yours at four widths")
-    runs = [
-        (made, few, trial(folder / name, few, *made))
-        for name, made in (("large", large), ("small", small), ("staged", staged))
-    ]
-    costs = _costs(runs)
+    costs = measure_costs(folder, trial)
     staging_bytes = sample_budget(sample)
     options = Setting(width_ms=_HOUR_MS, staging_bytes=staging_bytes).options()
     played = Played(sample, options)
@@ -118,6 +113,18 @@ def calibrate(
         for width_ms in widths
     ]
     return Calibration(costs, compared, len(sample))
+
+
+def measure_costs(folder: Path, trial: Trial = run_trial) -> Costs:
+    """What blocks and entries cost on this machine, from made traces. Raises ``PipelineError``."""
+    few = Setting(width_ms=_HOUR_MS, staging_bytes=1 << 30)
+    large, small = _made(30_000, slices=12), _made(15_000, slices=1_500)
+    staged = _with_staged(large, 30_000)
+    runs = [
+        (made, few, trial(folder / name, few, *made))
+        for name, made in (("large", large), ("small", small), ("staged", staged))
+    ]
+    return _costs(runs)
 
 
 def sample_budget(sample: Trace) -> int:

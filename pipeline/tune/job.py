@@ -3,7 +3,7 @@
     trace ─► arrivals by step and delay ─► when the index spills
         │                                       │
         └─► entries by spill and slice, for each width ─► what the slices do ─► activity ─┐
-        └─► a part of it ─► the real index, short runs ─► what things cost ───────────────┴► predictions
+        └─► a part of it ─► the real index, short runs ─► what things cost ┴──────────────┴► predictions
 
 Of very narrow widths, which have as many slices as there are entries, some slices stand for all.
 """
@@ -28,11 +28,12 @@ from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
 from tidegate.pipeline.tune import traces
 from tidegate.pipeline.tune.calibrate import SAMPLE_MAX, Calibration, Trace, calibrate
-from tidegate.pipeline.tune.model import Activity, Prediction, predict, recommend
+from tidegate.pipeline.tune.model import Activity, Costs, Prediction, predict, recommend
 from tidegate.pipeline.tune.options import TuneOptions
 from tidegate.pipeline.tune.report import make_report
-from tidegate.pipeline.tune.slices import Changes, Filled, Fullest, History, follow
+from tidegate.pipeline.tune.slices import Changes, Filled, Fullest, History, Time, follow
 from tidegate.pipeline.tune.spills import Spills, classes, find_spills, step_ms
+from tidegate.plugin.durations import duration
 
 REPORT_NAME = "report.html"
 _HISTORY_MAX = 100_000
@@ -61,6 +62,13 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     trace = traces.read(spark, wanted)
     with phase(spark, "reading the trace"):
         span = _span(trace, where)
+    if wanted.dry_run:
+        return {
+            "dry_run": True,
+            "entries": span.entries,
+            "span_ms": span.last_ms - span.first_ms,
+            "widths": [duration(width_ms) for width_ms in WIDTHS_MS],
+        }, 0
     trace = traces.changed(trace, wanted.scale, wanted.delays, span.last_ms - span.first_ms)
     # Kept, for what was drawn at random must be the same each time it is looked at.
     trace = trace.persist(StorageLevel.MEMORY_AND_DISK)
@@ -68,15 +76,15 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         with phase(spark, "counting arrivals"):
             span = _span(trace, where)
             spills = _spills(trace, span, index)
-        with phase(spark, "following slices of every width"):
-            filled = _filled(trace, spills, span.entries, index)
-        activities = [Activity.of(width_ms, spills, filled[width_ms]) for width_ms in WIDTHS_MS]
         with phase(spark, "taking a part of the trace"):
             sample = _sample(trace, span, index)
+        with tempfile.TemporaryDirectory(prefix="tidegate-tune-") as folder:
+            calibration = calibrate(Path(folder), sample, context.note)
+        with phase(spark, "following slices of every width"):
+            filled = _filled(trace, spills, span.entries, index, calibration.costs)
     finally:
         trace.unpersist()
-    with tempfile.TemporaryDirectory(prefix="tidegate-tune-") as folder:
-        calibration = calibrate(Path(folder), sample, context.note)
+    activities = [Activity.of(width_ms, spills, filled[width_ms]) for width_ms in WIDTHS_MS]
     predictions = [predict(one, calibration.costs, index) for one in activities]
     return _result(wanted, span, predictions, calibration, index), 0
 
@@ -142,8 +150,10 @@ def _spills(trace: DataFrame, span: Span, index: IndexOptions) -> Spills:
     return find_spills(span.first_ms, step, arrivals, index)
 
 
-def _filled(trace: DataFrame, spills: Spills, entries: int, index: IndexOptions) -> dict[int, Filled]:
-    """What the slices of each width do: each group of them is followed by itself."""
+def _filled(
+    trace: DataFrame, spills: Spills, entries: int, index: IndexOptions, costs: Costs
+) -> dict[int, Filled]:
+    """What the slices of each width do: each group by itself, with its part of the time."""
     at_ms, carry_ms = spills.at_ms, index.carry_ms
     followed = {width_ms: Filled(0, 0, Changes.none(len(at_ms)), Fullest(0, 0)) for width_ms in WIDTHS_MS}
     if not len(at_ms):
@@ -161,12 +171,14 @@ def _filled(trace: DataFrame, spills: Spills, entries: int, index: IndexOptions)
         ordered = rows.sort_by([("slice_number", "ascending"), ("spill", "ascending")])
         columns = (ordered[name].to_numpy() for name in ("slice_number", "spill", "entries"))
         width_ms = rows["width_ms"][0].as_py()
-        return _as_table(width_ms, follow(History(*columns), width_ms, at_ms, index))
+        share = pc.sum(rows["entries"]).as_py() / reached
+        time = Time(costs.write_block_s, costs.write_entry_s, share)
+        return _as_table(width_ms, follow(History(*columns), width_ms, at_ms, index, time))
 
     pairs = trace.mapInArrow(by_second, "second bigint, spill bigint").groupBy("second", "spill")
     base = pairs.agg(sf.count("*").alias("entries")).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        shares = _shares(base, entries, len(at_ms))
+        shares, reached = _shares(base, entries, len(at_ms))
         widths = base.sparkSession.createDataFrame(
             [(width_ms, int(share * _SHARES)) for width_ms, share in shares.items()],
             "width_ms bigint, share int",
@@ -191,18 +203,22 @@ def _filled(trace: DataFrame, spills: Spills, entries: int, index: IndexOptions)
     return followed
 
 
-def _shares(base: DataFrame, entries: int, spills: int) -> dict[int, float]:
-    """Which part of the slices of each width is followed: all, unless they are too many."""
+def _shares(base: DataFrame, entries: int, spills: int) -> tuple[dict[int, float], int]:
+    """(which part of the slices of each width is followed, how many entries reach slices).
+
+    All of them, unless they are too many.
+    """
     distinct = [
         sf.approx_count_distinct(sf.floor(sf.col("second") * _SECOND_MS / width_ms), 0.05)
         for width_ms in WIDTHS_MS
     ]
-    slices = base.agg(*distinct).collect()[0]
+    *slices, reached = base.agg(*distinct, sf.sum("entries")).collect()[0]
     # An entry may be the only one that its spill puts into its slice; no slice is filled by more than all.
-    return {
+    shares = {
         width_ms: min(1.0, _HISTORY_MAX / max(min(entries, number * spills), 1))
         for width_ms, number in zip(WIDTHS_MS, slices, strict=True)
     }
+    return shares, reached or 1
 
 
 def _as_table(width_ms: int, filled: Filled) -> pa.Table:

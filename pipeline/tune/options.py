@@ -35,7 +35,7 @@ class TuneOptions(BaseModel):
 
     trace: a file, directory, pattern or URL of Parquet or CSV; None if it is a topic. scale: so many times
     the traffic. delays: another mix of delays than the trace's, None for its own. staging_bytes: of the
-    daemon. report: directory of the report, None for none.
+    daemon. report: directory of the report, None for none. dry_run: only look at the trace.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,6 +46,7 @@ class TuneOptions(BaseModel):
     delays: tuple[Delays, ...] = ()
     staging_bytes: int = 32 * 1024 * 1024
     report: str | None = None
+    dry_run: bool = False
 
 
 def parse_delays(text: str) -> tuple[Delays, ...]:

@@ -1,19 +1,23 @@
-"""What becomes of slices of one width, spill after spill: blocks, merges, and what is stored at any time.
+"""What becomes of slices of one width, spill after spill: blocks, compactions, and what is stored when.
 
 Pure. A slice is filled by spills, each of which adds a run of blocks; when it has as many runs as the index
-merges at, small ones become one (the rule is the index's, `compaction.choose_runs`); after its end it is
-dropped. Slices have nothing to do with each other, so that they can be looked at anywhere, or some of them
-stand for all.
+compacts at, small ones become one (the rule is the index's, `choose_runs`), when there is time: between two
+spills, the most crowded slice first, and where spills follow upon each other, as much as the index's own
+pace gives (`CompactionPace`). So runs pile up in a rush, as in the index, and each compaction merges more of
+them. After its end a slice is dropped. But for the time that they share, slices have nothing to do with each
+other: some of them, with their share of the time, stand for all.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.index import IndexOptions
+from tidegate.index import CompactionPace, IndexOptions, choose_runs
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -30,7 +34,8 @@ class History(NamedTuple):
 class Changes(NamedTuple):
     """What changes with each spill, one element a spill and one more for what comes after the last.
 
-    blocks, entries: how many are stored more, or fewer. blocks_written, entries_written: merges included.
+    blocks, entries: how many are stored more, or fewer; what is compacted after a spill counts with the next.
+    blocks_written, entries_written: compactions included.
     """
 
     blocks: Float64
@@ -59,6 +64,14 @@ class Fullest(NamedTuple):
         return Fullest(max(self.entries, other.entries), max(self.runs, other.runs))
 
 
+class Time(NamedTuple):
+    """What spills and compactions cost, in seconds, and which part of all slices is followed."""
+
+    write_block_s: float
+    write_entry_s: float
+    share: float = 1.0
+
+
 class Filled(NamedTuple):
     """What slices of one width do. spilled: entries. pairs: of a slice and a spill that fills it."""
 
@@ -79,56 +92,154 @@ def history(deliver_at_ms: Int64, spill: Int64, width_ms: int) -> History:
     return History(number[first], spill[first], np.diff(first, append=len(number)))
 
 
-def follow(found: History, width_ms: int, spills_at_ms: Float64, options: IndexOptions) -> Filled:
-    """What the slices of a history do. O(history)."""
-    changes = Changes.none(len(spills_at_ms))
-    fullest = Fullest(0, 0)
+def follow(
+    found: History, width_ms: int, spills_at_ms: Float64, options: IndexOptions, time: Time | None = None
+) -> Filled:
+    """What the slices of a history do; without ``time`` there is enough of it. O(history log history)."""
+    spills = len(spills_at_ms)
     if not len(found.slice_number):
-        return Filled(0, 0, changes, fullest)
-    begin = np.flatnonzero(
-        np.concatenate(([True], found.slice_number[1:] != found.slice_number[:-1], [True]))
-    )
-    # A slice is dropped with the first spill after its end.
-    ends_ms = (found.slice_number[begin[:-1]] + 1) * width_ms
-    dropped = np.searchsorted(spills_at_ms, ends_ms, side="left")
-    spills, entries = found.spill.tolist(), found.entries.tolist()
-    for at, first_after in enumerate(dropped.tolist()):
-        runs: list[int] = []
-        for place in range(int(begin[at]), int(begin[at + 1])):
-            spill, count = spills[place], entries[place]
-            blocks = _blocks(count, options)
-            changes.blocks[spill] += blocks
-            changes.blocks_written[spill] += blocks
-            changes.entries_written[spill] += count
-            changes.entries[spill] += count
-            runs.append(count)
-            if len(runs) >= options.merge_runs:
-                runs = _merged(runs, spill, changes, options)
-        stored = sum(_blocks(one, options) for one in runs)
-        whole = sum(runs)
-        gone = max(first_after, spills[int(begin[at + 1]) - 1])
-        changes.blocks[gone] -= stored
-        changes.entries[gone] -= whole
-        fullest = fullest.or_more(Fullest(whole, len(runs)))
-    return Filled(sum(entries), len(entries), changes, fullest)
+        return Filled(0, 0, Changes.none(spills), Fullest(0, 0))
+    followed = _Followed(spills, options)
+    order = np.lexsort((found.slice_number, found.spill))
+    numbers, entries = found.slice_number[order].tolist(), found.entries[order].tolist()
+    begin = np.searchsorted(found.spill[order], np.arange(spills + 1)).tolist()
+    dropped = _dropped(found, width_ms, spills_at_ms)
+    room = _Room(spills_at_ms, options, time)
+    for spill in range(spills):
+        before_s = room.cost_s(followed.changes, spill)
+        for place in range(begin[spill], begin[spill + 1]):
+            followed.fill(numbers[place], entries[place], spill)
+        took_s = room.cost_s(followed.changes, spill) - before_s
+        for number in dropped.get(spill, ()):
+            followed.drop(number, spill)
+        left_s = room.after(spill, took_s, followed.most_runs)
+        spent_s = 0.0
+        while spent_s < left_s and (merged := followed.compact(spill + 1)):
+            spent_s += room.merge_s(*merged)
+        room.spent(spent_s)
+    for place in range(begin[spills], len(numbers)):
+        followed.fill(numbers[place], entries[place], spills)
+    for number in dropped.get(spills, ()):
+        followed.drop(number, spills)
+    return Filled(int(found.entries.sum()), len(numbers), followed.changes, followed.fullest)
 
 
-def _merged(runs: list[int], spill: int, changes: Changes, options: IndexOptions) -> list[int]:
-    """The runs after a merge: small ones of similar size become one."""
-    ascending = sorted(runs)
-    total = count = 0
-    for count, size in enumerate(ascending):
-        if count >= 2 and size > 2 * total:
-            break
-        total += size
-    else:
-        count = len(ascending)
-    made = _blocks(total, options)
-    changes.blocks[spill] += made - sum(_blocks(one, options) for one in ascending[:count])
-    changes.blocks_written[spill] += made
-    changes.entries_written[spill] += total
-    return [*ascending[count:], total]
+def _dropped(found: History, width_ms: int, spills_at_ms: Float64) -> dict[int, list[int]]:
+    """Which slices are dropped with each spill: the first one after their end that does not fill them."""
+    last = np.flatnonzero(np.append(found.slice_number[1:] != found.slice_number[:-1], True))
+    numbers = found.slice_number[last]
+    first_after = np.searchsorted(spills_at_ms, (numbers + 1) * width_ms, side="left")
+    gone: dict[int, list[int]] = {}
+    for number, spill in zip(
+        numbers.tolist(), np.maximum(first_after, found.spill[last]).tolist(), strict=True
+    ):
+        gone.setdefault(spill, []).append(number)
+    return gone
 
 
-def _blocks(entries: int, options: IndexOptions) -> int:
-    return -(-entries // options.block_entries)
+class _Followed:
+    """The slices as they are at one spill: the entries of each of their runs."""
+
+    def __init__(self, spills: int, options: IndexOptions) -> None:
+        self.changes = Changes.none(spills)
+        self.fullest = Fullest(0, 0)
+        self._options = options
+        self._runs: dict[int, list[int]] = {}
+        self._crowded: list[tuple[int, int]] = []
+        """(-runs, slice), a heap; what is no longer so is passed over."""
+
+    def fill(self, number: int, entries: int, spill: int) -> None:
+        """A spill puts a run into a slice."""
+        runs = self._runs.setdefault(number, [])
+        runs.append(entries)
+        self._write(spill, [], entries)
+        self.changes.entries[spill] += entries
+        self._rank(number)
+
+    def drop(self, number: int, spill: int) -> None:
+        """A slice is over."""
+        runs = self._runs.pop(number)
+        self.changes.blocks[spill] -= sum(map(self._blocks, runs))
+        self.changes.entries[spill] -= sum(runs)
+        self.fullest = self.fullest.or_more(Fullest(sum(runs), len(runs)))
+
+    @property
+    def most_runs(self) -> int:
+        """Of the most crowded slice, 0 if none is crowded."""
+        while self._crowded and not self._is_true(self._crowded[0]):
+            heapq.heappop(self._crowded)
+        return -self._crowded[0][0] if self._crowded else 0
+
+    def compact(self, spill: int) -> tuple[int, int] | None:
+        """Merge runs of the most crowded slice, to show with ``spill``; (blocks, entries) written."""
+        if not self.most_runs:
+            return None
+        _, number = heapq.heappop(self._crowded)
+        runs = self._runs[number]
+        chosen = choose_runs(dict(enumerate(runs)), self._options.merge_runs)
+        merged = [size for at, size in enumerate(runs) if at in chosen]
+        self._runs[number] = [size for at, size in enumerate(runs) if at not in chosen] + [sum(merged)]
+        self._rank(number)
+        return self._write(spill, merged, sum(merged)), sum(merged)
+
+    def _write(self, spill: int, instead: list[int], entries: int) -> int:
+        blocks = self._blocks(entries)
+        self.changes.blocks[spill] += blocks - sum(map(self._blocks, instead))
+        self.changes.blocks_written[spill] += blocks
+        self.changes.entries_written[spill] += entries
+        return blocks
+
+    def _rank(self, number: int) -> None:
+        count = len(self._runs[number])
+        if count >= self._options.merge_runs:
+            heapq.heappush(self._crowded, (-count, number))
+
+    def _is_true(self, ranked: tuple[int, int]) -> bool:
+        return len(self._runs.get(ranked[1], ())) == -ranked[0]
+
+    def _blocks(self, entries: int) -> int:
+        return -(-entries // self._options.block_entries)
+
+
+class _Room:
+    """How many seconds there are for compactions after each spill.
+
+    What a spill takes longer than until the next one is taken from the time after that; meanwhile the index's
+    pace gives compactions their part, and one that takes longer than its part is paid for by those after it.
+    """
+
+    def __init__(self, spills_at_ms: Float64, options: IndexOptions, time: Time | None) -> None:
+        self._time = time
+        self._pace = CompactionPace(options.merge_runs, options.runs_max)
+        share = 1.0 if time is None else time.share
+        self._gaps_s = np.append(np.diff(spills_at_ms) / 1_000 * share, math.inf)
+        self._behind_s = self._idle_s = self._allowance_s = 0.0
+
+    def cost_s(self, changes: Changes, spill: int) -> float:
+        """What has been written so far that shows with a spill."""
+        return self.merge_s(float(changes.blocks_written[spill]), float(changes.entries_written[spill]))
+
+    def merge_s(self, blocks: float, entries: float) -> float:
+        """To write so many."""
+        if self._time is None:
+            return 0.0
+        return blocks * self._time.write_block_s + entries * self._time.write_entry_s
+
+    def after(self, spill: int, took_s: float, runs: int) -> float:
+        """The room after a spill that has taken so long."""
+        left_s = float(self._gaps_s[spill]) - took_s - self._behind_s
+        self._behind_s, self._idle_s = max(-left_s, 0.0), max(left_s, 0.0)
+        if self._time is None:
+            return math.inf
+        if left_s > 0:
+            self._allowance_s = 0.0
+            return left_s
+        share = self._pace.share(runs)
+        self._allowance_s = min(self._allowance_s, 0.0) + took_s * share / (1 - share)
+        return self._allowance_s
+
+    def spent(self, took_s: float) -> None:
+        """Compactions have taken so long."""
+        over_s = max(took_s - self._idle_s, 0.0)
+        self._allowance_s -= over_s
+        self._behind_s += over_s

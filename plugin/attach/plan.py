@@ -34,6 +34,7 @@ from tidegate.plugin.attach.pulsar_home import (
 )
 from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
 from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
+from tidegate.plugin.daemon.object_stores import checked_url, is_url
 from tidegate.plugin.errors import AttachError
 
 TRACKER_KEY = "delayedDeliveryTrackerFactoryClassName"
@@ -47,6 +48,7 @@ NO_INDEX_LOG = "none"
 BOOKKEEPER_LOG = "bookkeeper"
 AUTO_INDEX_LOG = "auto"
 """In BookKeeper where the conf file is of a broker of a cluster, and none elsewhere."""
+_INDEX_LOGS = (AUTO_INDEX_LOG, BOOKKEEPER_LOG, NO_INDEX_LOG)
 METADATA_KEYS = ("metadataStoreUrl", "zookeeperServers")
 _OF_ONE_BROKER = ("rocksdb:", "memory:")
 ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
@@ -277,8 +279,20 @@ def _settings(wanted: Wanted, before: AttachedSettings | None, default_socket: P
         otherwise.allow_unknown_version
         if wanted.allow_unknown_version is None
         else wanted.allow_unknown_version,
-        otherwise.index_log if wanted.index_log is None else wanted.index_log,
+        otherwise.index_log if wanted.index_log is None else _index_log(wanted.index_log),
     )
+
+
+def _index_log(wanted: str) -> str:
+    if wanted in _INDEX_LOGS:
+        return wanted
+    try:
+        if not is_url(wanted):
+            raise ValueError(f"it must be {', '.join(_INDEX_LOGS)}, or a URL such as s3://bucket/folder")
+        return checked_url(wanted)
+    except ValueError as error:
+        # What was given is not repeated: there may be a password in it.
+        raise AttachError(f"--index-log is refused: {error}") from None
 
 
 def _keys(settings: AttachedSettings, values: Mapping[str, str]) -> dict[str, str]:

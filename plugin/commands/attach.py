@@ -6,7 +6,6 @@ import difflib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,14 +20,6 @@ from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
-
-
-class IndexLog(StrEnum):
-    """The homes of index logs."""
-
-    AUTO = "auto"
-    BOOKKEEPER = "bookkeeper"
-    NONE = "none"
 
 
 Home = Annotated[
@@ -74,10 +65,11 @@ def attach(  # noqa: PLR0917 the flags
         ),
     ] = None,
     index_log: Annotated[
-        IndexLog | None,
+        str | None,
         typer.Option(
-            help="Where each index is kept too, so that it goes where its topic goes "
-            "[default: auto, which is bookkeeper for a broker of a cluster]."
+            metavar="auto|bookkeeper|URL|none",
+            help="Where each index is kept too, so that it goes where its topic goes: in BookKeeper, or at a "
+            "URL such as s3://bucket/folder [default: auto, which is bookkeeper for a broker of a cluster].",
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -87,9 +79,7 @@ def attach(  # noqa: PLR0917 the flags
 
     Attached already, only what is given and differs is changed. Takes effect when the broker is restarted.
     """
-    wanted = Wanted(
-        socket, horizon_ms, tune_acks, allow_unknown_version, None if index_log is None else index_log.value
-    )
+    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log)
     plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())
     _carry_out_and_show(plan, dry_run, as_json)
 

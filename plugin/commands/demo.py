@@ -23,7 +23,8 @@ from tidegate.plugin.local import toolchain
 from tidegate.plugin.shown import one_line
 
 if TYPE_CHECKING:
-    from tidegate.plugin.demo.course import Demo, Options, Outcome
+    from tidegate.plugin.demo.course import Demo
+    from tidegate.plugin.demo.run import Options, Outcome
 
 MESSAGES_MAX = 1_000_000
 # The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
@@ -60,7 +61,7 @@ def demo(  # noqa: PLR0917 the flags
 ) -> None:
     """Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it."""
     # Here, since the client takes its time to load and every command would wait for it.
-    from tidegate.plugin.demo.course import Options  # noqa: PLC0415
+    from tidegate.plugin.demo.run import Options  # noqa: PLC0415
 
     _check_values(messages, seconds, far, tracker)
     _check_json(json_file)
@@ -149,11 +150,12 @@ def _course(options: Options) -> Demo:
 def _run(course: Demo, *, plain: bool, json_to_stdout: bool) -> Outcome:
     from rich.console import Console  # noqa: PLC0415
 
-    from tidegate.plugin.demo.view import LiveView, PlainView  # noqa: PLC0415
+    from tidegate.plugin.demo.view import live_view, plain_view  # noqa: PLC0415
 
     console = Console(stderr=json_to_stdout)
-    view = PlainView if plain or not console.is_terminal else LiveView
-    with signals_stop(course.stop), view(course.progress, console):
+    lines = plain or not console.is_terminal
+    view = (plain_view if lines else live_view)(course.progress, console)
+    with signals_stop(course.stop), view:
         return course.run()
 
 

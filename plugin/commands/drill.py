@@ -302,12 +302,14 @@ def _session(options: Options) -> Session:
 def _run(session: Session, *, as_json: bool, plain: bool) -> list[Result]:
     from rich.console import Console  # noqa: PLC0415
 
-    from tidegate.plugin.drill.view import LiveView, PlainView  # noqa: PLC0415
+    from tidegate.plugin.drill.view import live_view, plain_view  # noqa: PLC0415
 
     console = Console(stderr=as_json)
-    view = PlainView if plain or not console.is_terminal else LiveView
+    lines = plain or not console.is_terminal
+    progress = session.progress
+    view = plain_view(progress, console) if lines else live_view(progress, console, _now_us)
     results = []
-    with signals_stop(session.stop), view(session.progress, console, _now_us):
+    with signals_stop(session.stop), view:
         for result in session.run():
             results.append(result)
             if as_json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from weakref import WeakSet
 
 from tidegate.index.log.home import (
     AwayError,
@@ -37,8 +38,13 @@ class LogRequests:
         self._send = send
         self._loop = loop
         self._waiting: dict[int, tuple[int, asyncio.Future[LogAnswer]]] = {}
+        self._homes: dict[int, WeakSet[BrokerHome]] = {}
         self._last_seq = 0
         self._closed = False
+
+    def serve(self, stream_id: int, home: BrokerHome) -> None:
+        """Ask on behalf of `home` until the stream ends, or one of its number that is there before it."""
+        self._homes.setdefault(stream_id, WeakSet()).add(home)
 
     async def ask(self, stream_id: int, request: LogRequest) -> LogAnswer:
         """The answer to `request`. Raises HomeError."""
@@ -63,7 +69,9 @@ class LogRequests:
             asked[1].set_result(answer)
 
     def end_stream(self, stream_id: int) -> None:
-        """The broker will answer nothing more on this stream."""
+        """The broker will answer nothing more on this stream, and is asked nothing more."""
+        for home in self._homes.pop(stream_id, ()):
+            home.over = True
         for asked_id, answer in list(self._waiting.values()):
             if asked_id == stream_id and not answer.done():
                 answer.set_exception(RefusedError("the stream is over"))
@@ -80,10 +88,14 @@ class BrokerHome:
 
     kind = BOOKKEEPER
     fences = True
+    interval_ms = 0
+    tail_entries_max = 1 << 14
 
     def __init__(self, requests: LogRequests, stream_id: int) -> None:
         self._requests = requests
         self._stream_id = stream_id
+        self.over = False
+        requests.serve(stream_id, self)
 
     async def create(self) -> int:
         """See `Home`."""
@@ -117,6 +129,8 @@ class BrokerHome:
         await self._ask(LogRequest(LogOp.POINT, old=old, new=new))
 
     async def _ask(self, request: LogRequest) -> LogAnswer:
+        if self.over:
+            raise RefusedError("the stream is over")
         answer = await self._requests.ask(self._stream_id, request)
         error = _ERRORS.get(answer.code)
         if error is not None:

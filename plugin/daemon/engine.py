@@ -32,7 +32,7 @@ from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.handing_out import HandingOut
-from tidegate.plugin.daemon.index_logs import IndexLogs, LogState
+from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.intake import Intake
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
@@ -40,6 +40,7 @@ from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.session import Change, Durability, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
+from tidegate.plugin.daemon.stream_log import LogState
 from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.seldom import Seldom, kind_of
@@ -372,6 +373,8 @@ class DaemonEngine:
                 self._logs.after_last_words(stream, lambda: self._close(stream))
 
     def _close(self, stream: Stream) -> None:
+        if self._logs is not None and stream.session.cleared:
+            self._logs.delete(stream)
         stream.connection.close_stream(stream)
         self._forget_if_empty(stream)
 

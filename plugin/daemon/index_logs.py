@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.index import (
     Catalog,
@@ -28,14 +28,17 @@ from tidegate.index import (
     TidegateIndexError,
     UnreadableLogError,
 )
-from tidegate.index.log.home import Home, HomeError, RefusedError, StalePointerError
+from tidegate.index.log.home import Home, HomeError, RefusedError
+from tidegate.index.log.landing import Landing
 from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
-from tidegate.index.log.reader import LogText, read_log
-from tidegate.index.log.restore import restoration
+from tidegate.index.log.reader import read_log
 from tidegate.index.log.writer import LogWriter
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER, BrokerHome, LogRequests
+from tidegate.plugin.daemon.broker_home import LogRequests
+from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.daemon.stream_log import NS_PER_SECOND, Former, LogState, StreamLog
 from tidegate.plugin.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
@@ -44,112 +47,10 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 RESTORE_SECONDS = 8.0  # the shim decides alone after ten
-LAST_WORDS_SECONDS = 1.0
 BEGINNINGS_MAX = 4  # snapshots and restorations at a time: each costs the home more than its size says
-RETRY_FIRST_S, RETRY_MAX_S = 0.5, 30.0
-PIECE_BYTES = 1 << 20
-NS_PER_SECOND = 1_000_000_000
+CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
-
-
-class LogState(NamedTuple):
-    """What is told of a log. ``lag_seconds``: how old the oldest change is that is not in it."""
-
-    home: str
-    ledger_id: int
-    ledger_bytes: int
-    waiting_bytes: int
-    lag_seconds: float
-    failure: str
-
-
-class StreamLog:
-    """Ships the log of one stream, in a task that is there only while there is something to ship."""
-
-    def __init__(self, logs: IndexLogs, stream: Stream, home: Home, writer: LogWriter) -> None:
-        self.writer = writer
-        self.home = home
-        self.failure = ""
-        self.over = False
-        self._logs = logs
-        self._name = stream.name
-        self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._failures = 0
-
-    def wake(self) -> None:
-        """There may be something to ship."""
-        if self._task is None and not self.over and self.writer.wants_to_ship:
-            self._idle.clear()
-            self._task = self._logs.loop.create_task(self._run())
-
-    def end(self) -> None:
-        """Ship nothing more."""
-        self.over = True
-        if self._task is not None:
-            self._task.cancel()
-        self._idle.set()
-
-    async def ship_last(self) -> None:
-        """Return when all is shipped, or it is not worth waiting for."""
-        self._hurry.set()
-        self.wake()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), LAST_WORDS_SECONDS)
-
-    async def _run(self) -> None:
-        try:
-            while self.writer.wants_to_ship and not self.over:
-                pause_s = self._logs.options.interval_ms / 1_000
-                if self._failures:
-                    pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause_s)
-                self._hurry.clear()
-                await self._ship()
-                if self._failures and self._hurry.is_set():
-                    break
-        finally:
-            self._task = None
-            self._idle.set()
-
-    async def _ship(self) -> None:
-        before = self.writer.written_bytes
-        try:
-            if self.writer.ledger_bytes:
-                await self.writer.ship()
-            else:
-                async with self._logs.beginnings:
-                    await self.writer.ship()
-            self._failures = 0
-            self.failure = ""
-        except (StalePointerError, RefusedError) as error:
-            self.over = True
-            self.failure = str(error)
-            self._logs.said(
-                self._name, "the index log is another owner's now, nothing more is written", error
-            )
-        except (HomeError, TidegateIndexError) as error:
-            self._failures += 1
-            self.failure = str(error)
-            self._logs.said(self._name, "the index log cannot be written, trying again", error)
-        finally:
-            self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - before)
-
-    def state(self, now_ns: int) -> LogState:
-        """For status and metrics."""
-        since_ns = self.writer.since_ns
-        return LogState(
-            self.home.kind,
-            self.writer.ledger_id,
-            self.writer.ledger_bytes,
-            self.writer.waiting_bytes,
-            0.0 if since_ns is None else max(0, now_ns - since_ns) / NS_PER_SECOND,
-            self.failure,
-        )
 
 
 class IndexLogs:
@@ -177,9 +78,12 @@ class IndexLogs:
         self._executor = executor
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
+        self._homes = Homes()
         self._by_id: dict[int, StreamLog] = {}
         self._by_stream: dict[Stream, int] = {}
         self._shipped: dict[int, int] = {}
+        self._cleared: set[Identity] = set()
+        """Whose log was deleted, and that no stream has served since."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._commit_soon: Callable[[], None] = lambda: None
         store.on_noted(self._noted)
@@ -196,6 +100,7 @@ class IndexLogs:
             one.end()
         for task in self._tasks:
             task.cancel()
+        self._homes.close()
 
     # ---- before a stream
 
@@ -219,10 +124,17 @@ class IndexLogs:
         if index is not None and index.incarnation == request.incarnation:
             chain = self._catalog.chain(index)
             if chain == Chain(pointer.ledger_id, pointer.home):
-                return None  # whoever has written since is this daemon
-        home = self._home(requests, stream_id, pointer.home)
-        if home is None:
-            self._unreadable(name, f"it is in {pointer.home}, which this daemon cannot reach")
+                if not index.damaged:
+                    return None  # whoever has written since is this daemon
+                self._log.warning(
+                    "what this daemon has of an index is damaged, its log is read instead",
+                    topic=name.topic,
+                    subscription=name.subscription,
+                )
+        try:
+            home = self._homes.named(pointer.home, requests, stream_id, request)
+        except RefusedError as error:
+            self._unreadable(name, str(error))
             return None
         return self._restore(home, pointer, Identity(name, request.incarnation), is_wanted)
 
@@ -230,23 +142,29 @@ class IndexLogs:
         self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
     ) -> None:
         begin_ns = self._clock.monotonic_ns()
+        landing = Landing(
+            self._store.untapped, self._catalog.reserve_id(), executor=self._executor, abandon=self._abandon
+        )
+        adopted = False
         try:
             async with asyncio.timeout(RESTORE_SECONDS), self.beginnings:
-                log = await read_log(home, pointer.ledger_id, identity)
-                subscription_id = await self._write(log, identity, Chain(pointer.ledger_id, pointer.home))
+                log = await read_log(home, pointer.ledger_id, identity, landing)
+                read_ns = self._clock.monotonic_ns()
+                await landing.finish(log, identity, Chain(pointer.ledger_id, pointer.home))
             if not is_wanted():
-                # Another stream has the index meanwhile. What was answered DURABLE there must not go.
-                self._catalog.abandon_id(subscription_id)
-                self._commit_soon()
-                return
-            index = self._catalog.adopt(subscription_id)
+                return  # Another stream has the index meanwhile. What was answered DURABLE there must not go.
+            index = self._catalog.adopt(landing.subscription_id)
+            adopted = True
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
             return
         except (HomeError, TidegateIndexError) as error:
             self._unreadable(identity.name, str(error))
             return
-        self._shipped[subscription_id] = pointer.ledger_id
+        finally:
+            if not adopted:
+                landing.give_up()
+        self._shipped[landing.subscription_id] = pointer.ledger_id
         took_s = (self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
         self.metrics.index_log_restored.inc()
         self.metrics.index_log_restore_seconds.observe(took_s)
@@ -263,29 +181,12 @@ class IndexLogs:
             subscription=identity.name.subscription,
             held=len(index.held()),
             log_bytes=log.size_bytes,
+            log_entries=log.entries,
+            read_seconds=round((read_ns - begin_ns) / NS_PER_SECOND, 3),
             seconds=round(took_s, 3),
         )
 
-    async def _write(self, log: LogText, identity: Identity, chain: Chain) -> int:
-        subscription_id = self._catalog.reserve_id()
-
-        def write() -> None:
-            # Not synced: a topic waits for this, and what a power cut takes of it is read from the log again.
-            for batch in restoration(log.content, identity, chain, subscription_id, PIECE_BYTES):
-                self._store.untapped.write(batch, sync=False)
-
-        writing = self.loop.run_in_executor(self._executor, write)
-        try:
-            await asyncio.shield(writing)
-        except BaseException:
-            # Who waits has given up; the thread has not. What it still writes goes when it is done.
-            writing.add_done_callback(lambda done: self._abandon(subscription_id, done))
-            raise
-        return subscription_id
-
-    def _abandon(self, subscription_id: int, written: asyncio.Future[None]) -> None:
-        if not written.cancelled():
-            written.exception()  # told already, to whoever was still waiting
+    def _abandon(self, subscription_id: int) -> None:
         self._catalog.abandon_id(subscription_id)
         self._commit_soon()
 
@@ -305,21 +206,23 @@ class IndexLogs:
         index = stream.session.index
         subscription_id = index.log.subscription_id
         self._end_id(subscription_id)
-        home = self._home(requests, stream_id, request.log_home)
+        identity = Identity(index.name, index.incarnation)
+        if identity in self._cleared:
+            # A last word about what was cleared makes nothing of it again.
+            self._cleared.discard(identity)
+            stream.session.cleared = True
+        try:
+            home = self._homes.offered(requests, stream_id, request)
+        except RefusedError as error:
+            self.said(stream.name, "no index log is written", error)
+            return
         if home is None:
-            if request.log_home:
-                self._log.warning(
-                    "no index log is written: this daemon cannot reach its home",
-                    home=request.log_home,
-                    topic=stream.name.topic,
-                    subscription=stream.name.subscription,
-                )
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
         empty = not index.held() and not index.acknowledged()
         clean = current == self._shipped.get(subscription_id)
         writer = LogWriter(
-            Identity(index.name, index.incarnation),
+            identity,
             subscription_id,
             home,
             self._store,
@@ -331,10 +234,18 @@ class IndexLogs:
             catch_up=self._pump,
             chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
         )
-        self._by_id[subscription_id] = StreamLog(self, stream, home, writer)
+        former = self._former(home, requests, stream_id, request)
+        self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former)
         self._by_stream[stream] = subscription_id
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
+
+    def _former(self, home: Home, requests: LogRequests, stream_id: int, request: Open) -> Former | None:
+        with contextlib.suppress(UnreadableLogError, RefusedError):
+            pointer = Pointer.parse(request.log_pointer)
+            if pointer is not None and pointer.home != home.kind:
+                return Former(self._homes.named(pointer.home, requests, stream_id, request), pointer.ledgers)
+        return None
 
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
         self._catalog.set_chain(index, chain)
@@ -352,9 +263,31 @@ class IndexLogs:
             await log.ship_last()
             then()
 
-        task = self.loop.create_task(wait())
+        self._do(wait())
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def delete(self, stream: Stream) -> None:
+        """The index of a stream that ends was cleared: its log goes. The broker deletes BookKeeper's."""
+        log = self._of(stream)
+        if log is None or not isinstance(log.home, ObjectHome):
+            return
+        log.end()
+        home = log.home
+        if len(self._cleared) >= CLEARED_MAX:
+            self._cleared.clear()
+        self._cleared.add(Identity(stream.name, stream.incarnation))
+
+        async def delete() -> None:
+            try:
+                await home.delete_all()
+            except HomeError as error:
+                self.said(stream.name, "the index log of a deleted subscription is left behind", error)
+
+        self._do(delete())
 
     def end(self, stream: Stream) -> None:
         """The stream is over."""
@@ -368,7 +301,8 @@ class IndexLogs:
             return
         self._pump()
         self._store.unwatch(subscription_id)
-        if log.writer.since_ns is None:
+        # What is written later is noted by nobody.
+        if log.writer.since_ns is None and self._catalog.is_durable(log.index):
             self._shipped[subscription_id] = log.writer.ledger_id
         else:
             self._shipped.pop(subscription_id, None)
@@ -419,7 +353,10 @@ class IndexLogs:
                 log.writer.note(noted)
                 touched.add(log)
         for log in touched:
+            journal = log.index.log
+            if (
+                journal.records > self.options.journal_records
+                or journal.size_bytes > self.options.journal_bytes
+            ):
+                self._catalog.want_persist(log.index)
             log.wake()
-
-    def _home(self, requests: LogRequests, stream_id: int, kind: str) -> Home | None:
-        return BrokerHome(requests, stream_id) if kind == BOOKKEEPER else None

@@ -1,10 +1,9 @@
-"""``tidegate serve``: puts the parts together, runs until it is told to stop, and leaves everything
-persisted.
+"""``tidegate serve``: puts the parts together, runs until it is told to stop, and leaves everything on disk.
 
 Invariants: the data directory and the socket are taken before anything is served, and given back whatever
-happens; on SIGTERM and SIGINT every connected broker is told, everything received is committed, the index is
-persisted, and the process ends with 0. A killed process needs nothing of this: what was reported durable is
-in the store.
+happens; on SIGTERM and SIGINT every connected broker is told, everything received is committed, long journals
+are made short, and the process ends with 0. A killed process needs nothing of this: what was reported durable
+is in the store.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ async def serve(settings: Settings, log: Logger) -> None:
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     while await _serve_until(stop, settings, log):
         log.warning("the daemon begins anew with what its data directory still has")
-    log.info("stopped, everything is persisted")
+    log.info("stopped, everything received is on disk")
 
 
 async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> bool:

@@ -40,6 +40,7 @@ class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
     ``credit`` is how many more entries may be handed out; ``credit_max`` bounds it.
+    ``cleared``: everything was cleared, and nothing was added since.
     ``answer_begun``: what the answer to OPEN says is fixed; ``answer_made``: its last HELD has been taken.
     """
 
@@ -55,6 +56,7 @@ class Session:
         self.answer_made = False
         self.closing = False
         self.superseded = False
+        self.cleared = False
         self._credit_max = credit_max
         self._seq = 0
         self._token = max(index.begin_generation(request.generation), index.mark_delete(*request.mark_delete))
@@ -124,6 +126,7 @@ class Session:
                 token = self._token
             case Add():
                 token = index.add(change.entries)
+                self.cleared = False
                 self._keep_with_broker(change)
                 weight = len(change.entries)
             case Ack():
@@ -143,6 +146,7 @@ class Session:
             case Clear():
                 token = index.clear()
                 self._in_flight_unheld.clear()
+                self.cleared = True
             case Close():
                 token = self._token
                 self.closing = True

@@ -193,6 +193,7 @@ class Streams:
         opening = self._opening.pop(stream_id, None)
         if opening is not None:
             opening.task.cancel()
+            self._connection.log_requests.end_stream(stream_id)
         stream = self._open.get(stream_id)
         if stream is not None:
             self._forget(stream)

@@ -16,7 +16,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from tidegate.plugin.demo.course import Outcome
+from tidegate.plugin.demo.run import Outcome
 from tidegate.plugin.demo.trackers import TRACKERS
 from tidegate.plugin.demo.view import duration
 from tidegate.plugin.demo.workload import Kind

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tidegate.plugin.checks import Lateness
 from tidegate.plugin.demo.audit import REPEAT_WINDOW_MS, Cause, Recovery
-from tidegate.plugin.demo.course import Outcome
+from tidegate.plugin.demo.run import Outcome
 from tidegate.plugin.demo.view import BAD_MS, GOOD_MS, duration
 from tidegate.plugin.demo.workload import Kind
 

@@ -7,22 +7,19 @@ scale, since both a millisecond and an outage matter.
 from __future__ import annotations
 
 import math
-import threading
-from types import TracebackType
-from typing import Protocol, Self
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.plugin.demo.course import Progress
 from tidegate.plugin.demo.recorder import BUCKET_US, LiveCounts
+from tidegate.plugin.demo.run import Progress
 from tidegate.plugin.demo.trackers import TRACKERS
 from tidegate.plugin.demo.watch import IndexState
 from tidegate.plugin.demo.workload import FIRST_KILL_AT, SECOND_KILL_AT
+from tidegate.plugin.view import LineView, LiveView
 
 SPARKS = "▁▂▃▄▅▆▇█"
 GOOD_MS, BAD_MS = 20.0, 1_000.0
@@ -30,71 +27,25 @@ _SPARK_DECADES = 5.0  # from a tenth of a millisecond below the first bar's top 
 _BAR_CELLS = 60
 _EVENTS_SHOWN = 5
 _PANEL_WIDTH = 31
-_REFRESHES_PER_SECOND = 6
 
 
-class View(Protocol):
-    """Something that shows a run between ``__enter__`` and ``__exit__``."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class LiveView:
+def live_view(progress: Progress, console: Console) -> LiveView:
     """A screen that redraws itself in place."""
-
-    def __init__(self, progress: Progress, console: Console) -> None:
-        self._live = Live(
-            get_renderable=lambda: render(progress),
-            console=console,
-            refresh_per_second=_REFRESHES_PER_SECOND,
-            transient=False,
-        )
-
-    def __enter__(self) -> Self:
-        self._live.start(refresh=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
+    return LiveView(lambda: render(progress), console, transient=False)
 
 
-class PlainView:
-    """A line a second and one for each event, without any control character."""
+def plain_view(progress: Progress, console: Console) -> LineView:
+    """A line a second and one for each event."""
+    shown = 0
 
-    def __init__(self, progress: Progress, console: Console) -> None:
-        self._progress = progress
-        self._console = console
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._shown = 0
+    def news(over: bool) -> list[str]:
+        nonlocal shown
+        events = progress.events[shown:]
+        shown += len(events)
+        said = [f"{_at(at_s)}  * {text}" for at_s, text in events]
+        return said if over else [*said, line(progress)]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._show_events()
-
-    def _run(self) -> None:
-        while not self._ended.wait(1.0):
-            self._show_events()
-            self._console.print(line(self._progress), markup=False, highlight=False, soft_wrap=True)
-
-    def _show_events(self) -> None:
-        events = self._progress.events[self._shown :]
-        self._shown += len(events)
-        for at_s, text in events:
-            self._console.print(f"{_at(at_s)}  * {text}", markup=False, highlight=False, soft_wrap=True)
+    return LineView(news, console, 1.0)
 
 
 def _clock(progress: Progress) -> str:

@@ -5,99 +5,49 @@ Rendering is a pure function of ``Progress`` and the time; the two views only sa
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.demo.view import spark
 from tidegate.plugin.drill.course import Progress
 from tidegate.plugin.drill.stands.trackers import TITLES
+from tidegate.plugin.view import LineView, LiveView
 
-_REFRESHES_PER_SECOND = 6
 _CELLS = 80
 _EVENTS_SHOWN = 6
 _FINISHED_SHOWN = 12
 
 
-class View(Protocol):
-    """Something that shows a run between ``__enter__`` and ``__exit__``."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class LiveView:
+def live_view(progress: Progress, console: Console, now_us: Callable[[], int]) -> LiveView:
     """A screen that redraws itself in place."""
-
-    def __init__(self, progress: Progress, console: Console, now_us: Callable[[], int]) -> None:
-        self._live = Live(
-            get_renderable=lambda: render(progress, now_us()),
-            console=console,
-            refresh_per_second=_REFRESHES_PER_SECOND,
-            transient=True,
-        )
-
-    def __enter__(self) -> Self:
-        self._live.start(refresh=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
+    return LiveView(lambda: render(progress, now_us()), console, transient=True)
 
 
-class PlainView:
-    """A line for each phase, event and result, without any control character."""
+def plain_view(progress: Progress, console: Console) -> LineView:
+    """A line for each phase, event and result."""
+    events = finished = 0
+    told = ""
 
-    def __init__(self, progress: Progress, console: Console, now_us: Callable[[], int]) -> None:  # noqa: ARG002
-        self._progress = progress
-        self._console = console
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._events = self._finished = 0
-        self._phase = ""
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._show()
-
-    def _run(self) -> None:
-        while not self._ended.wait(0.1):
-            self._show()
-
-    def _show(self) -> None:
-        progress = self._progress
+    def news(_: bool) -> list[str]:
+        nonlocal events, finished, told
+        said = []
         title = TITLES.get(progress.tracker, progress.tracker)
         phase = f"{progress.drill} on {title}, round {progress.round}: {progress.phase}"
-        if phase != self._phase and progress.drill:
-            self._phase = phase
-            self._print(phase)
-        for at_s, text in progress.events[self._events :]:
-            self._events += 1
-            self._print(f"{at_s:7.1f} s  {text}")
-        for drill, tracker, passed in progress.finished[self._finished :]:
-            self._finished += 1
-            self._print(f"{drill} on {TITLES.get(tracker, tracker)}: {'pass' if passed else 'FAIL'}")
+        if phase != told and progress.drill:
+            told = phase
+            said.append(phase)
+        for at_s, text in progress.events[events:]:
+            events += 1
+            said.append(f"{at_s:7.1f} s  {text}")
+        for drill, tracker, passed in progress.finished[finished:]:
+            finished += 1
+            said.append(f"{drill} on {TITLES.get(tracker, tracker)}: {'pass' if passed else 'FAIL'}")
+        return said
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return LineView(news, console, 0.1)
 
 
 def render(progress: Progress, now_us: int) -> RenderableType:

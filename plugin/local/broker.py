@@ -79,6 +79,10 @@ class Broker(LocalProcess):
         self._memory = f"-Xms{min(heap_mib, 256)}m -Xmx{heap_mib}m -XX:MaxDirectMemorySize={direct_mib}m"
         self._jvm_options = list(jvm_options)
 
+    def configure(self, conf: Mapping[str, str]) -> None:
+        """Other values for keys of the conf file, from the next start on."""
+        self._conf |= conf
+
     @property
     def service_url(self) -> str:
         """What a Pulsar client connects to."""

@@ -73,6 +73,11 @@ class Log(Protocol):
         ...
 
     @property
+    def pointer(self) -> str:
+        """The pointer in the cursor, which names all ledgers."""
+        ...
+
+    @property
     def ledger_bytes(self) -> int:
         """How long that is."""
         ...
@@ -287,6 +292,7 @@ def _log(log: Log | None) -> dict[str, Any] | None:
     return {
         "home": log.home,
         "ledger_id": None if log.ledger_id < 0 else log.ledger_id,
+        "pointer": log.pointer,
         "ledger_bytes": log.ledger_bytes,
         "waiting_bytes": log.waiting_bytes,
         "lag_seconds": log.lag_seconds,

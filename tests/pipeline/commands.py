@@ -37,8 +37,13 @@ class Notes:
     spark: SparkSession
     spark_is_up: bool = True
     spark_is_here: bool = True
+    started: bool = False
     told: list[str] = field(default_factory=list)
     stages: list[StageEvent] = field(default_factory=list)
+
+    def start_spark(self) -> None:
+        """It is there already, or is never to be."""
+        self.started = True
 
     def note(self, text: str) -> None:
         """Keep it."""

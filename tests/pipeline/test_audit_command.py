@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, assert_one_line, environment, tidegate
-from tests.pipeline.test_audit_job import receipts, sent_rows, write
+from tests.pipeline.test_audit_job import faulty, receipts, sent_rows, write
 from tests.support.waiting import wait_until
 
 
@@ -117,12 +119,116 @@ def test_a_topic_without_a_broker(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_not_there(records: tuple[str, str], tmp_path: Path) -> None:
-    done = tidegate(
-        "audit", "--sent", "nowhere.parquet", "--received", records[1], *SMALL_SPARK, cwd=tmp_path
-    )
+    """Said before anything of Spark's is started, or looked for."""
+    bare = environment(PATH=str(tmp_path), JAVA_HOME=None)
+    for wrong, right in (("sent", "received"), ("received", "sent")):
+        where = ["--" + wrong, "nowhere.parquet", "--" + right, records[right == "received"]]
+        done = tidegate("audit", *where, cwd=tmp_path, env=bare)
+        assert_one_line(done, f"tidegate: {wrong}: there is nothing at {tmp_path}/nowhere.parquet")
+
+
+def test_a_pattern_that_fits_nothing(records: tuple[str, str], tmp_path: Path) -> None:
+    where = ["--sent", "nowhere*.parquet", "--received", records[1]]
+    done = tidegate("audit", *where, *SMALL_SPARK, cwd=tmp_path)
     assert done.returncode == 2
-    assert f"tidegate: sent: there is nothing at {tmp_path}/nowhere.parquet" in done.stderr
+    assert f"tidegate: sent: there is nothing at {tmp_path}/nowhere*.parquet" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_dry_run_does_not_go_on_beside_production(records: tuple[str, str], tmp_path: Path) -> None:
+    sent, received = records
+    done = tidegate(
+        "audit",
+        "--sent",
+        sent,
+        "--received",
+        received,
+        "--stream",
+        "--checkpoint",
+        "c",
+        "--dry-run",
+        cwd=tmp_path,
+    )
+    assert_one_line(done, "--dry-run looks at whole records")
+    assert not (tmp_path / "c").exists()
+
+
+class TestBesideProduction:
+    """A stream that is killed with kill -9 in the middle of a round, and started again."""
+
+    def start(self, folder: Path) -> tuple[subprocess.Popen[str], str]:
+        """(the command, where its gauges are)."""
+        command = subprocess.Popen(
+            [
+                *TIDEGATE, "audit", "--sent", str(folder / "sent"), "--received", str(folder / "received"),
+                "--format", "parquet", "--subscription", "billing", "--stream",
+                "--checkpoint", str(folder / "checkpoint"), "--offending", str(folder / "offending"),
+                "--trigger", "1ms", "--watermark", "1s", "--grace", "1s",
+                "--metrics", "127.0.0.1:0", *SMALL_SPARK,
+            ],
+            cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert command.stderr is not None
+        for line in command.stderr:
+            if "metrics: " in line:
+                return command, line.partition("metrics: ")[2].strip()
+        raise AssertionError(f"it ended with {command.wait()}")
+
+    def gauges(self, url: str) -> dict[str, float]:
+        with urlopen(url) as page:  # noqa: S310 our own page on loopback
+            lines = page.read().decode().splitlines()
+        told = (line.rpartition(" ") for line in lines if line.startswith("tidegate_audit"))
+        return {name.removeprefix("tidegate_audit_"): float(value) for name, _, value in told}
+
+    def put(self, folder: Path, name: str, rows: list[dict[str, object]]) -> None:
+        """A file that is whole as soon as it is there."""
+        Path(write(rows, folder / "new" / f"{name}.parquet")).rename(folder / f"{name}.parquet")
+
+    def test_nothing_is_told_twice_or_left_out(self, tmp_path: Path) -> None:
+        sent, received, expected = faulty()
+        received.sort(key=lambda row: row["received_at_ms"])
+        for kind in ("sent", "received"):
+            (tmp_path / kind).mkdir()
+            (tmp_path / "new" / kind).mkdir(parents=True)
+        self.put(tmp_path, "sent/1", sent)
+        self.put(tmp_path, "received/1", received[:200])
+        command, url = self.start(tmp_path)
+        try:
+            counted = 'received_messages{subscription="billing"}'
+            wait_until(lambda: self.gauges(url).get(counted) == 200, "a round is done", timeout_s=TIMEOUT_S)
+            end = {
+                **received[0],
+                "message_id": "end",
+                "received_at_ms": received[-1]["received_at_ms"] + 60_000,
+            }
+            self.put(tmp_path, "received/2", [*received[200:], end])
+            newest = tmp_path / "checkpoint" / "rounds"
+            wait_until(lambda: len(list(newest.iterdir())) > 1, "the next one has begun", timeout_s=TIMEOUT_S)
+            (job,) = psutil.Process(command.pid).children()
+            os.killpg(job.pid, signal.SIGKILL)
+        finally:
+            command.kill()
+            command.communicate()
+        command, url = self.start(tmp_path)
+        try:
+            wanted = expected["received"]
+            wait_until(lambda: self.gauges(url).get(counted) == wanted, "it has gone on", timeout_s=TIMEOUT_S)
+            found = self.gauges(url)
+        finally:
+            command.terminate()
+            command.communicate(timeout=TIMEOUT_S)
+        of_billing = {
+            name: found[f'{name}_messages{{subscription="billing"}}']
+            for name in ("delivered", "lost", "early", "unknown", "out_of_order", "pending")
+        }
+        assert of_billing == {name: expected[name] for name in of_billing}
+        assert found["sent_messages"] == expected["sent"]
+        for cause, count in expected["repeated_by_cause"].items():
+            name = f'repeated_deliveries{{cause="{cause}",subscription="billing"}}'
+            assert found[name] == count
+        wrong = [row["wrong"] for row in pq.read_table(tmp_path / "offending").to_pylist()]
+        told = {kind: wrong.count(kind) for kind in ("lost", "early", "repeated", "out_of_order")}
+        assert told == {kind: expected[kind] for kind in told}
 
 
 def is_spark(process: psutil.Process) -> bool:

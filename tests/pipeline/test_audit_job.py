@@ -113,6 +113,86 @@ def test_faults_in_every_format(spark: SparkSession, tmp_path: Path, suffix: str
     assert "Failed" in page and "<svg" in page and "x1" in page
 
 
+Rows = list[dict[str, Any]]
+
+
+def faulty() -> tuple[Rows, Rows, dict[str, Any]]:
+    """(sent, received, how many there are of each): a number of its own for every kind and every cause."""
+    sent = [row for row in sent_rows(400) if row["deliver_at_ms"] is not None]
+    received = receipts(sent)
+    by_id = {row["message_id"]: row for row in received}
+    keyed = [row["message_id"] for row in sent if row["key"] == "k3"]
+    plain = [row["message_id"] for row in sent if row["key"] is None]
+    lost, early, late = plain[:7], plain[10:16], plain[20:24]
+    for one in early:
+        by_id[one]["received_at_ms"] -= 10
+    for one in late:
+        by_id[one]["received_at_ms"] += 1_000
+    # Each of two comes after the one of its key that should follow it.
+    for first, second in ((keyed[0], keyed[1]), (keyed[4], keyed[5])):
+        by_id[first]["received_at_ms"] = by_id[second]["received_at_ms"] + 1
+    again = [
+        {**by_id[one], "received_at_ms": by_id[one]["received_at_ms"] + 50, "redelivery_count": count}
+        for one, count in zip(plain[30:42], [3] * 5 + [0] * 4 + [None] * 3, strict=True)
+    ]
+    strange = [{**received[0], "message_id": f"x{number}"} for number in range(8)]
+    twice = [dict(row) for row in sent[:9]]
+    received = [row for row in received if row["message_id"] not in lost]
+    expected = {
+        "sent": len(sent),
+        "sent_twice": 9,
+        "received": len(sent) - 7 + 12 + 8,
+        "delivered": len(sent) - 7,
+        "lost": 7,
+        "early": 6,
+        "earliest_ms": 7,
+        "repeated": 12,
+        "repeated_by_cause": {"redelivered": 5, "forgotten": 4, "unknown": 3},
+        "unknown": 8,
+        "out_of_order": 2,
+        "pending": 0,
+    }
+    return sent + twice, received + again + strange, expected
+
+
+def test_every_kind_and_every_cause_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
+    sent, received, expected = faulty()
+    # Another subscription has got everything, and nothing of what went wrong is its.
+    well = receipts([row for row in sent_rows(400) if row["deliver_at_ms"] is not None], "mail")
+    result, exit_code, _ = audit(
+        spark,
+        write(sent, tmp_path / "sent.parquet"),
+        write(received + well, tmp_path / "received.parquet"),
+        offending=str(tmp_path / "offending"),
+    )
+    billing, mail = result["subscriptions"]["billing"], result["subscriptions"]["mail"]
+    assert exit_code == 1
+    assert (result["sent"], result["sent_twice"]) == (expected["sent"], expected["sent_twice"])
+    assert {name: billing[name] for name in expected if name in billing} == {
+        name: value for name, value in expected.items() if name in billing
+    }
+    assert billing["lateness_ms"]["max"] == 1_404
+    assert {
+        name: mail[name] for name in ("lost", "early", "repeated", "unknown", "out_of_order")
+    } == dict.fromkeys(("lost", "early", "repeated", "unknown", "out_of_order"), 0)
+    wrong = [row["wrong"] for row in pq.read_table(tmp_path / "offending").to_pylist()]
+    told = {kind: wrong.count(kind) for kind in ("lost", "early", "repeated", "unknown", "out_of_order")}
+    assert told == {name: expected[name] for name in told}
+
+
+def test_a_record_without_redelivery_counts_tells_no_cause(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows(20)
+    received = [{**row} for row in receipts(sent)]
+    received += [{**row, "received_at_ms": row["received_at_ms"] + 5} for row in received[:6]]
+    for row in received:
+        del row["redelivery_count"]
+    result, exit_code, _ = audit(
+        spark, write(sent, tmp_path / "sent.jsonl"), write(received, tmp_path / "received.parquet")
+    )
+    assert (exit_code, result["repeated"]) == (0, 6)
+    assert result["repeated_by_cause"] == {"redelivered": 0, "forgotten": 0, "unknown": 6}
+
+
 def test_all_is_well_for_two_subscriptions(spark: SparkSession, tmp_path: Path) -> None:
     sent = sent_rows()
     both = receipts(sent) + receipts(sent, "mail", 9)
@@ -308,6 +388,29 @@ class TestBesideProduction:
         assert "tidegate_audit_sent_messages 50.0" in text
         assert 'tidegate_audit_delivered_messages{subscription="billing"} 40.0' in text
         assert 'tidegate_audit_lost_messages{subscription="billing"}' in text
+
+    def test_every_kind_and_every_cause_by_its_number(self, spark: SparkSession, tmp_path: Path) -> None:
+        """In rounds as at once; the figures of the last one are those of all."""
+        sent, received, expected = faulty()
+        received.sort(key=lambda row: row["received_at_ms"])
+        self.put(tmp_path, "1", sent[:250], received[:150])
+        self.go_on(spark, tmp_path)
+        self.put(tmp_path, "2", sent[250:], received[150:])
+        self.put(tmp_path, "3", [], [{**received[0], "message_id": "end", "received_at_ms": BASE_MS + 10**6}])
+        result, exit_code, _ = self.go_on(spark, tmp_path)
+        # Of the last one, which tells how late it is by now, nothing is known yet.
+        assert exit_code == 1
+        assert {name: result[name] for name in expected} == expected
+
+    def test_gauges_are_there_again_before_anything_new_is(self, spark: SparkSession, tmp_path: Path) -> None:
+        sent = sent_rows(50)
+        self.put(tmp_path, "1", sent, receipts(sent)[:40])
+        self.go_on(spark, tmp_path)
+        _, _, told = self.go_on(spark, tmp_path, metrics=("127.0.0.1", 0))
+        with urlopen(told[0].removeprefix("metrics: ")) as page:  # noqa: S310 our own page on loopback
+            text = page.read().decode()
+        assert "tidegate_audit_sent_messages 50.0" in text
+        assert 'tidegate_audit_delivered_messages{subscription="billing"} 40.0' in text
 
     def test_rows_that_cannot_be_read_are_counted(self, spark: SparkSession, tmp_path: Path) -> None:
         sent = sent_rows(10)

@@ -189,12 +189,12 @@ def test_a_frame_of_no_possible_size(size: int) -> None:
 def test_any_frame_is_an_answer_or_a_wire_error(frame: bytes) -> None:
     with contextlib.suppress(WireError):
         response = parse_response(frame)
-        payloads_of(response.entries, response.ledger_id, 0, "CRC32C")
+        payloads_of(response, response.ledger_id, 0, "CRC32C")
 
 
 def test_a_digest_that_needs_a_password() -> None:
     with pytest.raises(WireError, match=r"HMAC.*read through the broker"):
-        payloads_of([], LEDGER, 0, "HMAC")
+        payloads_of(parse_response(batch_response(LEDGER, 0, 0, [])), LEDGER, 0, "HMAC")
 
 
 def test_a_ledger_whose_place_is_not_known() -> None:

@@ -67,6 +67,13 @@ def records(folder: Path) -> tuple[str, str]:
     return write(sent, folder / "sent.parquet"), write(receipts(sent)[3:], folder / "received.parquet")
 
 
+def test_a_dry_run_packs_nothing(tmp_path: Path) -> None:
+    done = tidegate("spark-package", "--dry-run", "--out", "dist", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("to dist, for ") and "pyarrow" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_ships_the_package_to_workers(package: Path) -> None:
     told = configuration("audit", SparkSettings(master="spark://somewhere:7077", package=str(package)))
     assert told["spark.archives"] == f"{package}#{UNPACKED_AS}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -27,6 +30,13 @@ from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.session import DaemonSession
 
 HOUR_MS = 3_600_000
+
+
+class Unstarted(Notes):
+    """What a job may use while Spark is not started, or still starting."""
+
+    def __init__(self) -> None:
+        super().__init__(None, spark_is_up=False)  # type: ignore[arg-type]
 
 
 def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> list[str]:
@@ -168,29 +178,44 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("module", [rebuild, verify])
+def test_a_dry_run_only_says_what_would_be_read(
+    cluster: Cluster, lane: Lane, tmp_path: Path, module: Any
+) -> None:
+    lane.reserve()
+    lane.send_in(*[HOUR_MS] * 30)
+    found, code = job(module, Unstarted(), cluster, lane, tmp_path / "work", dry_run=True)
+    assert (code, found["dry_run"], found["entries"], found["tasks"]) == (0, True, 30, 1)
+    assert found["subscriptions"] == [{"topic": f"persistent://{lane.topic}", "subscription": "sub"}]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_killed_job_goes_on_and_a_second_one_is_refused(
-    cluster: Cluster, make_lane: Callable[..., Lane], spark: SparkSession, tmp_path: Path
+    cluster: Cluster, make_lane: Callable[..., Lane], tmp_path: Path
 ) -> None:
     lane = make_lane(namespace=RETAINED)
     lane.reserve()
     lane.send_in(*[HOUR_MS + number for number in range(1_500)])
     work = tmp_path / "work"
-    more: list[str | Path] = ["--work", work, "--entries-per-task", "40", "--keep"]
+    more: list[str | Path] = ["--work", work, "--entries-per-task", "3"]
     first = subprocess.Popen(
         [*TIDEGATE, *arguments(cluster, lane, "rebuild", *more)],
         cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         wait_until((work / "manifest.json").is_file, "some of it is read", timeout_s=TIMEOUT_S)
+        (process,) = psutil.Process(first.pid).children()
+        process.suspend()
         with pytest.raises(UserError, match="another rebuild"):
-            job(rebuild, spark, cluster, lane, tmp_path / "second")
+            job(rebuild, Unstarted(), cluster, lane, tmp_path / "second")
+        os.killpg(process.pid, signal.SIGKILL)
     finally:
         first.kill()
         first.wait()
     # What has come since is read too.
     lane.send_in(*[HOUR_MS] * 50)
     wait_until(lambda: is_free(cluster, lane), "the killed job has let go")
-    result, _ = job(rebuild, spark, cluster, lane, work, entries_per_task=40)
+    result, _ = job(rebuild, Unstarted(), cluster, lane, work)
     assert (result["matched"], result["entries"]) == (True, 1_550)
     read = next(one for one in result["stages"] if one["name"] == "read")
     assert read["reused_tasks"] > 0

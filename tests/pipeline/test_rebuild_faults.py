@@ -13,12 +13,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pulsar
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.commands import Notes
-from tests.pipeline.test_rebuild import HOUR_MS, held, job, kinds, session
+from tests.pipeline.test_rebuild import HOUR_MS, Unstarted, held, job, kinds, session
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.lane import SHARED, Lane
 from tests.support.waiting import wait_until
@@ -28,7 +29,7 @@ from tidegate.pipeline.errors import PipelineError, TopicError, UnreachableError
 from tidegate.pipeline.job.request import StageEvent
 from tidegate.pipeline.rebuild import job as rebuild
 from tidegate.pipeline.rebuild import verify
-from tidegate.pipeline.rebuild.stages import READ
+from tidegate.pipeline.rebuild.stages import PART, READ
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.plan import backlog, survey
 from tidegate.pipeline.topic.ranges import Bounds, Segment
@@ -36,16 +37,26 @@ from tidegate.pipeline.topic.reader import Cluster as PulsarCluster
 from tidegate.pipeline.topic.reader import EntryReader, ReadFrom
 
 
-class Unstarted(Notes):
-    """What a job may use while Spark is still starting."""
-
-    def __init__(self) -> None:
-        super().__init__(None, spark_is_up=False)  # type: ignore[arg-type]
-
-
 def filled(lane: Lane, count: int) -> None:
     lane.reserve()
     lane.send_in(*[HOUR_MS + number for number in range(count)])
+
+
+@pytest.mark.parametrize(("spark_is_here", "entries_here"), [(True, 200), (False, 10_000)])
+def test_a_large_backlog_or_a_cluster_has_spark_started(
+    cluster: Cluster,
+    lane: Lane,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark_is_here: bool,
+    entries_here: int,
+) -> None:
+    filled(lane, 300)
+    monkeypatch.setattr(rebuild, "ENTRIES_HERE", entries_here)
+    context = Unstarted()
+    context.spark_is_here = spark_is_here
+    _, code = job(rebuild, context, cluster, lane, tmp_path / "work")
+    assert (code, context.started) == (0, True)
 
 
 def test_a_small_backlog_does_not_wait_for_spark(cluster: Cluster, lane: Lane, tmp_path: Path) -> None:
@@ -53,6 +64,7 @@ def test_a_small_backlog_does_not_wait_for_spark(cluster: Cluster, lane: Lane, t
     context = Unstarted()
     result, code = job(rebuild, context, cluster, lane, tmp_path / "work", entries_per_task=100)
     assert (code, result["entries"], result["matched"]) == (0, 300, True)
+    assert not context.started, "it would take longer than the work"
     assert [(one.name, one.done, one.tasks, one.entries) for one in context.stages] == [
         ("reading the backlog", 3, 3, 300),
         ("packing slices", 1, 1, 300),
@@ -68,7 +80,7 @@ class Killer(threading.Thread):
         self.killed: list[int] = []
 
     def run(self) -> None:
-        wait_until(lambda: any((self._work / READ).glob("*.parquet")), "a task is done", timeout_s=120)
+        wait_until(lambda: any((self._work / READ).glob(f"*{PART}")), "a task is done", timeout_s=120)
         for pid in python_workers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -120,7 +132,9 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
 
 
 def test_a_full_disk_leaves_nothing_half_written(cluster: Cluster, lane: Lane, tmp_path: Path) -> None:
-    filled(lane, 4_000)
+    lane.reserve()
+    # In no order, so that they do not pack into next to nothing.
+    lane.send_in(*(HOUR_MS + np.random.default_rng(1).integers(0, 10**9, 4_000)).tolist())
     lane.disconnect()
     work = tmp_path / "work"
     with (
@@ -128,7 +142,7 @@ def test_a_full_disk_leaves_nothing_half_written(cluster: Cluster, lane: Lane, t
         pytest.raises(PipelineError, match=r"cannot write read/.*start again when there is room"),
     ):
         job(rebuild, Unstarted(), cluster, lane, work)
-    assert not [path for path in work.rglob("*") if path.is_file() and path.suffix in (".part", ".parquet")]
+    assert not [path for path in work.rglob("*") if path.is_file() and path.suffix in (".part", PART)]
     assert len(held(cluster, lane)) == 0
     result, code = job(rebuild, Unstarted(), cluster, lane, work)
     assert (code, result["entries"], work.exists()) == (0, 4_000, False)

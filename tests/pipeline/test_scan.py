@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline.entries import entry
 from tidegate.pipeline.errors import WireError
+from tidegate.pipeline.topic.bookie_frames import Payloads
 from tidegate.pipeline.topic.entry import is_marker, is_transactional, parse_entry
 from tidegate.pipeline.topic.scan import scan
 
@@ -58,7 +59,7 @@ def alone(at: int, payload: bytes) -> tuple[int, bool, bool]:
 
 
 def together(payloads: list[bytes]) -> list[tuple[int, bool, bool]]:
-    return list(zip(*(column.tolist() for column in scan(0, payloads)), strict=True))
+    return list(zip(*(column.tolist() for column in scan(0, Payloads.of(payloads))), strict=True))
 
 
 @settings(deadline=None)
@@ -92,9 +93,9 @@ def test_what_is_none_of_pulsars() -> None:
     good = entry(deliver_at_time=5)
     for bad in (b"", b"short", good[:12], b"\x0e\x01" + bytes(4) + b"\xff\xff\xff\xff" + good[10:]):
         with pytest.raises(WireError, match="entry 8 "):
-            scan(7, [good, bad])
+            scan(7, Payloads.of([good, bad]))
 
 
 def test_none_at_all() -> None:
-    assert [len(one) for one in scan(0, [])] == [0, 0, 0]
-    assert scan(0, []).deliver_at_ms.dtype == np.int64
+    assert [len(one) for one in scan(0, Payloads.of([]))] == [0, 0, 0]
+    assert scan(0, Payloads.of([])).deliver_at_ms.dtype == np.int64

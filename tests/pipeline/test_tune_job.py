@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from tests.pipeline.commands import SMALL_SPARK, Notes, assert_one_line, tidegate
-from tests.pipeline.test_tune_model import START_MS, uniform
+from tests.pipeline.test_tune_model import COSTS, START_MS, uniform
 from tests.support.cluster import Cluster
 from tests.support.inbox import Inbox
 from tests.support.lane import SHARED, Lane
@@ -55,9 +55,9 @@ def test_spark_follows_slices_as_one_machine_does(spark: SparkSession, tmp_path:
     spills = job._spills(trace, span, options)
     played = Played(sent, options)
     assert spills.at_ms.tolist() == played.spills.at_ms.tolist()
-    found = job._filled(trace, spills, span.entries, options)
+    found = job._filled(trace, spills, span.entries, options, COSTS)
     for width_ms in WIDTHS_MS:
-        assert Activity.of(width_ms, spills, found[width_ms]) == played.activity(width_ms)
+        assert Activity.of(width_ms, spills, found[width_ms]) == played.activity(width_ms, COSTS)
 
 
 def test_of_too_many_slices_some_stand_for_all(
@@ -69,7 +69,7 @@ def test_of_too_many_slices_some_stand_for_all(
     span = job._span(trace, "the trace")
     spills = job._spills(trace, span, options)
     monkeypatch.setattr(job, "_HISTORY_MAX", 800)
-    found = job._filled(trace, spills, span.entries, options)[1_000]
+    found = job._filled(trace, spills, span.entries, options, COSTS)[1_000]
     expected = Played(sent, options).activity(1_000)
     assert found.spilled == pytest.approx(expected.spilled, rel=0.2)
     assert found.pairs == pytest.approx(expected.pairs, rel=0.2)
@@ -124,6 +124,14 @@ def test_traces_that_do_not_fit(spark: SparkSession, tmp_path: Path, table: pa.T
 def test_no_trace(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="there is nothing at"):
         job.run(Notes(spark), TuneOptions(trace=str(tmp_path / "no.parquet")).model_dump(mode="json"))
+
+
+def test_a_dry_run_only_looks_at_the_trace(spark: SparkSession, tmp_path: Path) -> None:
+    path = write(uniform(200, HOUR_MS, 6 * HOUR_MS), tmp_path / "trace.parquet")
+    options = TuneOptions(trace=path, report=str(tmp_path / "report"), dry_run=True)
+    found, code = job.run(Notes(spark), options.model_dump(mode="json"))
+    assert (code, found["dry_run"], found["entries"], len(found["widths"])) == (0, True, 200, len(WIDTHS_MS))
+    assert [one.name for one in tmp_path.iterdir()] == ["trace.parquet"]
 
 
 def test_a_bulk_that_arrives_in_one_instant(spark: SparkSession, tmp_path: Path) -> None:
@@ -210,6 +218,7 @@ def test_what_arrives_at_a_daemon_is_recorded(cluster: Cluster, lane: Lane, tmp_
     [
         ([], "say which trace", 2),
         (["t.parquet", "--from-daemon"], "say which trace", 2),
+        (["--from-daemon", "--dry-run"], "leave out --from-daemon", 2),
         (["--from-daemon", "--record", "soon"], "--record soon", 2),
         (["--from-daemon", "--subscription", "x", "--socket", "/nowhere/socket"], "TOPIC:SUBSCRIPTION", 2),
         (["--from-daemon", "--socket", "/nowhere/socket"], "no daemon answers", 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.tune.calibrate import Played, Trace, calibrate
 from tidegate.pipeline.tune.model import Costs, predict, recommend
 from tidegate.pipeline.tune.options import parse_delays
-from tidegate.pipeline.tune.slices import History, follow, history
+from tidegate.pipeline.tune.slices import Filled, History, Time, follow, history
 from tidegate.pipeline.tune.spills import arrivals_of, find_spills
 from tidegate.pipeline.tune.trial import Setting, run_trial
 
@@ -82,31 +83,69 @@ def test_slices_do_what_the_index_does(filled: list[tuple[int, int]], merge_runs
 
     runs: dict[int, list[int]] = defaultdict(list)
     stored_blocks, stored_entries, written, fullest = [], [], 0, 0
-    for now in range(count + 1):
+    for now in range(count):
         for each in sorted(set(number.tolist())):
             size = int(((number == each) & (spill == now)).sum())
             if size:
                 runs[each].append(size)
                 written += blocks(size)
             fullest = max(fullest, sum(runs[each]))
-            if len(runs[each]) >= merge_runs:
-                ascending = sorted(runs[each])
-                merged = len(ascending)
-                for place in range(2, len(ascending)):
-                    if ascending[place] > 2 * sum(ascending[:place]):
-                        merged = place
-                        break
-                runs[each] = [*ascending[merged:], sum(ascending[:merged])]
-                written += blocks(sum(ascending[:merged]))
-            later = bool(((number == each) & (spill > now)).any())
-            if not later and now < count and at_ms[now] >= (each + 1) * width_ms:
+            if not ((number == each) & (spill > now)).any() and at_ms[now] >= (each + 1) * width_ms:
                 runs[each] = []
         stored_blocks.append(sum(blocks(run) for each in runs.values() for run in each))
         stored_entries.append(sum(map(sum, runs.values())))
+        # Then there is time until the next spill.
+        for each, before in runs.items():
+            sizes = list(before)
+            while len(sizes) >= merge_runs:
+                sizes.sort()
+                merged = len(sizes)
+                for place in range(2, len(sizes)):
+                    if sizes[place] > 2 * sum(sizes[:place]):
+                        merged = place
+                        break
+                sizes = [*sizes[merged:], sum(sizes[:merged])]
+                written += blocks(sizes[-1])
+            runs[each] = sizes
     assert np.cumsum(result.changes.entries)[:count].tolist() == stored_entries[:count]
     assert np.cumsum(result.changes.blocks)[:count].tolist() == stored_blocks[:count]
     assert result.changes.blocks_written.sum() == written
     assert result.fullest.entries == fullest
+
+
+class TestCompactionsInARush:
+    """Forty spills into ten slices, a thousand entries each."""
+
+    def follow(self, apart_ms: int, time: Time | None, slices: int = 10) -> Filled:
+        options = IndexOptions()
+        spill = np.repeat(np.arange(40), slices)
+        number = np.tile(np.arange(slices), 40)
+        found = History(np.sort(number), spill.reshape(40, slices).T.ravel(), np.full(len(spill), 1_000))
+        return follow(found, 1 << 40, np.arange(40, dtype=np.float64) * apart_ms, options, time)
+
+    def most_blocks(self, *arguments: Any) -> float:
+        return float(np.cumsum(self.follow(*arguments).changes.blocks)[:40].max())
+
+    def test_with_time_there_are_never_more_runs_than_the_index_compacts_at(self) -> None:
+        assert self.most_blocks(0, None) == 10 * IndexOptions().merge_runs
+        cheap = Time(write_block_s=1e-6, write_entry_s=0)
+        assert self.most_blocks(60_000, cheap) == 10 * IndexOptions().merge_runs
+
+    def test_without_it_runs_pile_up_and_fewer_entries_are_written_again(self) -> None:
+        dear = Time(write_block_s=0, write_entry_s=1e-3)
+        rushed, relaxed = self.follow(1, dear), self.follow(0, None)
+        most = self.most_blocks(1, dear)
+        assert 10 * IndexOptions().merge_runs < most < 10 * 40
+        assert rushed.changes.entries_written[:40].sum() < 0.7 * relaxed.changes.entries_written[:40].sum()
+        # What is left is made up for when the rush is over.
+        assert rushed.changes.blocks.sum() == relaxed.changes.blocks.sum() == 0
+        assert rushed.fullest.runs < IndexOptions().merge_runs
+
+    def test_a_part_of_the_slices_with_its_part_of_the_time_stands_for_all(self) -> None:
+        whole, part = Time(0, 1e-4), Time(0, 1e-4, share=0.5)
+        for apart_ms in (500, 2_000, 3_000):
+            most = self.most_blocks(apart_ms, whole, 10)
+            assert most == pytest.approx(2 * self.most_blocks(apart_ms, part, 5), rel=0.1)
 
 
 def test_no_slices() -> None:

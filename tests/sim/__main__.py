@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from tests.sim.campaign import Campaign
-from tests.sim.generator import generate
+from tests.sim.generator import FAULTS, KNOWN, MORE, generate
 from tests.sim.history import History
 from tests.sim.player import play
 from tests.sim.report import details, explain, summary
@@ -37,13 +37,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (all cores)"
     )
+    parser.add_argument(
+        "--faults",
+        default=",".join(FAULTS),
+        metavar="KIND,…",
+        help=f"kinds of faults to draw, of {', '.join(KNOWN)}; all: every kind but those on request only",
+    )
     parser.add_argument("--replay", metavar="SEED|FILE", help="run one history: of a seed, or a file")
     parser.add_argument("--trace", action="store_true", help="with --replay: print everything that happens")
     parser.add_argument("--no-shrink", action="store_true", help="do not make failing histories smaller")
     chosen = parser.parse_args(arguments)
+    faults = (*FAULTS, *MORE) if chosen.faults == "all" else tuple(chosen.faults.split(","))
+    unknown = set(faults) - set(KNOWN)
+    if unknown:
+        print(f"sim: --faults knows no {', '.join(sorted(unknown))}, of {', '.join(KNOWN)}", file=sys.stderr)
+        return 2
     if chosen.replay is not None:
         try:
-            history = _history(chosen.replay)
+            history = _history(chosen.replay, faults)
         except (OSError, ValueError, KeyError, TypeError) as error:
             print(f"sim: {chosen.replay} is no history: {error}", file=sys.stderr)
             return 2
@@ -55,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("sim: --seeds and --jobs are 1 or more", file=sys.stderr)
         return 2
     first = secrets.randbits(32) if chosen.first is None else chosen.first
-    campaign = Campaign(first, chosen.seeds, chosen.jobs, chosen.seconds)
+    campaign = Campaign(first, chosen.seeds, chosen.jobs, chosen.seconds, faults)
     campaign.run(print)
     print(summary(campaign))
     for failed in campaign.failures[:3]:
@@ -63,9 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if campaign.failures else 0
 
 
-def _history(text: str) -> History | None:
+def _history(text: str, faults: tuple[str, ...]) -> History | None:
     if text.isdecimal():
-        return generate(int(text))
+        return generate(int(text), faults)
     path = Path(text)
     return History.load(path) if path.is_file() else None
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim.bookkeeper import NO_DELAY, Position
+from tests.sim.bookkeeper import NO_DELAY
 from tests.sim.client import Client
 from tests.sim.history import Step
 from tests.sim.kernel import NS_PER_MS
+from tests.sim.log_home import LogDamage
 from tests.sim.store import PowerCut, Trouble
 from tests.sim.world import World
 
@@ -17,7 +18,7 @@ Action = Callable[..., None]
 ACTIONS: dict[str, Action] = {}
 
 SLOW_WRITE_NS = 100 * NS_PER_MS
-EARLIEST, LATEST = 0, 1_000
+SLOW_BOOKIE_NS = 4_000 * NS_PER_MS
 
 
 def action(call: Action) -> Action:
@@ -80,8 +81,7 @@ def seek(world: World, to: int, subscription: int = 0) -> None:
     wanted = world.subscriptions[subscription % len(world.subscriptions)]
     for served in world.served():
         if served.subscription is wanted and served.broker.running:
-            position = _position(world, to)
-            served.reset(position, lambda written: world.kernel.note(f"reset done: {written}"))
+            served.reset(world.position_at(to), lambda written: world.kernel.note(f"reset done: {written}"))
 
 
 @action
@@ -93,10 +93,17 @@ def clear_backlog(world: World, subscription: int = 0) -> None:
             served.clear_backlog()
 
 
-def _position(world: World, thousandths: int) -> Position:
-    positions = world.bookkeeper.log.positions
-    at = len(positions) * thousandths // LATEST
-    return positions[at] if at < len(positions) else world.bookkeeper.log.end
+@action
+def unsubscribe(world: World, subscription: int = 0, to: int = 0, gone_ms: int = 0) -> None:
+    """A subscription is deleted; a consumer that comes after that time makes it again, at a message that is
+    given in thousandths of the topic."""
+    wanted = world.subscriptions[subscription % len(world.subscriptions)]
+    for served in world.served():
+        if served.subscription is wanted and served.broker.running:
+            wanted.initial = to
+            wanted.gone_until_ns = world.kernel.now_ns + gone_ms * NS_PER_MS
+            served.unsubscribe()
+            return
 
 
 # ---- consumers
@@ -340,3 +347,46 @@ def width(world: World, daemon: int, width_ms: int) -> None:
     request |= {"auto": True} if width_ms == 0 else {"width_ms": width_ms}
     for connection in connections[:1]:
         life.loop.call_soon(life.engine.query, connection, request, lambda reply: None)
+
+
+# ---- what others put into an index
+
+
+@action
+def rebuild(
+    world: World,
+    subscription: int = 0,
+    share: int = 100,
+    let_go: int = 0,
+    block_entries: int = 100,
+    ends_ms: int = -1,
+) -> None:
+    """Somebody puts the topic's delayed messages into the owner's index, so many percent of what the cursor
+    has not acknowledged, and has it let go of so many percent of all; killed after that time if not -1."""
+    world.rebuild(subscription, share, let_go, block_entries, ends_ms)
+
+
+# ---- the home of index logs
+
+
+@action
+def bookies_away(world: World, for_ms: int) -> None:
+    """No bookie of the index logs is there for that time: requests are refused, or wait for it."""
+    world.log_bookies.away_until_ns = world.kernel.now_ns + for_ms * NS_PER_MS
+
+
+@action
+def bookies_slow(world: World, for_ms: int) -> None:
+    """A request for an index log takes up to some seconds for that time."""
+    world.log_bookies.io_ns = SLOW_BOOKIE_NS
+
+    def well() -> None:
+        world.log_bookies.io_ns = world.config.log_io_us * 1_000
+
+    _down_for(world, well, for_ms)
+
+
+@action
+def damage_log(world: World, how: str) -> None:
+    """Something that a bookie has stored of an index log is not what was written (`log_home.LogDamage`)."""
+    world.kernel.note(f"log ledger {world.damage_log(LogDamage(how))} is damaged")

@@ -13,6 +13,15 @@ from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Op
 
 Position = tuple[int, int]
 
+
+@dataclass(frozen=True)
+class Disowned:
+    """Somebody who is no broker has had the index let go of these."""
+
+    positions: frozenset[Position]
+
+
+Told = Change | Open | Disowned
 HELD, ACKNOWLEDGED, NEITHER = 1, 2, 4
 _NAMES = {HELD: "held", ACKNOWLEDGED: "acknowledged", NEITHER: "unknown to it"}
 NOWHERE = (-1, -1)
@@ -40,7 +49,7 @@ class Belief:
         """The states that the position may be in."""
         return self.states.get(position, NEITHER)
 
-    def fold(self, change: Change | Open, generation: int, *, certain: bool) -> None:
+    def fold(self, change: Told, generation: int, *, certain: bool) -> None:
         """The change was made, or may have been made, on a stream that was opened under this generation."""
         if isinstance(change, Ack | MarkDelete) and generation != self.generation:
             if self.generation is not None:
@@ -51,16 +60,17 @@ class Belief:
             return
         before = self.copy()
         self._make(change)
-        for position in before.states.keys() | self.states.keys():
-            self.states[position] = self.of(position) | before.of(position)
-        if before.mark != self.mark:
-            self.mark = None
-        if before.incarnation != self.incarnation:
-            self.incarnation = None
-        if before.generation != self.generation:
-            self.generation = None
+        self.join(before)
 
-    def _make(self, change: Change | Open) -> None:
+    def join(self, other: Belief) -> None:
+        """It may be the other one just as well."""
+        for position in self.states.keys() | other.states.keys():
+            self.states[position] = self.of(position) | other.of(position)
+        self.mark = self.mark if self.mark == other.mark else None
+        self.incarnation = self.incarnation if self.incarnation == other.incarnation else None
+        self.generation = self.generation if self.generation == other.generation else None
+
+    def _make(self, change: Told) -> None:
         match change:
             case Add():
                 for _, ledger_id, entry_id in change.entries:
@@ -83,6 +93,11 @@ class Belief:
                 pass
             case Open():
                 self._open(change)
+            case Disowned():
+                for position in change.positions:
+                    states = self.of(position)
+                    if states & HELD:
+                        self._set(position, states & ~HELD | NEITHER)
 
     def _add(self, position: Position) -> None:
         if self.mark is not None and position <= self.mark:

@@ -74,11 +74,15 @@ class BadVersionError(Exception):
 
 @dataclass
 class Subscription:
-    """A subscription, whoever serves it."""
+    """A subscription, whoever serves it. `info` is None after it was deleted; a consumer that comes after
+    `gone_until_ns` makes it again, at the message that `initial` names in thousandths of the topic."""
 
     name: str
     info: CursorInfo | None
     obligations: Obligations
+    initial: int = 0
+    gone_until_ns: int = 0
+    last_version: int = 0
 
 
 @dataclass(slots=True)
@@ -148,6 +152,18 @@ class BookKeeper:
         ledger = CursorLedger(self._cursor_ledgers)
         ledger.writer = writer
         return ledger
+
+    @staticmethod
+    def delete(subscription: Subscription) -> None:
+        """Delete a cursor's record."""
+        if subscription.info is not None:
+            subscription.last_version = subscription.info.version
+        subscription.info = None
+
+    def make(self, subscription: Subscription, mark_delete: Position, resets: tuple[int, ...]) -> None:
+        """A new life of a subscription that was deleted. No writer of the former one has its version."""
+        record = CursorRecord(mark_delete, frozenset(), {}, resets)
+        subscription.info = CursorInfo(subscription.last_version + 1_000, None, record, {})
 
     @staticmethod
     def put(subscription: Subscription, info: CursorInfo, version: int) -> int:

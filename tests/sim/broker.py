@@ -17,6 +17,7 @@ from tests.sim.daemon import DaemonHost
 from tests.sim.dispatcher import Dispatcher, DispatcherOptions
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process
 from tests.sim.link import Link
+from tests.sim.log_home import POINTER, LogBookies, LogHome
 from tests.sim.seal import NO_SEAL, Owner
 from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
 from tests.sim.wire import ClientEnd, Wire, WireOptions
@@ -24,6 +25,8 @@ from tests.sim.wire import ClientEnd, Wire, WireOptions
 TOPIC = "persistent://public/default/simulated"
 OWNER = "#pulsar.internal.tidegate.owner"
 SEAL = "#pulsar.internal.tidegate.generation"
+
+_CLEAR_TIMEOUT_NS = 5 * NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class BrokerOptions:
     cursor: CursorOptions
     dispatcher: DispatcherOptions
     wire: WireOptions
+    index_log: bool = False
 
 
 class Broker:
@@ -46,6 +50,7 @@ class Broker:
         clock: MachineClock,
         daemon: DaemonHost,
         bookkeeper: BookKeeper,
+        log_bookies: LogBookies,
         options: BrokerOptions,
         owns: Callable[[], bool],
     ) -> None:
@@ -54,6 +59,7 @@ class Broker:
         self.clock = clock
         self.daemon = daemon
         self.bookkeeper = bookkeeper
+        self.log_bookies = log_bookies
         self.options = options
         self.owns = owns
         self.process: Process | None = None
@@ -73,6 +79,11 @@ class Broker:
     def running(self) -> bool:
         """Whether the process is there and not stopped."""
         return self.process is not None and not self.process.dead and not self.process.stopped
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the topic is being unloaded."""
+        return self._closing > 0
 
     @property
     def has_topic(self) -> bool:
@@ -122,11 +133,13 @@ class Broker:
         """Become the topic's owner."""
         self.bookkeeper.log.roll_over(self.kernel.random.randrange(3))
         for each in subscriptions:
-            self.load_subscription(each)
+            if each.info is not None:
+                self.load_subscription(each)
 
     def load_subscription(self, subscription: Subscription) -> None:
         """Open the cursor and make the dispatcher."""
-        self.served[subscription.name] = ServedSubscription(self, subscription)
+        served = self.served[subscription.name] = ServedSubscription(self, subscription)
+        served.cursor.tag = (self.daemon.name, self.daemon.disk.life)
 
     def unload(self, done: Callable[[], None]) -> None:
         """Close the topic: dispatchers first, then the cursors."""
@@ -210,6 +223,13 @@ class ServedSubscription:
             self._make_tracker,
             self._knows_acknowledged,
         )
+        self._log = LogHome(
+            process,
+            broker.log_bookies,
+            self.cursor,
+            lambda ledger_id: broker.daemon.promises.log_began(subscription.name, ledger_id),
+            wanted=options.index_log,
+        )
         self._wake: Event | None = None
         self._wake_ms: int | None = None
 
@@ -288,6 +308,9 @@ class ServedSubscription:
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None:
         self.cursor.put_cursor_property(OWNER, owner.text(), done)
 
+    def log(self) -> LogHome:
+        return self._log
+
     def may_seal(self) -> bool:
         return self.has_consumers()
 
@@ -359,6 +382,37 @@ class ServedSubscription:
                 cursor.mark_delete, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns
             )
             self.dispatcher.read_more_soon()
+
+    def unsubscribe(self) -> None:
+        """Has the tracker forget everything, waits a bounded time for the daemon, then deletes the cursor."""
+        if self.dispatcher.fenced or self.dispatcher.closed or self.cursor.resetting:
+            return
+        self.dispatcher.fenced = True
+        self.dispatcher.disconnect_all()
+        if self.tracker is not None:
+            self.tracker.clear()
+        self._unsubscribe_when_cleared(self.broker.kernel.now_ns + _CLEAR_TIMEOUT_NS)
+
+    def _unsubscribe_when_cleared(self, deadline_ns: int) -> None:
+        kernel = self.broker.kernel
+        told = self.tracker is None or self.tracker.outbox.is_empty
+        if not told and kernel.now_ns < deadline_ns:
+            kernel.after(20 * NS_PER_MS, self._process, self._unsubscribe_when_cleared, deadline_ns)
+            return
+        self._log.delete_all()
+        self.cursor.put_cursor_property(POINTER, "", lambda done: self._delete())
+
+    def _delete(self) -> None:
+        """Unless the topic has been unloaded meanwhile, or taken over."""
+        if self.dispatcher.closed or not self.broker.owns():
+            self.dispatcher.fenced = False
+            return
+        self.dispatcher.closed = self.cursor.closed = True
+        if self.tracker is not None:
+            self.tracker.close()
+        self.broker.bookkeeper.delete(self.subscription)
+        self.broker.kernel.note(f"{self.subscription.name} is deleted")
+        del self.broker.served[self.subscription.name]
 
     def close_delay_ns(self) -> int:
         """From the dispatcher's close to the cursor's."""

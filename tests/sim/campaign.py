@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.sim.generator import generate
+from tests.sim.generator import FAULTS, generate
 from tests.sim.obligations import Cause
 from tests.sim.player import Outcome, play
 
@@ -19,17 +19,22 @@ _SAY_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Failure:
-    """A seed whose history violated something."""
+    """A seed whose history violated something; `faults`: the kinds that it was drawn from."""
 
     seed: int
     outcome: Outcome
+    faults: tuple[str, ...] = FAULTS
 
 
 class Campaign:
-    """The seeds first … first + count - 1; `seconds` bounds when the last one begins."""
+    """The seeds first … first + count - 1; `seconds` bounds when the last one begins, `faults` are the kinds
+    that histories are drawn from."""
 
-    def __init__(self, first: int, count: int, jobs: int, seconds: float | None) -> None:
+    def __init__(
+        self, first: int, count: int, jobs: int, seconds: float | None, faults: tuple[str, ...] = FAULTS
+    ) -> None:
         self.first = first
+        self.faults = faults
         self.count = count
         self.jobs = jobs
         self.done = 0
@@ -55,7 +60,7 @@ class Campaign:
         say(f"sim: {self.count} histories from seed {self.first} on, {self.jobs} processes")
         begin_s = said_s = time.monotonic()
         end_s = None if self._seconds is None else begin_s + self._seconds
-        seeds = ((seed, end_s) for seed in range(self.first, self.first + self.count))
+        seeds = ((seed, self.faults, end_s) for seed in range(self.first, self.first + self.count))
         with multiprocessing.get_context("spawn").Pool(self.jobs) as pool:
             for seed, outcome in pool.imap_unordered(_play_seed, seeds):
                 if outcome is not None:
@@ -81,7 +86,7 @@ class Campaign:
         self.repeats += outcome.repeats
         self.skipped += outcome.skipped
         if not outcome.passed:
-            self.failures.append(Failure(seed, outcome))
+            self.failures.append(Failure(seed, outcome, self.faults))
 
     @property
     def steps_per_s(self) -> float:
@@ -89,8 +94,8 @@ class Campaign:
         return self.steps / max(self.elapsed_s, 1e-9)
 
 
-def _play_seed(job: tuple[int, float | None]) -> tuple[int, Outcome | None]:
-    seed, end_s = job
+def _play_seed(job: tuple[int, tuple[str, ...], float | None]) -> tuple[int, Outcome | None]:
+    seed, faults, end_s = job
     if end_s is not None and time.monotonic() > end_s:
         return seed, None
-    return seed, play(generate(seed))
+    return seed, play(generate(seed, faults))

@@ -11,6 +11,7 @@ from tests.sim.daemon import DaemonOptions
 from tests.sim.dispatcher import DispatcherOptions
 from tests.sim.shim import ShimOptions
 from tests.sim.wire import WireOptions
+from tidegate.index.log.log_options import LogOptions
 from tidegate.index.options import IndexOptions
 
 _NS_PER_US = 1_000
@@ -45,6 +46,15 @@ class Config:
     read_batch: int = 100
     read_io_us: int = 1_000
     network_us: int = 1_000
+    # index logs
+    index_log: bool = False
+    log_io_us: int = 2_000
+    log_read_bytes: int = 1 << 20
+    log_piece_bytes: int = 1 << 20
+    log_interval_ms: int = 50
+    log_tail_bytes: int = 4 << 20
+    log_queue_bytes: int = 16 << 20
+    log_record_bytes: int = 1 << 20
     # the socket
     socket_capacity: int = 200_000
     socket_latency_us: int = 100
@@ -97,6 +107,7 @@ class Config:
             CursorOptions(self.ranges_max, self.cursor_flush_ms, self.cursor_io_us * _NS_PER_US),
             DispatcherOptions(self.read_batch, self.read_io_us * _NS_PER_US, self.network_us * _NS_PER_US),
             WireOptions(self.socket_capacity, self.socket_latency_us * _NS_PER_US, self.piece_bytes),
+            self.index_log,
         )
 
     def daemon_options(self) -> DaemonOptions:
@@ -134,8 +145,12 @@ class Config:
             "slice_width_ms": self.slice_width_ms,
             "slice_width_auto": self.slice_width_auto,
         }
+        log = LogOptions(
+            self.log_interval_ms, self.log_tail_bytes, self.log_queue_bytes, self.log_record_bytes
+        )
         return DaemonOptions(
             index,
+            log,
             settings,
             self.loop_lag_us * _NS_PER_US,
             self.job_delay_us * _NS_PER_US,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import NS_PER_MS, Kernel, Killed, Process, Violation
-from tests.sim.loop import VirtualExecutor, VirtualLoop
+from tests.sim.loop import NotYet, VirtualExecutor, VirtualLoop
 from tests.sim.promises import Promises
 from tests.sim.store import Disk, SimStore, Trouble
 from tests.sim.wire import ClientEnd, Wire, WireOptions
@@ -22,10 +22,15 @@ from tidegate.index import ENTRY_BYTES
 from tidegate.index.catalog import Catalog
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
+from tidegate.index.log.log_options import LogOptions
+from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
+from tidegate.index.tap import TappedStore
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.daemon.stream_log import StreamLog
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -33,7 +38,10 @@ from tidegate.plugin.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-BUG_LINES = ("upkeep failed unexpectedly", "protocol error")
+BUG_LINES = ("upkeep failed unexpectedly", "protocol error", "restoring an index failed unexpectedly")
+RESTORED = "the index was restored from its log"
+UNREADABLE = "the index log cannot be read"
+CUT = "the end of an index log cannot be read"
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
 _START_AGAIN_NS = 1_000 * NS_PER_MS
@@ -44,6 +52,7 @@ class DaemonOptions:
     """`settings`: what differs from the daemon's defaults; `lag_ns`: how late a turn of its loop may be."""
 
     index: IndexOptions = field(default_factory=IndexOptions)
+    log: LogOptions = field(default_factory=LogOptions)
     settings: dict[str, Any] = field(default_factory=dict)
     lag_ns: int = 200_000
     job_delay_ns: int = NS_PER_MS
@@ -53,17 +62,48 @@ class DaemonOptions:
 class _Log:
     """A structured logger that keeps nothing but what must not be logged."""
 
-    def __init__(self, kernel: Kernel, on_bug: Callable[[str], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, on_bug: Callable[[str], None], on_log: Callable[[str, SubscriptionName], None]
+    ) -> None:
         self._kernel = kernel
         self._on_bug = on_bug
+        self._on_log = on_log
 
     def _say(self, text: str, **values: object) -> None:
         if self._kernel.trace is not None:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
+        elif text.startswith((RESTORED, UNREADABLE, CUT)):
+            self._on_log(text, SubscriptionName(str(values["topic"]), str(values["subscription"])))
 
     debug = info = warning = error = _say
+
+
+class _Store(TappedStore):
+    """A write of another thread is done when the simulation has come back to it: nobody can wait for it."""
+
+    def settle(self) -> None:
+        if self._writing:
+            raise NotYet
+
+    @property
+    def has_noted(self) -> bool:
+        """Whether something is to be taken."""
+        return bool(self._noted)
+
+
+class _Logs(IndexLogs):
+    """Tells of each stream's log when it is given up."""
+
+    on_end: Callable[[StreamLog], None]
+
+    def _end_id(self, subscription_id: int) -> None:
+        self._pump()
+        log = self._by_id.get(subscription_id)
+        if log is not None:
+            self.on_end(log)
+        super()._end_id(subscription_id)
 
 
 def settings_of(changed: dict[str, Any]) -> Settings:
@@ -83,9 +123,12 @@ class Life:
             kernel, self.process, host.clock, host.on_bug, options.lag_ns
         )
         self.wires: list[Wire] = []
-        self.store = SimStore(host.disk, self.process)
+        self.store = _Store(SimStore(host.disk, self.process), host.clock)
         self.persisting = VirtualExecutor(kernel, self.process, options.job_delay_ns)
         self.committing = VirtualExecutor(kernel, self.process, options.job_delay_ns)
+        self.logging = VirtualExecutor(kernel, self.process, options.job_delay_ns)
+        self.logs: _Logs | None = None
+        self._cut: set[SubscriptionName] = set()
         self.catalog: Catalog | None = None
         self.engine: DaemonEngine | None = None
         self.stopping = False
@@ -101,8 +144,19 @@ class Life:
             self._cannot_start(error)
             return
         settings = settings_of(host.options.settings)
-        log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text))))
+        log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log))
         self.metrics = Metrics(lambda: "simulated")
+        self.logs = _Logs(
+            self.catalog,
+            self.store,
+            host.clock,
+            self.loop,
+            executor=self.logging,
+            metrics=self.metrics,
+            log=log,
+            options=host.options.log,
+        )
+        self.logs.on_end = self._log_ended
         self.engine = DaemonEngine(
             self.catalog,
             host.clock,
@@ -114,6 +168,7 @@ class Life:
             log=log,
             product=lambda: "simulated",
             daemon_id=host.kernel.random.getrandbits(64),
+            logs=self.logs,
         )
         self._log = log
         self._settings = settings
@@ -128,6 +183,39 @@ class Life:
             raise Violation(f"{host.name} does not start: {error!r}")
         host.kernel.kill(self.process)
         host.kernel.after(_START_AGAIN_NS, None, host.start)
+
+    # ---- index logs
+
+    def _on_log(self, text: str, name: SubscriptionName) -> None:
+        assert self.catalog is not None
+        promises = self._host.promises
+        if text.startswith(UNREADABLE):
+            promises.log_unreadable(name.subscription)
+            return
+        if text.startswith(CUT):
+            self._cut.add(name)
+            return
+        index = self.catalog.get(name)
+        chain = None if index is None else self.catalog.chain(index)
+        assert chain is not None, "what was restored says from where"
+        promises.restored(name.subscription, chain.ledger_id, cut=name in self._cut)
+        self._cut.discard(name)
+
+    def note_complete(self) -> None:
+        """Tell which logs have all that is durable, as the daemon says."""
+        for log in [] if self.logs is None else self.logs._by_id.values():
+            self._note_complete(log)
+
+    def _note_complete(self, log: StreamLog) -> bool:
+        writer = log.writer
+        complete = bool(writer.ledger_bytes) and writer.since_ns is None and not self.store.has_noted
+        if complete:
+            self._host.promises.log_complete(log._name.subscription, writer.ledger_id)
+        return complete
+
+    def _log_ended(self, log: StreamLog) -> None:
+        complete = self._note_complete(log)
+        self._host.promises.log_ended(log._name.subscription, log.writer.ledger_id if complete else None)
 
     @property
     def serving(self) -> bool:
@@ -187,6 +275,7 @@ class Life:
         self._host.kernel.kill(self.process)
 
     def _died(self) -> None:
+        self.note_complete()
         for wire in self.wires:
             wire.kill_daemon()
         self.wires.clear()
@@ -213,6 +302,7 @@ class DaemonHost:
         self.promises = promises
         self.life: Life | None = None
         self._wires: list[Wire] = []
+        self._loops: list[VirtualLoop] = []
         self._over_since_ns: int | None = None
 
     def on_bug(self, error: BaseException) -> None:
@@ -233,6 +323,7 @@ class DaemonHost:
         """Start the process, if there is none."""
         if self.life is None:
             self.life = Life(self)
+            self._loops.append(self.life.loop)
 
     def kill(self) -> None:
         """kill -9."""
@@ -262,6 +353,8 @@ class DaemonHost:
         self.kill()
         for wire in self._wires:
             wire.release()
+        for loop in self._loops:
+            loop.release()
 
     def trouble(self, trouble: Trouble) -> None:
         """The disk begins to refuse writes, or is well again."""

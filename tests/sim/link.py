@@ -27,6 +27,8 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
+    LogAnswer,
+    LogRequest,
     MarkDelete,
     Message,
     Open,
@@ -64,7 +66,8 @@ def describe(message: Message) -> str:
         case Open():
             return (
                 f"OPEN {message.subscription} epoch {message.epoch} generation {message.generation:x} "
-                f"mark-delete {message.mark_delete} in flight {list(message.in_flight)}"
+                f"mark-delete {message.mark_delete} in flight {list(message.in_flight)} "
+                f"log {message.log_pointer!r}"
             )
         case MarkDelete():
             return f"MARK_DELETE {message.position}"
@@ -72,6 +75,11 @@ def describe(message: Message) -> str:
             return f"CREDIT {message.more}"
         case Error():
             return f"ERROR {message.code} {message.message}"
+        case LogRequest():
+            what = f"{len(message.entry)} bytes" if message.entry else f"{message.old!r} to {message.new!r}"
+            return f"LOG_REQUEST {message.op.name} {message.ledger_id} {message.first}-{message.last} {what}"
+        case LogAnswer():
+            return f"LOG_ANSWER {message.code.name} {message.number} {message.message}"
         case _:
             return message.type.name
 
@@ -136,6 +144,7 @@ class Link:
     def _forget(self, tracker: Tracker) -> None:
         self._trackers.pop(tracker, None)
         self._finished_ms.pop(tracker, None)
+        tracker.host.log().close()
         if self._by_subscription.get(tracker.identity.subscription) is tracker:
             del self._by_subscription[tracker.identity.subscription]
         if self.session is not None:
@@ -326,6 +335,9 @@ class Session:
             raise Violation(
                 f"the daemon sends {message.type.name} on stream {stream_id}, which was not opened"
             )
+        if isinstance(message, LogRequest):
+            self._on_log_request(tracker, watch, message, stream_id, seq)
+            return
         watch.received(message, seq)
         if isinstance(message, Error) and ErrorCode(message.code) not in _EXPECTED_ERRORS:
             raise Violation(f"the daemon refuses a stream: {message.message} (code {message.code})")
@@ -348,6 +360,14 @@ class Session:
                 self._reopen(tracker)
             case _:
                 raise Violation(f"the daemon does not send {message.type.name} on a stream")
+
+    def _on_log_request(
+        self, tracker: Tracker | None, watch: StreamWatch, request: LogRequest, stream_id: int, seq: int
+    ) -> None:
+        if watch.over:
+            raise Violation(f"{request.op.name} on a stream that has ended")
+        if tracker is not None:
+            tracker.host.log().ask(request, lambda answer: self._send(answer, stream_id, seq))
 
     def _on_connection_message(self, message: Message, seq: int) -> None:
         match message:

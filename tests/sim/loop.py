@@ -9,6 +9,7 @@ write to the store lets it (see `store`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
@@ -18,6 +19,16 @@ from typing import Any
 
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import NS_PER_S, Event, Kernel, Killed, Process
+from tidegate.index.errors import TidegateIndexError
+from tidegate.index.log.home import HomeError
+
+_EXPECTED = (HomeError, TidegateIndexError, TimeoutError)
+_NOT_YET_NS = 200_000
+_WAITS_MAX = 10
+
+
+class NotYet(BaseException):
+    """A job would wait for another one, which lies below it on the one stack: it is begun again later."""
 
 
 class VirtualHandle:
@@ -59,6 +70,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._lag_ns = lag_ns
         self._ready: deque[VirtualHandle] = deque()
         self._turn: Event | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def time(self) -> float:
         return self._clock.monotonic_ns() / NS_PER_S
@@ -72,7 +84,34 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name)
+        task = asyncio.Task(coro, loop=self, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._judge)
+        return task
+
+    def _judge(self, task: asyncio.Task[Any]) -> None:
+        """A task keeps to itself whatever it raises; a bug, or the simulation's, comes to light here."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None or isinstance(error, (*_EXPECTED, Killed)):
+            return
+        if not isinstance(error, Exception):
+            raise error
+        self._on_bug(error)
+
+    def release(self) -> None:
+        """The run is over: end what is still waiting, which nobody will wake."""
+        former = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            while self._tasks:
+                task = self._tasks.pop()
+                setattr(task, "_log_destroy_pending", False)  # noqa: B010 mypy
+                with contextlib.suppress(Exception, asyncio.CancelledError, Killed):
+                    for _ in range(_WAITS_MAX):  # it may want to wait while it ends
+                        task.get_coro().throw(asyncio.CancelledError())
+        finally:
+            asyncio._set_running_loop(former)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -91,6 +130,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._kernel.after(true_ns, self._process, self._enqueue, handle)
         return handle
 
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        return self.call_later(when - self.time(), callback, *args)
+
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
@@ -98,6 +142,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         waiting: asyncio.Future[Any] = self.create_future()
 
         def settle(done: Future[Any]) -> None:
+            if waiting.done():
+                return  # whoever waited has given up
             error = done.exception()
             if error is not None:
                 waiting.set_exception(error)
@@ -108,11 +154,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return waiting
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._process.dead:
+            return
         error = context.get("exception")
         self._on_bug(error if isinstance(error, BaseException) else RuntimeError(context.get("message")))
 
     def _enqueue(self, handle: VirtualHandle) -> None:
-        if handle.call is None:
+        if handle.call is None or self._process.dead:
             return
         self._ready.append(handle)
         if self._turn is None:
@@ -183,6 +231,11 @@ class VirtualExecutor(Executor):
         try:
             result = job()
         except Killed:
+            return
+        except NotYet:
+            self.running = False
+            self._jobs.appendleft((future, job))
+            self._next = self._kernel.after(_NOT_YET_NS, self._process, self._run_one)
             return
         except Exception as error:
             settle = partial(future.set_exception, error)

@@ -15,10 +15,17 @@ from tests.sim.broker import ServedSubscription
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
+from tidegate.index.catalog import Catalog
+from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
+from tidegate.index.format.chain import Chain
 from tidegate.index.journal import Commit
 from tidegate.index.leftovers import Leftovers
+from tidegate.index.log.writer import LogWriter
+from tidegate.index.names import SubscriptionName
 from tidegate.index.position_state import PositionState
+from tidegate.index.positions import PositionSet
+from tidegate.index.tap import Noted
 from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
@@ -177,6 +184,73 @@ def _clock_ahead() -> Iterator[None]:
         yield
 
 
+class _AnyChain(Chain):
+    """Says of every log that the local data has all of it."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = Chain.__hash__
+
+
+@contextmanager
+def _pointer_not_compared() -> Iterator[None]:
+    """A daemon that has an index goes on with it, although another one has written its log since."""
+
+    def chain(self: Any, index: DelayIndex) -> Chain | None:
+        found = original(self, index)
+        return None if found is None else _AnyChain(*found)
+
+    original = Catalog.chain
+    with replaced(Catalog, "chain", chain):
+        yield
+
+
+@contextmanager
+def _waiting_counts() -> Iterator[None]:
+    """What waits to be appended to an index log counts as being in it."""
+    with replaced(LogWriter, "since_ns", property(lambda self: self._dirty_ns)):
+        yield
+
+
+@contextmanager
+def _forgotten_beside_a_snapshot() -> Iterator[None]:
+    """What is written while the snapshot of an index log is put together is not in the log."""
+
+    def note(self: Any, noted: Noted) -> None:
+        if self._ledger is not None or not self._collects:
+            original(self, noted)
+
+    original = LogWriter.note
+    with replaced(LogWriter, "note", note):
+        yield
+
+
+@contextmanager
+def _not_told_unheld() -> Iterator[None]:
+    """The broker does not hear what the index has let go of."""
+    with replaced(DelayIndex, "take_unheld", lambda self: PositionSet()):
+        yield
+
+
+@contextmanager
+def _former_life() -> Iterator[None]:
+    """A subscription that was deleted and is made again has the index of its former life."""
+
+    def subscription(self: Any, name: SubscriptionName, incarnation: bytes) -> DelayIndex:
+        index = self.get(name)
+        if index is not None:
+            index.incarnation = incarnation
+        return original(self, name, incarnation)
+
+    original = Catalog.subscription
+    with (
+        replaced(Catalog, "subscription", subscription),
+        replaced(DelayIndex, "_apply_clear", lambda self: None),
+    ):
+        yield
+
+
 @dataclass(frozen=True)
 class Plant:
     """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
@@ -190,6 +264,9 @@ class Plant:
     settings: dict[str, Any] = field(default_factory=dict)
     commit: str = ""
 
+
+_LOG = {"index_log": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
+"""Index logs, and a daemon for each broker, so that they are read."""
 
 PLANTS = (
     Plant("acknowledgements are believed over a reset", _believed_over_a_reset, ("seek",), {}, "8d1f268"),
@@ -221,4 +298,11 @@ PLANTS = (
     Plant("what was handed out is not handed out again after OPEN", _rewind_forgotten, ("crash",)),
     Plant("what a persist leaves staged is lost", _carry_lost, ("crash",)),
     Plant("the shim's clock is ahead", _clock_ahead, ("clock",)),
+    Plant("the pointer of an index log is not compared", _pointer_not_compared, ("move",), _LOG),
+    Plant("what waits for an index log counts as being in it", _waiting_counts, ("move",), _LOG),
+    Plant(
+        "what is written beside a snapshot is not in the log", _forgotten_beside_a_snapshot, ("move",), _LOG
+    ),
+    Plant("what was let go of is not told", _not_told_unheld, ("rebuild",)),
+    Plant("a new life has the former one's index", _former_life, ("subscription",)),
 )

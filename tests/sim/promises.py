@@ -11,12 +11,15 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.sim.belief import ACKNOWLEDGED, HELD, NEITHER, Belief, names
+from tests.sim.belief import ACKNOWLEDGED, HELD, NEITHER, Belief, Disowned, names
 from tests.sim.bookkeeper import TopicLog
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import Violation
+from tests.sim.log_beliefs import Account, LogBeliefs
+from tests.sim.log_home import current_ledger
 from tests.sim.store import Disk
 from tests.sim.wire import Wire
+from tidegate.index.format import decode_block
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import (
@@ -28,6 +31,7 @@ from tidegate.plugin.wire.messages import (
     Durable,
     Error,
     Held,
+    Ingest,
     MarkDelete,
     Message,
     Open,
@@ -36,8 +40,11 @@ from tidegate.plugin.wire.messages import (
 )
 
 Position = tuple[int, int]
-Order = tuple[int, int]
-"""Who may take over from whom: by epoch, then as OPEN was sent."""
+Order = tuple[int, int, int]
+"""Who may take over from whom: by life of the subscription, by epoch, then as OPEN was sent."""
+
+
+_NOBODY: Order = (-1, 0, 0)
 
 
 @dataclass(slots=True)
@@ -62,9 +69,18 @@ class _Subscription:
         self.live = Belief()
         self.sent: list[_Sent] = []
         self.folded = 0
-        self.based_on: Order = (0, 0)  # order of the newest stream that has made anything durable
+        self.based_on: Order = _NOBODY  # order of the newest stream that has made anything durable
         self.newest: StreamWatch | None = None
         self.opened: dict[Wire, Order] = {}  # order of the last stream of each connection
+        self.told: Account = []  # everything ever sent
+        self.lives: list[bytes] = []  # incarnations, as they were first heard of
+        self.taken_in: list[Add] = []  # put in by others than brokers, now or later
+        self.brought: set[Position] = set()  # the positions of these, and which were let go of
+        self.disowned: set[Position] = set()
+        self.streams: list[StreamWatch] = []  # of this life of the daemon
+        self.restored: set[int] = set()  # log ledgers that the index was taken from
+        self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
+        self.complete: int | None = None  # the log ledger that had all when its writer was given up
 
     def forget_before(self, stream: StreamWatch) -> None:
         """What was sent on other streams before this one was opened is in its answer."""
@@ -78,21 +94,42 @@ class _Subscription:
         """Whether a later stream of another connection may have taken over before a change on this one."""
         return any(order > stream.order for other, order in self.opened.items() if other is not wire)
 
-    def daemon_died(self) -> None:
+    def after_a_crash(self) -> Belief:
+        """What there is if the daemon dies now."""
+        belief = self.durable.copy()
         for sent in self.sent:
-            self.durable.fold(sent.change, sent.stream.generation, certain=False)
+            belief.fold(sent.change, sent.stream.generation, certain=False)
+        self.fold_brought(belief)
+        return belief
+
+    def fold_brought(self, belief: Belief) -> None:
+        """What others than brokers have put in may be held, what they have had it let go of may not be."""
+        for add in self.taken_in:
+            belief.fold(add, 0, certain=False)
+        belief.fold(Disowned(frozenset(self.disowned)), 0, certain=False)
+
+    def unanswered(self) -> list[StreamWatch]:
+        """Streams that wait for HELD, in the order they were opened."""
+        return [
+            sent.stream for sent in self.sent if isinstance(sent.change, Open) and not sent.stream.answered
+        ]
+
+    def daemon_died(self) -> None:
+        self.durable = self.after_a_crash()
         self.live = self.durable.copy()
         self.sent, self.folded = [], 0
         self.newest = None
+        self.streams.clear()
         self.opened.clear()
-        self.based_on = (0, 0)
+        self.based_on = _NOBODY
 
 
 class Promises:
     """All subscriptions of one daemon's disk."""
 
-    def __init__(self, log: TopicLog, disk: Disk, clock: MachineClock) -> None:
+    def __init__(self, log: TopicLog, disk: Disk, clock: MachineClock, logs: LogBeliefs) -> None:
         self.log = log
+        self.logs = logs
         self.disk = disk
         self.clock = clock
         self.troubled = False  # the disk has refused something in this life of the daemon
@@ -105,8 +142,14 @@ class Promises:
         """What was not durable may be there or not."""
         self.troubled = self.disk.troubled
         self.daemon_lives += 1
+        self.logs.writer_died(self)
         for each in self._subscriptions.values():
             each.daemon_died()
+            for ledger_id in each.may_restore:  # what was restored may be there, and nobody has heard of it
+                each.durable.join(self.logs.read(ledger_id, cut=True))
+            each.restored |= each.may_restore
+            each.may_restore.clear()
+            each.live = each.durable.copy()
         if self.disk.life != self._disk_life:
             self._disk_life = self.disk.life
             self._subscriptions.clear()
@@ -117,13 +160,16 @@ class Promises:
         found = self._subscriptions.get(subscription)
         if found is None or found.durable.generation != generation:
             return False
-        return found.durable.of(position) == ACKNOWLEDGED
+        return found.durable.of(position) == found.live.of(position) == ACKNOWLEDGED
 
     def opened(self, wire: Wire, request: Open) -> StreamWatch:
         """A shim has sent OPEN."""
         found = self._subscriptions.setdefault(request.subscription, _Subscription())
-        self._streams += 1
-        watch = StreamWatch(self, found, wire, request, (request.epoch, self._streams))
+        self._streams += 2  # in between: what was restored for this one
+        if request.incarnation not in found.lives:
+            found.lives.append(request.incarnation)
+        order = (found.lives.index(request.incarnation), request.epoch, self._streams)
+        watch = StreamWatch(self, found, wire, request, order)
         watch.expected, watch.doubted = found.live.copy(), found.live.copy()
         for sent in found.sent[found.folded :]:
             watch.expected.fold(
@@ -131,8 +177,69 @@ class Promises:
             )
             watch.doubted.fold(sent.change, sent.stream.generation, certain=False)
         found.opened[wire] = watch.order
+        found.streams.append(watch)
+        watch.taken_in(found.taken_in)
+        found.told.append((request, request.generation))
+        ledger_id = current_ledger(request.log_pointer)
+        if ledger_id is not None:
+            found.may_restore.add(ledger_id)
         found.sent.append(_Sent(request, watch, 0, wire, wire.written_bytes))
         return watch
+
+    def taken_in(self, name: str, message: Ingest) -> None:
+        """Somebody puts entries into an index, or has it let go of them. What comes of that, and when, is not
+        known: from now on they may be held or not."""
+        found = self._subscriptions.setdefault(name, _Subscription())
+        add = Add(decode_block(message.block), near=False)
+        found.told.append((add, 0))
+        found.taken_in.append(add)
+        positions = {(ledger_id, entry_id) for _, ledger_id, entry_id in add.entries}
+        found.brought |= positions
+        if message.disown:
+            found.disowned |= positions
+            found.told.append((Disowned(frozenset(found.disowned)), 0))
+        for stream in found.streams:
+            stream.taken_in([add])
+
+    # ---- index logs
+
+    def log_began(self, name: str, ledger_id: int) -> None:
+        """The daemon has made a ledger for a subscription's index log."""
+        found = self._subscriptions.setdefault(name, _Subscription())
+        self.logs.began(ledger_id, self, found.after_a_crash(), found.told)
+
+    def log_complete(self, name: str, ledger_id: int) -> None:
+        """The daemon says that the log has all that is durable."""
+        found = self._subscriptions.setdefault(name, _Subscription())
+        self.logs.complete(ledger_id, self, found.after_a_crash())
+
+    def log_ended(self, name: str, complete: int | None) -> None:
+        """A stream's log is given up; the ledger, if it has all."""
+        self._subscriptions.setdefault(name, _Subscription()).complete = complete
+
+    def log_closed(self, name: str) -> None:
+        """The shim has heard that a stream is closed: what was DURABLE on it is in the log if all was."""
+        found = self._subscriptions[name]
+        if found.complete is not None:
+            self.logs.complete(found.complete, self, found.after_a_crash())
+
+    def log_unreadable(self, name: str) -> None:
+        """The daemon goes on with what it has."""
+        for stream in self._subscriptions[name].unanswered():
+            stream.log_unreadable = True
+
+    def restored(self, name: str, ledger_id: int, *, cut: bool) -> None:
+        """The daemon has taken a subscription's index from a log: what it had of it is gone."""
+        found = self._subscriptions[name]
+        waiting = [each for each in found.unanswered() if each.log_ledger == ledger_id]
+        belief = self.logs.read(ledger_id, cut=cut)
+        found.restored.add(ledger_id)
+        found.durable, found.live, found.folded = belief, belief.copy(), 0
+        for stream in waiting:
+            stream.expected, stream.doubted = belief.copy(), belief.copy()
+        if waiting:
+            life, epoch, number = waiting[0].order
+            found.based_on = (life, epoch, number - 1)
 
     def _was_applied(self, found: _Subscription, sent: _Sent, wire: Wire) -> bool:
         """Whether a change surely came before an OPEN that is sent on `wire` now."""
@@ -160,10 +267,12 @@ class StreamWatch:
         self.expected = Belief()
         self.doubted = Belief()  # the same, should the disk refuse something before OPEN arrives
         self.ended = False
+        self.answered = False
+        self.log_ledger = current_ledger(request.log_pointer)
+        self.log_unreadable = False
         self._collapsed: Belief | None = None
         self._held: set[Position] = set()
         self._acknowledged: set[Position] = set()
-        self._answered = False
         self._mark = request.mark_delete
         self._credit = request.credit
         self._durable_seq = 0
@@ -174,6 +283,20 @@ class StreamWatch:
         self._known: dict[Position, int] = {}
         self._known_heap: list[tuple[int, Position]] = []
         self._steps = promises.clock.steps
+
+    def taken_in(self, adds: Iterable[Add]) -> None:
+        """These may come to be held, or not to be, whoever has added them."""
+        disowned = self._subscription.disowned
+        for add in adds:
+            for _, ledger_id, entry_id in add.entries:
+                self._may_hold.add((ledger_id, entry_id))
+                if (ledger_id, entry_id) in disowned:
+                    self._known.pop((ledger_id, entry_id), None)
+
+    @property
+    def over(self) -> bool:
+        """Whether the daemon has ended it."""
+        return self._closed or self.ended
 
     # ---- what the shim says
 
@@ -210,6 +333,7 @@ class StreamWatch:
 
     def _note(self, sent: _Sent) -> None:
         found = self._subscription
+        found.told.append((sent.change, self.generation))
         if found.newest is self or isinstance(sent.change, Close):
             found.sent.append(sent)
             return
@@ -238,7 +362,7 @@ class StreamWatch:
 
     def received(self, message: Message, seq: int) -> None:
         """A frame of the daemon has reached the shim. Raises Violation."""
-        if self._closed or self.ended:
+        if self.over:
             raise Violation(f"{message.type.name} on a stream that has ended")
         match message:
             case Held():
@@ -252,11 +376,13 @@ class StreamWatch:
             case Error():
                 self.ended = True
                 at = self._own_open()
-                if at is not None and not self._answered:
+                if at is not None and not self.answered:
                     self._withdraw(at)
             case Close():
                 self._require(self._durable_seq == self._last_seq, "CLOSE before everything is durable")
                 self._closed = True
+                if self._subscription.newest is self and not self._daemon_is_over:
+                    self._promises.log_closed(self._request.subscription)
             case _:
                 raise Violation(f"the daemon does not send {message.type.name}")
 
@@ -269,12 +395,14 @@ class StreamWatch:
             belief.fold(sent.change, sent.stream.generation, certain=False)
 
     def _on_held(self, held: Held) -> None:
-        self._require(not self._answered, "HELD after the last HELD")
+        if self.answered:
+            self._on_held_since(held)
+            return
         self._held.update(held.held)
         self._acknowledged.update(held.acknowledged)
         if not held.last:
             return
-        self._answered = True
+        self.answered = True
         self._require(not self._held & self._acknowledged, "held and acknowledged at once")
         self._verify()
         found = self._subscription
@@ -295,6 +423,12 @@ class StreamWatch:
         for position in self._held - self._handed:
             self._know(position)
 
+    def _on_held_since(self, held: Held) -> None:
+        self._require(not held.last and not held.acknowledged, "HELD after the last HELD")
+        self._require(
+            set(held.held) <= self._subscription.brought, "HELD after the last HELD of what nobody has put in"
+        )
+
     def _own_open(self) -> int | None:
         """Where this stream's OPEN is among what was sent; None if the daemon has died since."""
         return next((at for at, sent in enumerate(self._subscription.sent) if sent.stream is self), None)
@@ -305,9 +439,11 @@ class StreamWatch:
             return  # the daemon has died since, and it is not known any more what others had sent
         if self._promises.troubled:
             self.expected = self.doubted
+        self._verify_log()
         for sent in self._subscription.sent[at + 1 :]:  # it came before OPEN, or never
             self.expected.fold(sent.change, sent.stream.generation, certain=False)
         self.expected.fold(self._request, self.generation, certain=True)
+        self._subscription.fold_brought(self.expected)
         damaged = self._promises.disk.damaged
         for position in self.expected.states.keys() | self._held | self._acknowledged:
             actual = (
@@ -327,6 +463,19 @@ class StreamWatch:
                 f"(OPEN with mark-delete {self._request.mark_delete})"
             )
 
+    def _verify_log(self) -> None:
+        """A log that another daemon has written is read before OPEN is answered, or it is said why not."""
+        found, ledger_id = self._subscription, self.log_ledger
+        if (
+            ledger_id is None
+            or ledger_id in found.restored
+            or self.log_unreadable
+            or self._promises.logs.is_of(ledger_id, self._promises)
+            or found.contested(self, self._wire)
+        ):
+            return
+        raise Violation(f"the index log in ledger {ledger_id} of another daemon was not read")
+
     def _on_durable(self, seq: int) -> None:
         self._require(self._durable_seq < seq <= self._last_seq, f"DURABLE {seq} after {self._durable_seq}")
         self._durable_seq = seq
@@ -336,6 +485,7 @@ class StreamWatch:
         if found.based_on < self.order:
             found.based_on = self.order
             found.durable = self._collapsed.copy()
+            found.may_restore.clear()
             found.forget_before(self)
         added: list[Add] = []
         while found.sent and found.sent[0].stream is self and found.sent[0].seq <= seq:
@@ -353,6 +503,8 @@ class StreamWatch:
     def _added(self, added: list[Add]) -> None:
         """The daemon has these for sure, but for what it may hear next; what is near it does not hand out."""
         found = self._subscription
+        if any(isinstance(sent.change, Clear) for sent in found.sent):
+            return
         leaving: set[Position] = set()
         gated: set[Position] = set()
         mark = self._mark
@@ -381,21 +533,24 @@ class StreamWatch:
     def _know(self, position: Position) -> None:
         """The daemon surely holds the position and has not handed it out."""
         deliver_at_ms = self._promises.log.deliver_at_ms[position]
+        if position in self._subscription.disowned:
+            return
         if position not in self._known and position > self._mark:
             self._known[position] = deliver_at_ms
             heapq.heappush(self._known_heap, (deliver_at_ms, position))
 
     def _on_unheld(self, positions: PositionSet) -> None:
-        self._require(self._answered, "UNHELD before the last HELD")
-        self._require(self._promises.disk.damaged, "UNHELD though nothing is damaged")
+        self._require(self.answered, "UNHELD before the last HELD")
         found = self._subscription
+        disowned = found.disowned.issuperset(positions)
+        self._require(self._promises.disk.damaged or disowned, "UNHELD though nothing is damaged")
         for position in positions:
             self._known.pop(position, None)
             for belief in (found.durable, found.live):
                 belief.states[position] = belief.of(position) | NEITHER
 
     def _on_due(self, due: Due) -> None:
-        self._require(self._answered, "DUE before the last HELD")
+        self._require(self.answered, "DUE before the last HELD")
         entries = list(due.entries)
         self._credit -= len(entries)
         self._require(self._credit >= 0, f"{-self._credit} more DUE entries than there is credit")
@@ -409,7 +564,9 @@ class StreamWatch:
                 deliver_at_ms == true_ms, f"DUE says {deliver_at_ms} of {position}, it is {true_ms}"
             )
             self._require(position in self._may_hold, f"DUE of {position}, which it does not hold")
-            self._require(position not in self._handed, f"DUE of {position} again, or of what is in flight")
+            # What was in flight and not held, and is brought by somebody, is not known to be in flight.
+            again = position in self._handed and position not in self._subscription.brought
+            self._require(not again, f"DUE of {position} again, or of what is in flight")
             self._require(stepped or deliver_at_ms <= latest_ms, f"DUE of {position} beyond the horizon")
             self._handed.add(position)
             self._known.pop(position, None)

@@ -42,7 +42,7 @@ def details(outcome: Outcome) -> str:
 
 def explain(failed: Failure, folder: Path, *, shrinks: bool) -> str:
     """The failure, one command that replays it, and where the smallest history is that shows it."""
-    history = generate(failed.seed)
+    history = generate(failed.seed, failed.faults)
     lines = [f"\nseed {failed.seed}: {failed.outcome.failure}"]
     if shrinks:
         history = smallest(history, failed.outcome)

@@ -13,16 +13,20 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tests.sim.outbox import Change, Kind, Outbox
 from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.wire.messages import Due, Held, Open, Unheld
 
+if TYPE_CHECKING:
+    from tests.sim.log_home import LogHome
+
 Position = tuple[int, int]
 
 _ANSWER_WAIT_MS = 1_000
+_RESTORE_WAIT_MS = 5_000
 _MARK_DELETE_INTERVAL_MS = 1_000
 _RETRY_MS = 1_000
 _CLOSE_POLL_MS = 2_000
@@ -67,6 +71,7 @@ class Host(SealHost, ClaimHost, Protocol):
     def read_more(self) -> None: ...
     def wake_at(self, at_ms: int) -> None: ...
     def frames_waiting(self) -> None: ...
+    def log(self) -> LogHome: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ class Tracker:
         self.closing = False
         self._reopen = False
         self._created_ms = host.uptime_ms()
+        self._answer_wait_ms = _RESTORE_WAIT_MS if host.log().pointer else _ANSWER_WAIT_MS
         self._retry_open_ms: int | None = None
         self._close_deadline_ms = 0
         self._held_now: set[Position] = set()
@@ -268,7 +274,7 @@ class Tracker:
     def _awaits_answer(self) -> bool:
         waited_ms = self.host.uptime_ms() - self._created_ms
         asking = self.stream is Stream.OPENING or not self.claim.owned
-        return not self.decided and asking and waited_ms < _ANSWER_WAIT_MS
+        return not self.decided and asking and waited_ms < self._answer_wait_ms
 
     def _on_consumers_replaced(self) -> None:
         """Pulsar has forgotten what it was given, and has rewound."""
@@ -334,16 +340,28 @@ class Tracker:
             topic=identity.topic,
             subscription=identity.subscription,
             in_flight=PositionSet.of(in_flight),
+            log_home=self.host.log().home,
+            log_pointer=self.host.log().pointer,
         )
 
     def on_held(self, held: Held) -> None:
         """A part of the answer to OPEN."""
+        if self.stream is Stream.OPEN and not self.finished:
+            self._on_held_since(set(held.held))
         if self.stream is not Stream.OPENING:
             return
         self._held_now.update(held.held)
         self._acknowledged_now.update(held.acknowledged)
         if held.last:
             self._on_answered()
+
+    def _on_held_since(self, held: set[Position]) -> None:
+        """The daemon has got entries from elsewhere: they need not be read."""
+        self.outbox.apply_pending_to(held, set())
+        mark_delete = self.host.mark_delete()
+        held = {position for position in held if position > mark_delete} - self.reported - self.doubtful
+        self.contained |= held
+        self.sought -= held
 
     def _on_answered(self) -> None:
         held, acknowledged = self._held_now, self._acknowledged_now

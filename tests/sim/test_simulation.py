@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.__main__ import main
 from tests.sim.campaign import Campaign
-from tests.sim.generator import generate
+from tests.sim.generator import MORE, generate
 from tests.sim.history import History
 from tests.sim.player import play
 from tests.sim.report import explain, summary
@@ -25,6 +25,14 @@ def test_new_histories_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert campaign.done > 0
     assert not campaign.failures, explain(campaign.failures[0], tmp_path, shrinks=True)
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_histories_of_the_younger_kinds_hold(kind: str) -> None:
+    for seed in range(1, 6):
+        outcome = play(generate(seed, (kind, "move", "crash", "seek"), {"index_log": True}))
+
+        assert outcome.passed, f"seed {seed}: {outcome.details}"
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
@@ -61,6 +69,7 @@ def test_a_history_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> 
         (["--replay", "nowhere.json"], "neither a seed nor"),
         (["--replay", "{tmp}/broken.json"], "is no history"),
         (["--seeds", "0"], "1 or more"),
+        (["--faults", "crash,quake"], "knows no quake"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_one_line(

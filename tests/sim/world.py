@@ -9,20 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.sim.bookkeeper import BookKeeper, CursorInfo, CursorRecord, Position, Subscription
-from tests.sim.broker import Broker, ServedSubscription
+from tests.sim.bookkeeper import NO_DELAY, BookKeeper, CursorInfo, CursorRecord, Position, Subscription
+from tests.sim.broker import TOPIC, Broker, ServedSubscription
 from tests.sim.client import Client
 from tests.sim.clocks import MachineClock
 from tests.sim.config import Config
 from tests.sim.daemon import DaemonHost
 from tests.sim.dispatcher import Dispatcher
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, START_MS, Event, Kernel, Process, Violation
+from tests.sim.log_beliefs import LogBeliefs
+from tests.sim.log_home import LogBookies, LogDamage
 from tests.sim.obligations import Cause, Obligations
 from tests.sim.promises import Promises
+from tests.sim.rebuild import Rebuild
 from tests.sim.store import Disk, Trouble
 
 _ZOMBIE_MS = 400
 _LOAD_NS = 20 * NS_PER_MS
+_LATENCY_AT_THE_END_NS = NS_PER_MS // 5
 _FINISH_STEP_NS = NS_PER_S
 _FINISH_EXTRA_MS = 90_000
 _SETTLE_NS = 6 * NS_PER_S
@@ -38,13 +42,16 @@ class World:
         self.kernel = kernel = Kernel(seed)
         self.bookkeeper = BookKeeper(config.first_ledger_id)
         self.skipped: Counter[str] = Counter()
+        self.log_beliefs = LogBeliefs()
+        self.log_bookies = LogBookies(kernel, config.log_io_us * 1_000, config.log_read_bytes)
+        self.log_bookies.on_open = self._log_opened
         machines = 1 if config.shared_daemon else 2
         self.clocks = [MachineClock(kernel) for _ in range(machines)]
         self.disks = [Disk(kernel, f"disk-{number}") for number in range(machines)]
         self.daemons: list[DaemonHost] = []
         for number, (clock, disk) in enumerate(zip(self.clocks, self.disks, strict=True)):
             disk.write_ns = config.write_us * 1_000
-            promises = Promises(self.bookkeeper.log, disk, clock)
+            promises = Promises(self.bookkeeper.log, disk, clock, self.log_beliefs)
             options = config.daemon_options()
             self.daemons.append(DaemonHost(kernel, f"daemon-{number}", clock, disk, options, promises))
         self.owner: Broker | None = None
@@ -52,6 +59,7 @@ class World:
         self._loading: Event | None = None
         self._preferred: int | None = None
         self.brokers = [self._make_broker(number) for number in range(2)]
+        self._rebuilds: list[Rebuild] = []
         self._session_ends: dict[Process, Event] = {}
         self.subscriptions = [self._make_subscription(number) for number in range(config.subscriptions)]
         self.clients = [self._make_client(number) for number in range(config.clients * config.subscriptions)]
@@ -79,6 +87,7 @@ class World:
             self.clocks[machine],
             self.daemons[machine],
             self.bookkeeper,
+            self.log_bookies,
             self.config.broker_options(),
             lambda: self.owner is broker and broker.process is self._owner_process,
         )
@@ -96,7 +105,7 @@ class World:
             f"client-{number}",
             subscription.obligations,
             self.bookkeeper.log,
-            lambda: self._find(subscription.name),
+            lambda: self._find(subscription),
             lambda position: self._again_because(subscription, position),
             self.config.network_us * 1_000,
         )
@@ -105,17 +114,87 @@ class World:
             client.ack_after_ms = (0, self.config.ack_after_ms)
         return client
 
+    # ---- rebuilds
+
+    def rebuild(self, subscription: int, share: int, let_go: int, block_entries: int, ends_ms: int) -> None:
+        """See `actions.rebuild`."""
+        wanted = self.subscriptions[subscription % len(self.subscriptions)]
+        served = next((each for each in self.served() if each.subscription is wanted), None)
+        if served is None or not served.broker.running:
+            return
+        luck = self.kernel.random
+        times = self.bookkeeper.log.deliver_at_ms
+        delayed = [position for position, at_ms in times.items() if at_ms != NO_DELAY]
+        wrong = [position for position in delayed if luck.randrange(100) < let_go]
+        entries = [
+            (times[position], *position)
+            for position in delayed
+            if not served.is_deleted(position) and luck.randrange(100) < share
+        ]
+        blocks = [entries[at : at + block_entries] for at in range(0, len(entries), block_entries)]
+        process = Process("rebuild")
+        daemon = served.broker.daemon
+        rebuild = Rebuild(self.kernel, process, daemon.promises, (TOPIC, wanted.name), blocks, wrong)
+        wire = daemon.connect(rebuild, process, self.config.broker_options().wire)
+        if wire is not None:
+            rebuild.begin(wire)
+            self._rebuilds.append(rebuild)
+            if ends_ms >= 0:
+                self.kernel.after(ends_ms * NS_PER_MS, process, rebuild.end)
+
+    # ---- index logs
+
+    def _log_opened(self, ledger_id: int) -> None:
+        for daemon in self.daemons:
+            if daemon.life is not None:
+                daemon.life.note_complete()
+        self.log_beliefs.ended(ledger_id)
+
+    def damage_log(self, how: LogDamage) -> int | None:
+        """Damage what some bookie has stored; the ledger."""
+        ledger_id = self.log_bookies.damage(how)
+        if ledger_id is not None:
+            self.log_beliefs.damaged(ledger_id)
+        return ledger_id
+
     # ---- who owns the topic
 
-    def _find(self, subscription: str) -> Dispatcher | None:
-        """Where a client can subscribe now; a look-up makes somebody load the topic."""
+    def _find(self, subscription: Subscription) -> Dispatcher | None:
+        """Where a client can subscribe now; a look-up makes somebody load the topic, and a subscription that
+        is not there is made."""
         if self.owner is None:
             self._assign()
             return None
-        served = self.owner.served.get(subscription)
+        if subscription.info is None:
+            self._make_again(subscription)
+        served = self.owner.served.get(subscription.name)
         if served is None or not self.owner.running or served.dispatcher.fenced or served.dispatcher.closed:
             return None
         return served.dispatcher
+
+    def position_at(self, thousandths: int) -> Position:
+        """A message, given in thousandths of the topic; 1000 is its end."""
+        positions = self.bookkeeper.log.positions
+        at = len(positions) * thousandths // 1_000
+        return positions[at] if at < len(positions) else self.bookkeeper.log.end
+
+    def _make_again(self, subscription: Subscription) -> None:
+        """A new life of a deleted subscription. To its user it is as if the cursor had been reset."""
+        owner = self.owner
+        if (
+            owner is None
+            or owner.process is not self._owner_process  # started again, and it has not loaded the topic
+            or not owner.running
+            or owner.is_closing
+            or self.kernel.now_ns < subscription.gone_until_ns
+        ):
+            return
+        to = self.position_at(subscription.initial)
+        number = subscription.obligations.begin_reset(to)
+        self.bookkeeper.make(subscription, self.bookkeeper.log.before(to), (number,))
+        subscription.obligations.complete_reset(number)
+        self.kernel.note(f"{subscription.name} is made again at {to}, reset {number}")
+        owner.load_subscription(subscription)
 
     def _assign(self) -> None:
         if self._loading is not None and self._loading.pending:
@@ -137,8 +216,6 @@ class World:
             self.owner, self._owner_process = broker, broker.process
             self.kernel.note(f"{broker.name} loads the topic")
             broker.load(self.subscriptions)
-            for served in broker.served.values():
-                served.cursor.tag = (broker.daemon.name, broker.daemon.disk.life)
 
     def _watch_session(self, broker: Broker) -> None:
         """The metadata store takes the topic from a broker that is dead or stopped for too long."""
@@ -253,6 +330,10 @@ class World:
         self.finish_repaired()
 
     def _repair(self) -> None:
+        for rebuild in self._rebuilds:
+            rebuild.end()
+        self.log_bookies.away_until_ns = 0
+        self.log_bookies.io_ns = self.config.log_io_us * 1_000
         for disk, daemon in zip(self.disks, self.daemons, strict=True):
             disk.kill_at_write = disk.fail_at_write = None
             daemon.trouble(Trouble.NONE)
@@ -265,6 +346,10 @@ class World:
         for broker in self.brokers:
             self.thaw(broker)
             self.start_broker(broker)
+            if self.config.index_log:
+                # A snapshot through a socket that takes 64 bytes at a time would hold up all else for long.
+                wire = broker.options.wire
+                wire.latency_ns = min(wire.latency_ns, _LATENCY_AT_THE_END_NS)
 
     def finish_repaired(self) -> None:
         kernel = self.kernel

@@ -76,6 +76,10 @@ class Admin:
         document: Json = self.call("GET", f"/persistent/{topic}/internalStats")
         return document
 
+    def trim(self, topic: str) -> None:
+        """Delete the ledgers that nobody needs any more, now."""
+        self.call("POST", f"/persistent/{topic}/trim")
+
     def create_partitioned(self, topic: str, partitions: int) -> None:
         """Make a partitioned topic."""
         self.call("PUT", f"/persistent/{topic}/partitions", partitions)
@@ -109,6 +113,10 @@ class Admin:
     def clear_backlog(self, topic: str, name: str) -> None:
         """Skip every message of the subscription."""
         self.call("POST", f"/persistent/{topic}/subscription/{name}/skip_all")
+
+    def skip(self, topic: str, name: str, number: int) -> None:
+        """Acknowledge the next ``number`` messages of the subscription."""
+        self.call("POST", f"/persistent/{topic}/subscription/{name}/skip/{number}")
 
     def reset_to_time(self, topic: str, name: str, timestamp_ms: int) -> None:
         """Move the cursor to the first message published at or after ``timestamp_ms``."""

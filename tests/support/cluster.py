@@ -97,14 +97,20 @@ def daemon_of(work_dir: Path, socket_path: Path) -> Daemon:
 class Cluster:
     """The daemon (tidegate only) and the broker of a session."""
 
-    def __init__(self, kind: TrackerKind, work_dir: Path, socket_path: Path) -> None:
+    def __init__(
+        self, kind: TrackerKind, work_dir: Path, socket_path: Path, *, index_log: str = "none"
+    ) -> None:
         self.kind = kind
         self.work_dir = work_dir
         self._daemon = daemon_of(work_dir, socket_path) if kind is TrackerKind.TIDEGATE else None
         conf = dict(_CONF)
         match kind:
             case TrackerKind.TIDEGATE:
-                conf |= tidegate_conf(socket_path, tidegateDaemonWaitMillis=str(_DAEMON_WAIT_MS))
+                conf |= tidegate_conf(
+                    socket_path,
+                    tidegateDaemonWaitMillis=str(_DAEMON_WAIT_MS),
+                    tidegateIndexLog=index_log,
+                )
             case TrackerKind.BUCKET:
                 conf[FACTORY_KEY] = BUCKET_FACTORY
             case TrackerKind.PULSAR:

@@ -128,14 +128,18 @@ class Lane:
         **options: Any,
     ) -> pulsar.Consumer:
         """A consumer that puts what it receives into ``inbox``; a new subscription starts at the earliest."""
-        return self.client.subscribe(
-            topic or self.topic,
-            name,
-            kind,
-            message_listener=inbox.listener(judge),
-            initial_position=pulsar.InitialPosition.Earliest,
-            **options,
-        )
+        subscribed = threading.Event()
+        try:
+            return self.client.subscribe(
+                topic or self.topic,
+                name,
+                kind,
+                message_listener=inbox.listener(judge, subscribed),
+                initial_position=pulsar.InitialPosition.Earliest,
+                **options,
+            )
+        finally:
+            subscribed.set()
 
     def reserve(self, *names: str) -> None:
         """Make subscriptions without a consumer, so that they see all that is sent from now on."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from tidegate.plugin.checks import NEVER
 from tidegate.plugin.demo.audit import Deliveries, Outage, audit
-from tidegate.plugin.demo.course import Options, Outcome
 from tidegate.plugin.demo.recorder import Recorder
+from tidegate.plugin.demo.run import Options, Outcome
 from tidegate.plugin.demo.watch import IndexState
 from tidegate.plugin.demo.workload import Int64, Kind, Workload, plan
 

@@ -173,6 +173,7 @@ class ShimClient:
         self.sent_bytes = 0
         self.received_bytes = 0
         self.logs: MemoryHome | None = None
+        self.log_home = "bookkeeper"
         self.log_silent = False  # True: what the daemon asks about index logs is not answered
         self.silent = False  # True: no PING and no PONG, as a hung broker
         self._reader = reader
@@ -244,7 +245,7 @@ class ShimClient:
                 topic,
                 subscription,
                 PositionSet() if in_flight is None else in_flight,
-                "" if self.logs is None else "bookkeeper",
+                "" if self.logs is None else self.log_home,
                 "" if self.logs is None else self.logs.world.pointer,
             ),
             stream_id,

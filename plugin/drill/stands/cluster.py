@@ -10,7 +10,7 @@ killed. A process that a fault has killed or paused is never asked anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class ClusterStand:
         guard: Guard,
         pause: Callable[[float], None],
         heap_mib: int = 512,
+        daemon_settings: Mapping[str, str] = DAEMON_SETTINGS,
     ) -> None:
         self.tracker = tracker
         self._pause = pause
@@ -64,7 +65,7 @@ class ClusterStand:
             socket_dir,
             jar=jar if ours else None,
             conf=conf,
-            daemon_settings=DAEMON_SETTINGS,
+            daemon_settings=daemon_settings,
             counters=True,
             jvm=Jvm(heap_mib=heap_mib),
             guard=guard,

@@ -1,36 +1,81 @@
-"""What every home of index logs keeps to."""
+"""What every home of index logs keeps to: memory, a folder, S3 through fsspec.
+
+BookKeeper, through a real broker, is in ``tests/cluster``.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from tests.support.index_logs import run
-from tidegate.index.log.home import FencedError, NoLedgerError, StalePointerError
+from tests.support.object_homes import ObjectWorld
+from tests.support.s3_server import S3Server
+from tidegate.index.log.home import (
+    ENTRY_BYTES_MAX,
+    FencedError,
+    Home,
+    HomeError,
+    NoLedgerError,
+    RefusedError,
+    StalePointerError,
+)
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.objects import FolderObjects
 
 
-def test_entries_come_back_in_their_order() -> None:
+class AnyWorld(Protocol):
+    """What owners of one subscription share."""
+
+    pointer: str
+
+    def new_owner(self) -> Home: ...
+
+
+@pytest.fixture(params=["memory", "file", "s3"])
+def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnyWorld:
+    kind = request.param
+    if kind == "memory":
+        return World()
+    if kind == "file":
+        return ObjectWorld(f"file://{tmp_path}")
+    server: S3Server = request.getfixturevalue("s3")
+    server.be_used(monkeypatch)
+    return ObjectWorld(f"s3://{server.bucket}/{tmp_path.name}")
+
+
+def test_entries_come_back_in_their_order(world: AnyWorld) -> None:
     async def check() -> None:
-        home = World().new_owner()
+        home = world.new_owner()
         ledger_id = await home.create()
         entries = [bytes([number]) * number for number in range(1, 50)]
-        for number, entry in enumerate(entries):
+        numbers = await asyncio.gather(*(home.append(ledger_id, entry) for entry in entries[:8]))
+        assert list(numbers) == list(range(8)), "in the order of the calls"
+        for number, entry in enumerate(entries[8:], 8):
             assert await home.append(ledger_id, entry) == number
-        assert await home.open(ledger_id) == len(entries) - 1
+        reader = world.new_owner()
+        assert await reader.open(ledger_id) == len(entries) - 1
         found: list[bytes] = []
         while len(found) < len(entries):
-            found += await home.read(ledger_id, len(found), len(entries) - 1)
+            found += await reader.read(ledger_id, len(found), len(entries) - 1)
         assert found == entries
+        assert await reader.read(ledger_id, 7, 8) == entries[7:9]
 
     run(check())
 
 
-def test_an_answer_has_bounded_size_and_one_entry_at_least() -> None:
+def test_an_answer_has_bounded_size_and_one_entry_at_least(world: AnyWorld) -> None:
     async def check() -> None:
-        home = World().new_owner()
+        home = world.new_owner()
         ledger_id = await home.create()
         for _ in range(4):
             await home.append(ledger_id, bytes(600_000))
+        with pytest.raises(RefusedError):
+            await home.append(ledger_id, bytes(ENTRY_BYTES_MAX + 1))
         await home.open(ledger_id)
         assert len(await home.read(ledger_id, 0, 3)) == 1
         with pytest.raises(NoLedgerError):
@@ -39,26 +84,70 @@ def test_an_answer_has_bounded_size_and_one_entry_at_least() -> None:
     run(check())
 
 
-def test_opening_fences_the_writer() -> None:
+def test_an_empty_ledger_is_there_and_one_that_was_never_made_is_not(world: AnyWorld) -> None:
     async def check() -> None:
-        world = World()
+        home = world.new_owner()
+        ledger_id = await home.create()
+        assert await home.open(ledger_id) == -1
+        with pytest.raises(NoLedgerError):
+            await home.open(ledger_id + 1)
+
+    run(check())
+
+
+def test_opening_fences_the_writer(world: AnyWorld) -> None:
+    async def check() -> None:
         former = world.new_owner()
         ledger_id = await former.create()
         await former.append(ledger_id, b"kept")
         owner = world.new_owner()
         assert await owner.open(ledger_id) == 0
+        assert owner.fences
         with pytest.raises(FencedError):
             await former.append(ledger_id, b"late")
+        with pytest.raises(HomeError):
+            await former.append(ledger_id, b"after an append has failed")
         assert await owner.read(ledger_id, 0, 0) == [b"kept"]
-        with pytest.raises(FencedError):
+        with pytest.raises((FencedError, NoLedgerError)):
             await owner.append(ledger_id, b"not its own")
+        again = world.new_owner()
+        assert await again.open(ledger_id) == 0, "opened twice, it has what it had"
 
     run(check())
 
 
-def test_the_pointer_is_changed_by_its_owner_from_what_it_is() -> None:
+def test_what_an_append_has_returned_for_is_there_whenever_it_is_opened(world: AnyWorld) -> None:
+    """Many appends are under way when somebody else opens the ledger."""
+
     async def check() -> None:
-        world = World()
+        former = world.new_owner()
+        ledger_id = await former.create()
+        kept: list[int] = []
+
+        async def append(number: int) -> None:
+            kept.append(await former.append(ledger_id, f"entry {number}".encode()))
+
+        appends = [asyncio.create_task(append(number)) for number in range(30)]
+        while len(kept) < 5:
+            await asyncio.sleep(0)
+        owner = world.new_owner()
+        last = await owner.open(ledger_id)
+        before = len(kept)
+        failures = await asyncio.gather(*appends, return_exceptions=True)
+        assert len(kept) - 1 <= last, "none returned after the ledger was opened that is not there"
+        assert before - 1 <= last
+        assert kept == list(range(len(kept))), "without a gap"
+        assert all(isinstance(one, HomeError) for one in failures if one is not None)
+        found: list[bytes] = []
+        while len(found) <= last:
+            found += await owner.read(ledger_id, len(found), last)
+        assert found == [f"entry {number}".encode() for number in range(last + 1)]
+
+    run(check())
+
+
+def test_the_pointer_is_changed_by_its_owner_from_what_it_is(world: AnyWorld) -> None:
+    async def check() -> None:
         former = world.new_owner()
         await former.point("", "one")
         with pytest.raises(StalePointerError):
@@ -72,13 +161,53 @@ def test_the_pointer_is_changed_by_its_owner_from_what_it_is() -> None:
     run(check())
 
 
-def test_deleting_twice_is_as_deleting_once() -> None:
+def test_deleting_twice_is_as_deleting_once(world: AnyWorld) -> None:
     async def check() -> None:
-        home = World().new_owner()
+        home = world.new_owner()
         ledger_id = await home.create()
+        await home.append(ledger_id, b"gone")
         await home.delete(ledger_id)
         await home.delete(ledger_id)
         with pytest.raises(NoLedgerError):
             await home.open(ledger_id)
+
+    run(check())
+
+
+def test_ids_of_ledgers_are_numbers_that_a_pointer_can_have(world: AnyWorld) -> None:
+    async def check() -> None:
+        ids = {await world.new_owner().create() for _ in range(5)}
+        assert len(ids) == 5
+        assert all(0 < ledger_id < 1 << 63 for ledger_id in ids)
+
+    run(check())
+
+
+def test_what_is_under_way_when_all_is_deleted_leaves_nothing(tmp_path: Path) -> None:
+    """Who appends is cancelled; the thread that makes the object is not."""
+    stands, may_go_on = threading.Event(), threading.Event()
+
+    class SlowFolder(FolderObjects):
+        def create(self, name: str, data: bytes) -> None:
+            if data == b"slow":
+                stands.set()
+                may_go_on.wait()
+            super().create(name, data)
+
+    async def check() -> None:
+        world = ObjectWorld(f"file://{tmp_path}")
+        world.objects = lambda: SlowFolder(tmp_path)
+        home = world.new_owner()
+        ledger_id = await home.create()
+        appending = asyncio.create_task(home.append(ledger_id, b"slow"))
+        await asyncio.to_thread(stands.wait)
+        appending.cancel()
+        deleting = asyncio.create_task(home.delete_all())
+        await asyncio.wait([appending])
+        may_go_on.set()
+        await deleting
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(RefusedError):
+            await home.create()
 
     run(check())

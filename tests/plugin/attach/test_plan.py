@@ -141,6 +141,30 @@ def test_the_home_of_index_logs_is_kept_until_another_one_is_given(home: Path) -
     assert conf_values(home, "broker.conf")[INDEX_LOG_KEY] == "bookkeeper"
     attach(home, index_log="none")
     assert INDEX_LOG_KEY not in conf_values(home, "broker.conf")
+    attach(home, index_log="s3://bucket/index-logs/")
+    for conf in ("broker.conf", "standalone.conf"):
+        assert conf_values(home, conf)[INDEX_LOG_KEY] == "s3://bucket/index-logs"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "somewhere",
+        "s3://key:secret@bucket",
+        "s3://bucket?secret=1",
+        "s3:///folder",
+        "file://srv",
+        "file:///a/../secret",
+        "file:///with space",
+        "s3://" + "b" * 2_000,
+    ],
+)
+def test_a_home_of_index_logs_that_cannot_be_is_refused_and_not_repeated(home: Path, wanted: str) -> None:
+    before = (home / "conf" / "broker.conf").read_bytes()
+    with pytest.raises(AttachError, match="--index-log is refused") as caught:
+        attach(home, index_log=wanted)
+    assert "secret" not in str(caught.value)
+    assert (home / "conf" / "broker.conf").read_bytes() == before
 
 
 @pytest.mark.parametrize("key", ["metadataStoreUrl", "zookeeperServers"])

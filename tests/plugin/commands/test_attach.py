@@ -61,12 +61,15 @@ def test_json_is_one_object(home: Path) -> None:
     assert not json.loads(tidegate("attach", home, "--json").stdout)["changed"]
 
 
-def test_a_home_of_index_logs_that_does_not_exist_is_one_plain_line(home: Path) -> None:
-    done = tidegate("attach", home, "--index-log", "s3://b")
-    assert done.stderr == (
-        "tidegate: Invalid value for '--index-log': 's3://b' is not one of 'auto', 'bookkeeper', 'none'; "
-        "see `tidegate attach --help`\n"
-    )
+def test_a_home_of_index_logs_that_cannot_be_is_one_plain_line(home: Path) -> None:
+    conf = home / "conf" / "broker.conf"
+    before = conf.read_bytes()
+    done = tidegate("attach", home, "--index-log", "s3://key:secret@bucket")
+    assert done.returncode == 1
+    assert done.stderr.startswith("tidegate: --index-log is refused: ")
+    assert done.stderr.count("\n") == 1
+    assert "secret" not in done.stderr
+    assert conf.read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["attach", "detach"])

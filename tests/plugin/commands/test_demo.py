@@ -19,7 +19,8 @@ from tests.support.demo_process import left_behind
 from tests.support.outcomes import Row, outcome_of
 from tidegate.plugin.commands import demo as command
 from tidegate.plugin.commands import running
-from tidegate.plugin.demo.course import Demo, Outcome
+from tidegate.plugin.demo.course import Demo
+from tidegate.plugin.demo.run import Outcome
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.broker import Broker, BrokerPorts
 from tidegate.plugin.local.process import LocalProcessError

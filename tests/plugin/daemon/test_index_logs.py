@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import time
 from pathlib import Path
@@ -9,16 +10,27 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemons import StartDaemon
-from tests.support.shim_client import GENERATION, ShimClient, entries
+from tests.support.flaky_store import FlakyStore
+from tests.support.index_logs import copy_of, read, restored
+from tests.support.shim_client import GENERATION, INCARNATION, ShimClient, entries
 from tests.support.waiting import until
+from tidegate.index.clock import ManualClock
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.format import keys
+from tidegate.index.format.manifest import Identity
+from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.pointer import Pointer
+from tidegate.index.names import SubscriptionName
+from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
-from tidegate.index.store import MemoryStore
+from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.daemon import index_logs
 from tidegate.plugin.daemon.serve import RunningDaemon
+from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"
+NAME = SubscriptionName(TOPIC, "sub")
 HOUR_MS = 3_600_000
 EARLY = "the index was restored from its log"
 UNREADABLE = "the index log cannot be read"
@@ -37,6 +49,12 @@ def pointed_to(world: World) -> int:
     pointer = Pointer.parse(world.pointer)
     assert pointer is not None
     return pointer.ledger_id
+
+
+async def logged(world: World) -> DelayIndex:
+    """What the log says now; nobody is fenced."""
+    identity = Identity(NAME, INCARNATION)
+    return restored(await read(copy_of(world), identity), identity, ManualClock(), IndexOptions())
 
 
 async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> None:
@@ -220,3 +238,159 @@ async def test_without_a_home_there_is_no_log(start: StartDaemon, socket_path: P
         stream.add(entries(5, now_ms() + HOUR_MS))
         await stream.durable()
         assert daemon.engine.log_states() == []
+
+
+async def test_a_full_disk_and_its_end_with_the_log_on(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """The log has what was durable, and no more; when there is room again, it follows."""
+    world, store = World(), FlakyStore()
+    async with (
+        start(store=store, storage_retry_ms=50) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        await fill(client, daemon, world)
+        store.failing = True
+        stream = client.streams[1]
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        assert (await stream.ended()).code == ErrorCode.STORAGE
+        assert len((await logged(world)).held()) == 90
+        store.failing = False
+        await until(lambda: daemon.health.ready)
+        client.offer_logs(world)
+        again = await client.open(TOPIC, epoch=2)
+        again.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await again.durable()
+        await until(lambda: up_to_date(daemon))
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=3)).held) == 95
+
+
+async def test_a_log_that_finds_a_full_disk_is_restored_when_there_is_room(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world, store = World(), FlakyStore()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    pointer = world.pointer
+    async with (
+        start(store=store, storage_retry_ms=50) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        store.failing = True
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert not stream.held, "the topic is read"
+        assert "no space left" in log.getvalue()
+        stream.add(entries(3, now_ms() + HOUR_MS))
+        assert (await stream.ended()).code == ErrorCode.STORAGE
+        assert world.pointer == pointer, "the log is left as it is"
+        store.failing = False
+        client.offer_logs(world)
+        again = await client.open(TOPIC, epoch=3)
+        assert len(again.held) == 90
+        assert EARLY in log.getvalue()
+
+
+@pytest.mark.parametrize("kind", [keys.HELD, keys.ACKNOWLEDGED, keys.STATE, keys.JOURNAL])
+async def test_a_flipped_byte_on_the_own_disk_is_made_good_from_the_log(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, kind: bytes
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        if kind != keys.JOURNAL:
+            daemon.engine.catalog.persist(NAME)
+        await until(lambda: up_to_date(daemon))
+    left = store.reopen()
+    key, value = next(left.scan(*keys.kind_range(kind)))
+    batch = Batch()
+    batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+    left.write(batch, sync=True)
+    async with start(store=left) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert len(stream.held) == 90
+        assert len(stream.acknowledged) == 10
+        assert "is damaged, its log is read instead" in log.getvalue()
+        assert EARLY in log.getvalue()
+        await until(lambda: up_to_date(daemon))
+        assert daemon.engine.catalog.stats().subscriptions == 1
+
+
+async def test_a_flipped_byte_in_a_block_costs_reading_its_messages(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """It is found when the block is loaded; the log goes on, and has no damage in it."""
+    world, store = World(), MemoryStore()
+    due_ms = now_ms() + 1_500
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(50, now_ms() + HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(NAME)
+        await until(lambda: up_to_date(daemon))
+    left = store.reopen()
+    for key, value in list(left.scan(*keys.kind_range(keys.BLOCK))):
+        batch = Batch()
+        batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+        left.write(batch, sync=True)
+    async with (
+        start(store=left, prefetch_ms=2 * HOUR_MS) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        await stream.until(lambda: len(stream.unheld) == 50)
+        stream.add(entries(50, due_ms))
+        assert len(await stream.take_due(50)) == 50
+        await until(lambda: up_to_date(daemon))
+        assert "positions lost to a corrupt block are read again" in log.getvalue()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3)
+        assert len(stream.held) == 50
+        assert len(await stream.take_due(50)) == 50
+        assert daemon.engine.catalog.stats().corrupt_records == 0
+
+
+async def test_what_a_new_owner_would_replay_one_by_one_is_kept_short(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        assert daemon.engine._logs is not None
+        daemon.engine._logs.options = LogOptions(journal_records=10)
+        await fill(client, daemon, World())
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert daemon.engine.catalog.stats().persists == 0
+        stream = client.streams[1]
+        for number in range(20):
+            stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=10 + number))
+            await stream.durable()
+        await until(lambda: index.log.records <= 10 and daemon.engine.catalog.stats().persists > 0)
+
+
+async def test_what_was_on_its_way_to_the_disk_when_its_stream_ended_gets_into_the_log(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """As when a broker is killed: it is written after nobody notes it for the log any more."""
+    world, store = World(), FlakyStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        store.stick()
+        client.streams[1].add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await asyncio.to_thread(store.arrived.wait)
+        await client.disconnect()
+        await until(lambda: not daemon.engine.brokers)
+        store.release()
+        async with await ShimClient.connect(socket_path) as again:
+            again.offer_logs(world)
+            stream = await again.open(TOPIC, epoch=2)
+            assert len(stream.held) == 95
+            await until(lambda: up_to_date(daemon))
+            assert len((await logged(world)).held()) == 95

@@ -63,7 +63,7 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
     assert not socket_path.exists()
     events = [json.loads(line)["event"] for line in daemon.log().splitlines()]
     assert "serving" in events
-    assert events[-1] == "stopped, everything is persisted"
+    assert events[-1] == "stopped, everything received is on disk"
 
     await serve().ready()
     async with await ShimClient.connect(socket_path) as client:
@@ -103,7 +103,7 @@ def test_one_that_is_stopped_before_it_serves_does_not_say_that_it_does(
         env=without_settings(os.environ),
     )
     events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
-    assert events == ["stopping", "stopped, everything is persisted"]
+    assert events == ["stopping", "stopped, everything received is on disk"]
 
 
 async def test_nobody_else_can_read_the_data_directory(serve: Serve, socket_path: Path) -> None:
@@ -405,7 +405,7 @@ async def test_no_token_is_logged(serve: Serve, short_dir: Path) -> None:
             assert word not in answer.text
     await asyncio.to_thread(daemon.stop)
     lines = daemon.log().splitlines()
-    assert json.loads(lines[-1])["event"] == "stopped, everything is persisted"
+    assert json.loads(lines[-1])["event"] == "stopped, everything received is on disk"
     assert not [line for line in lines if token in line or wrong in line or "Bearer" in line]
 
 

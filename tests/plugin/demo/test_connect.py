@@ -9,7 +9,8 @@ import pytest
 
 from tidegate.plugin.demo import course as demo_run
 from tidegate.plugin.demo.clients import ClientError, Clients
-from tidegate.plugin.demo.course import Demo, Options
+from tidegate.plugin.demo.course import Demo
+from tidegate.plugin.demo.run import Options
 from tidegate.plugin.demo.workload import plan
 from tidegate.plugin.stop import InterruptedRunError, Stop
 

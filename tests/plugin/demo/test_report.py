@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from tests.support.outcomes import Row, at_us, broker_outage, daemon_outage, outcome_of
-from tidegate.plugin.demo.course import Outcome
 from tidegate.plugin.demo.report import as_json, as_text
+from tidegate.plugin.demo.run import Outcome
 
 OUTAGES = (broker_outage(13, 22), daemon_outage(27, 28))
 

@@ -9,19 +9,26 @@ import pytest
 from rich.console import Console
 
 from tests.support.outcomes import LEDGER_ID
-from tidegate.plugin.demo.course import Options, Progress
 from tidegate.plugin.demo.recorder import Recorder, now_us
-from tidegate.plugin.demo.view import SPARKS, PlainView, duration, line, render, spark
+from tidegate.plugin.demo.run import Options, Progress
+from tidegate.plugin.demo.view import SPARKS, duration, line, plain_view, render, spark
 from tidegate.plugin.demo.workload import Kind, plan
+
+NOW_US = now_us()
+
+
+def made(tmp_path: Path) -> Progress:
+    options = Options(100, 30.0, 10, "tidegate", Path("pulsar"), None, tmp_path)
+    return Progress(options, clock_us=lambda: NOW_US)
 
 
 @pytest.fixture
 def progress(tmp_path: Path) -> Progress:
     """A run ten seconds old, with one message received 5 ms late, after the broker's kill."""
-    progress = Progress(Options(100, 30.0, 10, "tidegate", Path("pulsar"), None, tmp_path))
+    progress = made(tmp_path)
     workload = plan(100, 30.0, 10)
     recorder = Recorder(workload)
-    progress.recorder, progress.start_us = recorder, now_us() - 10_000_000
+    progress.recorder, progress.start_us = recorder, NOW_US - 10_000_000
     recorder.begin(progress.start_us)
     number = int((workload.kind == Kind.RETRY).nonzero()[0][0])
     due_us = progress.start_us + int(workload.due_ms[number]) * 1000
@@ -39,16 +46,16 @@ def shown(progress: Progress, width: int = 110) -> str:
 
 
 def test_the_screen_before_anything_runs(tmp_path: Path) -> None:
-    progress = Progress(Options(100, 30.0, 10, "tidegate", Path("pulsar"), None, tmp_path))
+    progress = made(tmp_path)
     assert "starting" in shown(progress)
 
 
 def test_the_clock_of_the_set_up_goes_on(tmp_path: Path) -> None:
-    progress = Progress(Options(100, 30.0, 10, "tidegate", Path("pulsar"), None, tmp_path))
-    progress.began_us = now_us() - 12_000_000
+    progress = made(tmp_path)
+    progress.began_us = NOW_US - 12_000_000
     assert line(progress) == "set-up 12 s  starting"
     assert "setting up, 12 s" in shown(progress)
-    progress.start_us = now_us() - 3_000_000
+    progress.start_us = NOW_US - 3_000_000
     progress.began_us = progress.start_us - 7_000_000
     assert line(progress).startswith("  3.0 s  starting")
     assert progress.setup_s == 7.0
@@ -82,7 +89,7 @@ def test_the_line_says_the_same(progress: Progress) -> None:
 
 def test_the_plain_view_has_no_control_characters_and_shows_every_event_once(progress: Progress) -> None:
     out = io.StringIO()
-    with PlainView(progress, Console(file=out, force_terminal=False)):
+    with plain_view(progress, Console(file=out, force_terminal=False)):
         progress.events.append((9.5, "one more thing"))
     assert out.getvalue().count("kill -9 of the broker") == 1
     assert out.getvalue().count("one more thing") == 1

@@ -10,7 +10,7 @@ from tests.support.ledgers import START_US, at_us
 from tidegate.plugin.drill.clients import Tally
 from tidegate.plugin.drill.course import Progress
 from tidegate.plugin.drill.plan import Load, Shape, plan
-from tidegate.plugin.drill.view import PlainView, render
+from tidegate.plugin.drill.view import plain_view, render
 
 
 def progress() -> Progress:
@@ -51,7 +51,7 @@ def test_the_screen_says_what_runs_and_what_came() -> None:
 
 def test_the_plain_view_says_each_thing_once_and_in_order() -> None:
     said = io.StringIO()
-    with PlainView(progress(), Console(file=said, width=100), lambda: at_us(5.0)):
+    with plain_view(progress(), Console(file=said, width=100)):
         pass
     lines = said.getvalue().splitlines()
     assert lines == [

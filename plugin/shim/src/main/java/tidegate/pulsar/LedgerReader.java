@@ -6,6 +6,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentSkipListSet;
+import org.apache.bookkeeper.client.api.BKException;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.client.api.LedgerEntries;
 import org.apache.bookkeeper.client.api.LedgerEntry;
@@ -23,13 +26,15 @@ import tidegate.pulsar.TrackerHost.Position;
  *
  * <p>The managed ledger's cache is not touched, so nothing that live consumers need is evicted, and its limit of reads in flight
  * is not used up. Ledgers are opened without recovery, which fences nobody, and read up to what BookKeeper has confirmed.
- * A ledger that BookKeeper does not have (offloaded, trimmed) fails to open. Why so: docs/decisions/read-ahead.md.
+ * A ledger that BookKeeper does not have (offloaded, trimmed) looks empty, and is asked for once. Why so:
+ * docs/decisions/read-ahead.md.
  */
 final class LedgerReader implements TopicReader {
     /** The most that one read may bring; BookKeeper answers with fewer entries if they are large. */
     private static final long MAX_READ_BYTES = 1 << 20;
     /** A handle or two is all that a pass in order needs. */
     private static final int MAX_HANDLES = 4;
+    private static final long NO_ENTRY = -1;
 
     private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
     private final PersistentTopic topic;
@@ -38,6 +43,8 @@ final class LedgerReader implements TopicReader {
     private final BookKeeper bookKeeper;
     private final MetadataScan scan = new MetadataScan();
     private final TreeMap<Long, CompletableFuture<ReadHandle>> handles = new TreeMap<>();
+    /** Ledgers from the read position on that BookKeeper does not have, and never will again. */
+    private final ConcurrentSkipListSet<Long> gone = new ConcurrentSkipListSet<>();
 
     LedgerReader(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentTopic topic, BookKeeper bookKeeper) {
         this.dispatcher = dispatcher;
@@ -84,8 +91,25 @@ final class LedgerReader implements TopicReader {
 
     @Override
     public CompletableFuture<Long> lastEntry(long ledgerId) {
-        return handle(ledgerId).thenCompose(handle -> handle.isClosed()
+        if (gone.contains(ledgerId)) {
+            return CompletableFuture.completedFuture(NO_ENTRY);
+        }
+        CompletableFuture<Long> last = handle(ledgerId).thenCompose(handle -> handle.isClosed()
                 ? CompletableFuture.completedFuture(handle.getLastAddConfirmed()) : handle.readLastAddConfirmedAsync());
+        return last.exceptionallyCompose(error -> {
+            if (isGone(error)) {
+                gone.headSet(readPosition().ledgerId()).clear();
+                gone.add(ledgerId);
+                return CompletableFuture.completedFuture(NO_ENTRY);
+            }
+            return CompletableFuture.failedFuture(error);
+        });
+    }
+
+    private static boolean isGone(Throwable error) {
+        Throwable cause = error instanceof CompletionException ? error.getCause() : error;
+        return cause instanceof BKException refused && (refused.getCode() == BKException.Code.NoSuchLedgerExistsException
+                || refused.getCode() == BKException.Code.NoSuchLedgerExistsOnMetadataServerException);
     }
 
     @Override

@@ -29,7 +29,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The index log of one subscription in BookKeeper: ledgers with the topic's own quorums, digest and password, and a pointer
- * among the properties of the cursor.
+ * among the properties of the cursor. Of a log that is kept at a URL, the pointer alone is here; the rest is the daemon's.
  *
  * <p>Opening a ledger recovers and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
  * {@link Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.

@@ -3,13 +3,14 @@ package tidegate.pulsar;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How fast is read ahead: as fast as is allowed while live traffic does not feel it, slower as soon as it does, and never
- * slower than a dispatcher would read by itself.
+ * How fast is read ahead: as fast as is allowed while nobody publishes; else as fast as live traffic does not feel it, and
+ * never slower than a dispatcher would read by itself.
  *
- * <p>What live traffic takes while nothing is read is the measure. Above twice that, and 2 ms, the speed falls by a part at
- * each look; below, it rises by a smaller one. If even the lowest speed does not help, it is something else that live traffic
- * feels, and this becomes the measure. While nobody publishes there is no live traffic. Pure: times and figures are passed
- * in. Not thread-safe.
+ * <p>What live traffic takes while nothing is read is the measure. Above twice that, and 2 ms, the speed falls by half at
+ * each look; below, it rises by a small part, and by a smaller one near the speed that was felt last. If even the lowest speed
+ * does not help, it is something else that live traffic feels, and this becomes the measure. Beside live traffic what is read
+ * is read in small pieces, one after the other: a publisher waits for the pieces that are under way, however slowly they
+ * follow each other. Pure: times and figures are passed in. Not thread-safe.
  */
 final class Pace {
     /** What live traffic took since the last look, a mean in ms; NaN where there was none. */
@@ -19,12 +20,18 @@ final class Pace {
 
     /** As fast as a dispatcher reads: less would make a subscription wait for what is meant to help it. */
     static final long LOWEST_PER_SECOND = 50_000;
-    private static final long FIRST_PER_SECOND = 200_000;
-    private static final double FALL = 0.8;
+    /** How fast it begins where somebody publishes. */
+    private static final long FIRST_PER_SECOND = 100_000;
+    private static final double FALL = 0.5;
     private static final double RISE = 1.1;
+    /** Within this factor of the speed that was felt last it rises more slowly. */
+    private static final double NEAR_FACTOR = 1.25;
+    private static final double NEAR_RISE = 1.005;
+    /** So many looks in a row without anything published tell that nobody publishes. */
+    private static final int QUIET_LOOKS = 20;
     /** A batch is what is read in so long: a longer one holds up whatever comes behind it on the way. */
-    private static final long BATCHES_PER_SECOND = 50;
-    private static final long SMALLEST_BATCH = 1024;
+    private static final long BATCHES_PER_SECOND = 200;
+    private static final long SMALLEST_BATCH = 256;
     /** What was not used of the speed so long ago may be made up for. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
@@ -67,6 +74,9 @@ final class Pace {
     private final Latency publish = new Latency();
     private final Latency dispatch = new Latency();
     private double perSecond;
+    /** The speed at which live traffic felt it last. */
+    private double feltPerSecond = Double.MAX_VALUE;
+    private int quietLooks;
     private long freeAtNs;
     private boolean spent;
 
@@ -88,15 +98,36 @@ final class Pace {
         publish.look(felt.publishMs());
         dispatch.look(felt.dispatchMs());
         boolean isPublished = !Double.isNaN(felt.publishMs());
+        boolean wasQuiet = isQuiet();
+        // Between two passes the looks are far apart: one is enough.
+        quietLooks = isPublished ? 0 : wasReading ? quietLooks + 1 : QUIET_LOOKS;
         if (!wasReading) {
             learn(IDLE_WEIGHT);
-        } else if (isPublished && (publish.isHigh() || dispatch.isHigh())) {
-            if (perSecond <= lowest) {
-                learn(LOWEST_WEIGHT);
-            }
-            perSecond = Math.max(lowest, perSecond * FALL);
+        }
+        if (isQuiet()) {
+            perSecond = highest;
+            feltPerSecond = Double.MAX_VALUE;
+        } else if (wasQuiet || !wasReading) {
+            perSecond = Math.min(perSecond, Math.min(FIRST_PER_SECOND, highest));
         } else {
-            perSecond = Math.min(highest, perSecond * RISE);
+            adapt(isPublished && (publish.isHigh() || dispatch.isHigh()));
+        }
+    }
+
+    /** Whether nobody publishes. */
+    private boolean isQuiet() {
+        return quietLooks >= QUIET_LOOKS;
+    }
+
+    private void adapt(boolean isFelt) {
+        if (!isFelt) {
+            boolean near = perSecond * NEAR_FACTOR > feltPerSecond && perSecond < feltPerSecond * NEAR_FACTOR;
+            perSecond = Math.min(highest, perSecond * (near ? NEAR_RISE : RISE));
+        } else if (perSecond <= lowest) {
+            learn(LOWEST_WEIGHT);
+        } else {
+            feltPerSecond = perSecond;
+            perSecond = Math.max(lowest, perSecond * FALL);
         }
     }
 
@@ -107,12 +138,22 @@ final class Pace {
 
     /** How many entries to ask for at once, {@code most} at most. */
     int batch(int most) {
-        return (int) Math.min(most, Math.max(SMALLEST_BATCH, perSecond / BATCHES_PER_SECOND));
+        return isQuiet() ? most : (int) Math.min(most, Math.max(SMALLEST_BATCH, perSecond / BATCHES_PER_SECOND));
+    }
+
+    /** How many reads may be under way, {@code most} at most. */
+    int reads(int most) {
+        return isQuiet() ? most : 1;
     }
 
     /** Whether more may be asked for now. */
     boolean mayRead(long nowNs) {
-        return freeAtNs - nowNs <= 0;
+        return restNs(nowNs) <= 0;
+    }
+
+    /** How long until more may be asked for, in ns; 0 or less if it may be now. */
+    long restNs(long nowNs) {
+        return freeAtNs - nowNs;
     }
 
     /** So many entries were read. */

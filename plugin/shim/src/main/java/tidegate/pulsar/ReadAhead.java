@@ -32,7 +32,7 @@ final class ReadAhead implements AutoCloseable {
     /** Of a larger entry each part of this size counts as one: bytes take time, too. */
     private static final long ENTRY_BYTES = 256;
     private static final long IDLE_MS = 1000;
-    /** While a pass waits for something that nobody tells: room in the budget, its pace. */
+    /** While a pass waits for something that nobody tells: room in the budget. */
     private static final long POLL_MS = 5;
 
     static final ScanPass.Stride STRIDE = new ScanPass.Stride(1000, 4096, 64, 20_000, 100);
@@ -98,7 +98,7 @@ final class ReadAhead implements AutoCloseable {
         while (running) {
             try {
                 if (!turn()) {
-                    await(active.isEmpty() ? IDLE_MS : POLL_MS);
+                    await(active.isEmpty() ? IDLE_MS : pollMs());
                 }
             } catch (InterruptedException e) {
                 break;
@@ -109,6 +109,12 @@ final class ReadAhead implements AutoCloseable {
             }
         }
         active.forEach(this::end);
+    }
+
+    /** Until its pace lets it go on, or for a short while. */
+    private long pollMs() {
+        long restMs = TimeUnit.NANOSECONDS.toMillis(pace.restNs(nanoTime.getAsLong()));
+        return restMs < 0 ? POLL_MS : Math.max(1, Math.min(POLL_MS, restMs));
     }
 
     private synchronized void await(long waitMs) throws InterruptedException {
@@ -133,8 +139,23 @@ final class ReadAhead implements AutoCloseable {
         }
     }
 
-    /** Lets those begin that want to, as far as there is room. */
+    /** Lets those begin that want to, as far as there is room. There may be thousands: who is on is not disturbed for each look. */
     private void admit() {
+        if (active.size() >= MAX_PASSES && !isLongestOver()) {
+            return;
+        }
+        for (Map.Entry<TrackerCore, TopicReader> entry : wanting()) {
+            if (active.size() >= MAX_PASSES) {
+                if (!isLongestOver()) {
+                    return;
+                }
+                makeRoom();
+            }
+            begin(entry.getKey(), entry.getValue());
+        }
+    }
+
+    private List<Map.Entry<TrackerCore, TopicReader>> wanting() {
         List<Map.Entry<TrackerCore, TopicReader>> wanting = new ArrayList<>();
         synchronized (this) {
             readers.keySet().removeIf(TrackerCore::isFinished);
@@ -144,26 +165,20 @@ final class ReadAhead implements AutoCloseable {
                 }
             }
         }
-        for (Map.Entry<TrackerCore, TopicReader> entry : wanting) {
-            if (active.size() >= MAX_PASSES) {
-                makeRoom();
-            }
-            if (active.size() < MAX_PASSES) {
-                begin(entry.getKey(), entry.getValue());
-            }
-        }
+        return wanting;
     }
 
-    /** The one that has gone on for longest is the first. */
+    /** Whether the one that has gone on for longest, the first, has had its turn. */
+    private boolean isLongestOver() {
+        return active.getFirst().sinceBegun.isOver(clock.millis(), TURN_MS);
+    }
+
     private void makeRoom() {
-        Turn longest = active.peek();
-        if (longest.sinceBegun.isOver(clock.millis(), TURN_MS)) {
-            active.remove(longest);
-            end(longest);
-            // It goes on where it was when it gets a turn again: what it has told is known.
-            longest.core.ahead().want();
-            goesLast(longest.core);
-        }
+        Turn longest = active.removeFirst();
+        end(longest);
+        // It goes on where it was when it gets a turn again: what it has told is known.
+        longest.core.ahead().want();
+        goesLast(longest.core);
     }
 
     /** Those that have waited are before it. */
@@ -185,7 +200,7 @@ final class ReadAhead implements AutoCloseable {
 
     private boolean round() {
         boolean moved = false;
-        int window = Math.max(1, MAX_READS / Math.max(1, active.size()));
+        int window = Math.max(1, pace.reads(MAX_READS) / Math.max(1, active.size()));
         for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
             Turn turn = i.next();
             boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.ahead().hasRoom(maxWaiting);

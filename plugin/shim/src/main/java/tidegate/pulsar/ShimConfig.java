@@ -26,7 +26,7 @@ import java.util.regex.Pattern;
  *     ({@code tidegateReadAheadEntries})
  * @param readAheadPerSecond entries of the broker that are read ahead in a second at most
  *     ({@code tidegateReadAheadPerSecond})
- * @param indexLog where index logs are kept: {@code bookkeeper} or {@code none} ({@code tidegateIndexLog})
+ * @param indexLog where index logs are kept: {@code bookkeeper}, a URL or {@code none} ({@code tidegateIndexLog})
  */
 record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, long nearMaxEntries, long maxPendingEntries,
                   int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond,
@@ -48,6 +48,7 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     /** 4.0 and 4.2, which the shim was compiled and tested against, and what lies between: no 4.1 could be had to try. */
     private static final Pattern KNOWN_VERSIONS = Pattern.compile("4\\.[012]\\.\\d+.*");
 
+    private static final Pattern URL = Pattern.compile("[a-z][a-z0-9+.-]*://[!-?A-~]{1,1000}");
     private static final int MAX_SOCKET_BYTES = 107;
 
     /**
@@ -73,8 +74,13 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
 
     private static String indexLog(Properties properties) throws ShimConfigException {
         String value = text(properties, INDEX_LOG, LogLedgers.NONE);
-        if (!value.equals(LogLedgers.NONE) && !value.equals(LogLedgers.BOOKKEEPER)) {
-            throw new ShimConfigException(INDEX_LOG + "=" + value + " is neither bookkeeper nor none");
+        if (value.equals(LogLedgers.NONE) || value.equals(LogLedgers.BOOKKEEPER)) {
+            return value;
+        }
+        // What else is wrong with a URL the daemon says, whose business it is.
+        if (!URL.matcher(value).matches()) {
+            throw new ShimConfigException(INDEX_LOG + " is neither bookkeeper, none nor a URL such as s3://bucket/folder"
+                    + " without name and password");
         }
         return value;
     }

@@ -39,7 +39,7 @@ interface TopicReader {
     /** The first ledger of the topic with that id or a greater one; null if there is none. */
     Long ledgerFrom(long ledgerId);
 
-    /** The last entry of the ledger that can be read now, -1 if it is empty; fails if the ledger cannot be read here. */
+    /** The last entry of the ledger that can be read now, -1 if it is empty or not here; fails if that cannot be told. */
     CompletableFuture<Long> lastEntry(long ledgerId);
 
     /** Reads entries of the ledger from that one on: one at least, {@code maxEntries} at most. */

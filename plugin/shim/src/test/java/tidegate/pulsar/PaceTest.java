@@ -69,9 +69,53 @@ class PaceTest {
             read(40, CALM);
             read(8, slow);
             assertTrue(pace.perSecond() < HIGHEST / 2, pace.perSecond() + " a second");
-            read(40, CALM);
+            read(150, CALM);
             assertEquals(HIGHEST, pace.perSecond(), "it comes back");
         }
+    }
+
+    @Test
+    void beginsSlowlyAndInSmallPiecesWhereSomebodyPublishes() {
+        read(40, Pace.Felt.NOTHING);
+        assertEquals(HIGHEST, pace.perSecond());
+        assertEquals(4096, pace.batch(4096));
+        assertEquals(4, pace.reads(4));
+        // Between two passes, or while one goes on.
+        pace.look(CALM);
+        long first = pace.perSecond();
+        assertTrue(first < HIGHEST / 2, first + " a second");
+        assertTrue(pace.batch(4096) <= first / 100, pace.batch(4096) + " at once");
+        assertEquals(1, pace.reads(4));
+        read(40, Pace.Felt.NOTHING);
+        assertEquals(HIGHEST, pace.perSecond());
+        readUntilLook(CALM);
+        assertEquals(first, pace.perSecond());
+    }
+
+    @Test
+    void aPublisherThatPausesIsNotForgottenAtOnce() {
+        beCalm();
+        readUntilLook(CALM);
+        readUntilLook(Pace.Felt.NOTHING);
+        assertEquals(1, pace.reads(4));
+    }
+
+    @Test
+    void whatWasFeltIsApproachedCarefullyAndNotForEver() {
+        beCalm();
+        read(40, CALM);
+        while (pace.perSecond() == HIGHEST) {
+            readUntilLook(SLOW_PUBLISH);
+        }
+        int quick = 0;
+        for (; pace.perSecond() < HIGHEST * 3 / 4; quick++) {
+            readUntilLook(CALM);
+        }
+        int careful = 0;
+        for (; pace.perSecond() < HIGHEST; careful++) {
+            readUntilLook(CALM);
+        }
+        assertTrue(careful > 5 * quick, careful + " looks after " + quick);
     }
 
     @Test

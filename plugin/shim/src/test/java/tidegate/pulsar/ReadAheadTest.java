@@ -14,6 +14,7 @@ import tidegate.pulsar.TrackerHost.Position;
 class ReadAheadTest {
     private static final int SMALL = 500;
     private static final int LARGE = 20_000;
+    private static final int MANY = 200;
     private static final long STEP_MS = 20;
 
     private final List<ToyWorld> worlds = new ArrayList<>();
@@ -78,6 +79,31 @@ class ReadAheadTest {
         // Each of the large ones had its part meanwhile.
         List<Long> parts = large.stream().map(ToyWorld::takenAhead).sorted().toList();
         assertTrue(parts.get(0) * 3 > parts.get(3), "so many each: " + parts);
+    }
+
+    @Test
+    void ofManyAFewAreReadAtATimeAndEachHasItsTurn() {
+        List<ToyWorld> large = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            large.add(world(LARGE));
+        }
+        List<ToyWorld> small = new ArrayList<>();
+        for (int i = 0; i < MANY; i++) {
+            small.add(world(SMALL / 5));
+        }
+        int most = 0;
+        for (int i = 0; i < 500 && !small.stream().allMatch(world -> isRead(world, SMALL / 5)); i++) {
+            clock.advance(STEP_MS);
+            for (ToyWorld world : worlds) {
+                world.runUntil(world.now() + STEP_MS);
+                most = Math.max(most, worlds.stream().mapToInt(other -> other.reader.underWay()).sum());
+            }
+        }
+        assertTrue(small.stream().allMatch(world -> isRead(world, SMALL / 5)), "a small one was not read");
+        assertTrue(small.stream().allMatch(world -> world.takenAhead() > SMALL / 10), "a small one had no turn");
+        assertTrue(large.stream().noneMatch(world -> isRead(world, LARGE)), "a large one was read first");
+        assertTrue(large.stream().allMatch(world -> world.takenAhead() > 0), "a large one had no turn");
+        assertTrue(most > 0 && most <= 4, most + " reads under way");
     }
 
     @Test

@@ -121,6 +121,22 @@ class ScanPassTest {
     }
 
     @Test
+    void howeverManyLedgersAreElsewhereThoseThatAreHereAreRead() {
+        for (int ledger = 1; ledger <= 20; ledger++) {
+            for (int entry = 0; entry < 100; entry++) {
+                world.broker.publish(new Position(ledger, entry), world.now() + 3_600_000);
+            }
+        }
+        world.broker.connect();
+        world.runBroker();
+        // The dispatcher does not get through those that are not here.
+        world.broker.permits = 0;
+        world.reader.elsewhere = 10;
+        world.runUntil(world.now() + 5_000);
+        assertEquals(1000, world.takenAhead());
+    }
+
+    @Test
     void aTopicWhereReadingAheadIsNotAllowedIsTheDispatchers() {
         publishFar(BACKLOG);
         world.broker.connect();

@@ -52,7 +52,7 @@ class ShimConfigTest {
     @CsvSource({
         "tidegateSocket, ''", "tidegateSocket, relative.sock", "tidegateHorizonMillis, 0", "tidegateHorizonMillis, soon",
         "tidegateCredit, -1", "tidegateCredit, 1.5", "tidegateMaxPendingEntries, 10", "tidegateAckPollMillis, 0",
-        "tidegateDaemonWaitMillis, -5", "tidegateIndexLog, somewhere",
+        "tidegateDaemonWaitMillis, -5", "tidegateIndexLog, somewhere", "tidegateIndexLog, s3://key:secret@bucket",
         "tidegateNearMaxEntries, many", "tidegateReadAhead, yes",
         "tidegateReadAheadEntries, 0", "tidegateReadAheadPerSecond, 0"
     })

@@ -15,11 +15,14 @@ final class ToyReader implements TopicReader {
     /** Of 100 answers so many are failures. */
     int failures;
     boolean hangs;
+    /** Ledgers up to this one are not where it reads: offloaded, or trimmed. */
+    long elsewhere = -1;
     /** Nothing after it may be read. */
     Position visible = new Position(Long.MAX_VALUE, Long.MAX_VALUE);
     /** Entries brought in all reads together. */
     int read;
     int unclosed;
+    private int unanswered;
 
     ToyReader(ToyBroker broker, RandomGenerator random) {
         this.broker = broker;
@@ -62,17 +65,25 @@ final class ToyReader implements TopicReader {
 
     @Override
     public CompletableFuture<Long> lastEntry(long ledgerId) {
-        return later(() -> broker.log.lowerKey(new Position(ledgerId + 1, -1)).entryId());
+        return later(() -> ledgerId <= elsewhere ? -1 : broker.log.lowerKey(new Position(ledgerId + 1, -1)).entryId());
     }
 
     @Override
     public CompletableFuture<Batch> read(long ledgerId, long firstEntryId, int maxEntries) {
         int count = 1 + random.nextInt(maxEntries);
-        return later(() -> {
+        unanswered++;
+        CompletableFuture<Batch> answer = later(() -> {
             read += count;
             unclosed++;
             return new ToyBatch(ledgerId, firstEntryId, count);
         });
+        answer.whenComplete((batch, error) -> unanswered--);
+        return answer;
+    }
+
+    /** Reads that were asked for, or whose entries are still there. */
+    int underWay() {
+        return unanswered + unclosed;
     }
 
     private <T> CompletableFuture<T> later(java.util.function.Supplier<T> answer) {

@@ -1,0 +1,91 @@
+"""Where an index log that is being read goes: into the store, under an id that is nobody's yet.
+
+The blocks go there as they are read, so that a log of any length takes little memory, and the disk writes
+while the home reads. Nothing is synced: a topic waits, and what a power cut takes is read from the log again.
+
+Invariants: one write is under way at most; whatever becomes of the reading, the id is either adopted or
+abandoned, and abandoned only when no thread writes under it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+
+from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
+from tidegate.index.format.manifest import Identity
+from tidegate.index.log.reader import LogText
+from tidegate.index.log.restore import restoration
+from tidegate.index.store import Batch, Store
+
+PIECE_BYTES = 1 << 20
+
+
+class Landing:
+    """`Spill` for one log. abandon: called once, from the loop, if nothing comes of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        subscription_id: int,
+        *,
+        executor: Executor,
+        abandon: Callable[[int], None],
+    ) -> None:
+        self.subscription_id = subscription_id
+        self._store = store
+        self._executor = executor
+        self._abandon = abandon
+        self._batch = Batch()
+        self._writing: asyncio.Future[None] | None = None
+
+    def take(self, kind: int, key: bytes, value: bytes) -> None:
+        """See `Spill`."""
+        whole = keys.unstripped(key, self.subscription_id)
+        if kind == Batch.PUT:
+            self._batch.put(whole, value)
+        elif kind == Batch.DELETE:
+            self._batch.delete(whole)
+        else:
+            # A range ends with the subscription, whatever the log says.
+            _, last = keys.subscription_range(keys.BLOCK, self.subscription_id)
+            self._batch.delete_range(whole, min(last, keys.unstripped(value, self.subscription_id)))
+
+    async def drain(self) -> None:
+        """See `Spill`."""
+        if self._batch.size_bytes >= PIECE_BYTES:
+            await self._begin_write()
+
+    async def finish(self, log: LogText, identity: Identity, chain: Chain) -> None:
+        """Write what is left. Raises StorageError."""
+        await self._begin_write()
+        for batch in restoration(log.content, identity, chain, self.subscription_id, PIECE_BYTES):
+            self._batch = batch
+            await self._begin_write()
+        await self._written()
+
+    def give_up(self) -> None:
+        """Nothing comes of it. A thread that is still writing is not waited for."""
+        if self._writing is None or self._writing.done():
+            self._end(None)
+        else:
+            self._writing.add_done_callback(self._end)
+
+    def _end(self, written: asyncio.Future[None] | None) -> None:
+        if written is not None and not written.cancelled():
+            written.exception()  # told already, to whoever was still waiting
+        self._abandon(self.subscription_id)
+
+    async def _begin_write(self) -> None:
+        await self._written()
+        batch, self._batch = self._batch, Batch()
+        if len(batch):
+            write = partial(self._store.write, batch, sync=False)
+            self._writing = asyncio.get_running_loop().run_in_executor(self._executor, write)
+
+    async def _written(self) -> None:
+        if self._writing is not None:
+            await asyncio.shield(self._writing)

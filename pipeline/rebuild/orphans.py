@@ -1,0 +1,222 @@
+"""Ledgers of index logs that nobody needs: of a subscription that is gone, or that its pointer does not name.
+
+A daemon that was away when a subscription was deleted leaves them, and a broker that was killed while it made
+a ledger. Each says itself whose it is. Invariant: a ledger counts as an orphan only if it does so twice, a
+while apart, with the pointer read after the list was: one that is being made is in no pointer for a moment.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote_plus
+
+from tidegate.index import UnreadableLogError
+from tidegate.index.log.object_home import ABOUT, About
+from tidegate.index.log.pointer import NO_LEDGER, Pointer
+from tidegate.pipeline.errors import NoTopicError, OptionError, UnreachableError, WireError
+from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.names import TopicName
+from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.daemon.object_stores import checked_url, open_objects
+from tidegate.plugin.wire.client import ask_socket
+
+GRACE_S = 5.0
+_LIFE, _LEDGER = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9]{20}")
+_TIMEOUT_S = 60.0
+
+
+class LogLedger(NamedTuple):
+    """A ledger of an index log, and whose it says it is."""
+
+    home: str
+    ledger_id: int
+    topic: str
+    subscription: str
+
+
+class Ledgers(Protocol):
+    """All ledgers of index logs in one home."""
+
+    def list(self) -> Iterator[LogLedger]:
+        """They all. Raises UnreachableError."""
+        ...
+
+    def remove(self, ledger: LogLedger) -> None:
+        """Delete one. Raises UnreachableError."""
+        ...
+
+
+class ObjectLedgers:
+    """Those in a store of objects. Raises OptionError if its URL makes no sense."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._url = checked_url(url)
+        except ValueError as error:
+            raise OptionError(f"--index-log is refused: {error}") from None
+        with self._telling():
+            self._store = open_objects(self._url)
+        self._folders: dict[LogLedger, str] = {}
+
+    def list(self) -> Iterator[LogLedger]:
+        """See `Ledgers`."""
+        with self._telling():
+            for life in filter(_LIFE.fullmatch, self._store.sizes("")):
+                for number in filter(_LEDGER.fullmatch, self._store.sizes(life)):
+                    folder = f"{life}/{number}"
+                    try:
+                        about = About.decode(self._store.read(f"{folder}/{ABOUT}"))
+                    except FileNotFoundError:
+                        continue  # it is being deleted
+                    if about is not None:
+                        ledger = LogLedger(self._url, int(number), *about.identity.name)
+                        self._folders[ledger] = folder
+                        yield ledger
+
+    def remove(self, ledger: LogLedger) -> None:
+        """See `Ledgers`."""
+        with self._telling():
+            self._store.remove(self._folders[ledger])
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UnreachableError(f"{self._url} cannot be read: {error}") from error
+
+
+class BookieLedgers:
+    """Those in BookKeeper, as the HTTP server of any bookie tells (``httpServerEnabled``)."""
+
+    def __init__(self, url: str) -> None:
+        import httpx  # noqa: PLC0415 it takes its time
+
+        if not url.startswith(("http://", "https://")):
+            raise OptionError(f"{url[:80]!r} is no URL of a bookie: write http://HOST:8000")
+        self._url = f"{url.rstrip('/')}/api/v1/ledger"
+        self._error = httpx.HTTPError
+        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False)
+
+    def list(self) -> Iterator[LogLedger]:
+        """See `Ledgers`."""
+        found = self._ask("GET", "list", {"print_metadata": "true"})
+        if not isinstance(found, dict):
+            raise WireError(f"{self._url} does not answer as a bookie does")
+        for ledger_id, metadata in found.items():
+            custom = _custom_metadata(str(metadata))
+            if custom.get("application") != "tidegate" or custom.get("component") != "index-log":
+                continue
+            topic = _topic_of(custom.get("pulsar/managed-ledger", ""))
+            if topic is not None:
+                subscription = unquote_plus(custom.get("pulsar/cursor", ""))
+                yield LogLedger(BOOKKEEPER, int(ledger_id), topic, subscription)
+
+    def remove(self, ledger: LogLedger) -> None:
+        """See `Ledgers`."""
+        self._ask("DELETE", "delete", {"ledger_id": str(ledger.ledger_id)})
+
+    def _ask(self, method: str, what: str, parameters: dict[str, str]) -> Any:
+        try:
+            answer = self._client.request(method, f"{self._url}/{what}", params=parameters)
+            answer.raise_for_status()
+            return answer.json() if method == "GET" else None
+        except self._error as error:
+            raise UnreachableError(f"the bookie at {self._url} does not answer: {error}") from error
+        except ValueError as error:
+            raise WireError(f"{self._url} does not answer with JSON: is it a bookie?") from error
+
+
+def _custom_metadata(metadata: str) -> dict[str, str]:
+    """What a ledger was given as metadata, as BookKeeper prints it: ``customMetadata={name=base64:…, …}``."""
+    printed = re.search(r"customMetadata=\{([^}]*)\}", metadata)
+    found = {}
+    for name, value in re.findall(r"([^=,\s]+)=base64:([A-Za-z0-9+/=]*)", printed[1] if printed else ""):
+        with contextlib.suppress(ValueError):
+            found[name] = base64.b64decode(value, validate=True).decode("utf-8")
+    return found
+
+
+def _topic_of(managed_ledger: str) -> str | None:
+    """The topic of a managed ledger's name, ``tenant/namespace/persistent/name``."""
+    parts = managed_ledger.split("/", 3)
+    if len(parts) != 4 or parts[2] != "persistent":
+        return None
+    return f"persistent://{parts[0]}/{parts[1]}/{unquote_plus(parts[3])}"
+
+
+class Named:
+    """Which ledgers are needed, as far as that is known.
+
+    Pulsar tells a cursor's properties as they were when its topic was loaded. So whether a subscription is
+    there says the admin API, and what its pointer is the daemon that serves it.
+    """
+
+    def __init__(self, admin: Admin, socket: Path) -> None:
+        self._admin = admin
+        status = ask_socket(socket, {"what": "status"})
+        self._pointers = {
+            (one["topic"], one["subscription"]): one["index_log"]["pointer"]
+            for one in status["subscriptions"]
+            if one["index_log"] is not None
+        }
+        self._there: dict[str, set[str]] = {}
+
+    def needs(self, ledger: LogLedger) -> bool:
+        """Whether a ledger is, or may be, needed."""
+        if ledger.topic not in self._there:
+            try:
+                there = self._admin.subscriptions(TopicName.parse(ledger.topic))
+            except NoTopicError:
+                there = set()
+            self._there[ledger.topic] = there
+        if ledger.subscription not in self._there[ledger.topic]:
+            return False
+        try:
+            pointer = Pointer.parse(self._pointers.get((ledger.topic, ledger.subscription), ""))
+        except UnreadableLogError:
+            return True
+        if pointer is None or pointer.ledger_id == NO_LEDGER:
+            return True  # this daemon does not serve it, or makes its first ledger just now
+        return pointer.home == ledger.home and ledger.ledger_id in pointer.ledgers
+
+
+def find_orphans(
+    named: Callable[[], Named],
+    homes: Sequence[Ledgers],
+    topic: TopicName,
+    subscription: str,
+    pause: Callable[[float], None],
+) -> list[tuple[Ledgers, LogLedger]]:
+    """The orphans of subscriptions whose topic and name match; both may have ``*``.
+
+    named: what is needed now. It is asked after the list has been made, and once more a while later.
+    """
+    found = [
+        (home, one)
+        for home in homes
+        for one in list(home.list())
+        if _is_topic(one.topic)
+        and fnmatchcase(one.topic, str(topic))
+        and fnmatchcase(one.subscription, subscription)
+    ]
+    for wait_s in (0.0, GRACE_S):
+        if found:
+            pause(wait_s)
+            now = named()
+            found = [each for each in found if not now.needs(each[1])]
+    return found
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        TopicName.parse(name)
+    except OptionError:
+        return False
+    return True

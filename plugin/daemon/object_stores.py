@@ -1,0 +1,194 @@
+"""Stores of objects by their URL, where index logs are kept: ``file://``, ``s3://``, whatever fsspec knows.
+
+Invariants: nothing of fsspec is imported before a URL wants it; a URL has no secret in it, and none is read
+from a broker's conf file: keys and endpoints are found where the storage's own client looks for them
+(environment, its own files, the machine's role) and in fsspec's configuration; every call has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tidegate.index.log.objects import FolderObjects, Objects
+from tidegate.plugin.shown import one_line
+
+FILE = "file"
+THREADS = 16
+URL_BYTES_MAX = 1_024
+REMOTE_INTERVAL_MS = 1_000
+"""Appends to a store with a price for each request are put together for so long."""
+
+TAIL_ENTRIES_MAX = 512
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]+", re.ASCII)
+_WORDS_MAX = 200
+_S3 = ("s3", "s3a")
+_WITHOUT_FOLDERS = (*_S3, "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2")
+"""Making a folder there may make a bucket."""
+
+_S3_OPTIONS = {
+    "config_kwargs": {"connect_timeout": 3, "read_timeout": 5, "retries": {"max_attempts": 2}},
+}
+
+
+def is_url(text: str) -> bool:
+    """Whether that is meant to be a URL."""
+    return "://" in text
+
+
+def checked_url(text: str) -> str:
+    """The URL as it stands in conf files and pointers. Raises ValueError that says what is wrong with it."""
+    if len(text) > URL_BYTES_MAX or not _URL.fullmatch(text):
+        raise ValueError("it must be a URL such as file:///srv/tidegate or s3://bucket/folder")
+    url = urlsplit(text)
+    if "@" in url.netloc:
+        raise ValueError(
+            "a URL must have no name and password in it: they go where the storage's client looks"
+        )
+    if url.query or url.fragment or "?" in text or "#" in text or "\\" in text:
+        raise ValueError("it must be a URL without query, fragment and backslash")
+    if ".." in unquote(url.path).split("/"):
+        raise ValueError("it must be a URL without ..")
+    if url.scheme == FILE and (url.netloc or not url.path.strip("/")):
+        raise ValueError("a file URL names an absolute path, such as file:///srv/tidegate")
+    if url.scheme != FILE and not url.netloc:
+        raise ValueError("it must name a bucket or host, such as s3://bucket/folder")
+    return text.rstrip("/")
+
+
+class ObjectStores:
+    """The stores that one daemon uses, each opened once."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._opened: dict[str, Objects] = {}
+        self._lock = Lock()
+
+    async def offload(self, work: Callable[[], object]) -> object:
+        """Run what blocks."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="tidegate-objects")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def opened(self, url: str) -> Objects:
+        """The store, opened if it is not yet. Blocks. Raises OSError."""
+        with self._lock:
+            if url not in self._opened:
+                self._opened[url] = open_objects(url)
+            return self._opened[url]
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way ends by itself."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def interval_ms(url: str) -> int:
+    """How long appends are gathered for a store."""
+    return 0 if urlsplit(url).scheme == FILE else REMOTE_INTERVAL_MS
+
+
+def open_objects(url: str) -> Objects:
+    """The store that a checked URL names. Blocks. Raises OSError."""
+    parts = urlsplit(url)
+    if parts.scheme == FILE:
+        return FolderObjects(Path(unquote(parts.path)))
+    return FsspecObjects(url)
+
+
+class FsspecObjects:
+    """A store by the file system that fsspec has for its URL.
+
+    creates_once is found out when it is opened: not every file system heeds it.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme = urlsplit(url).scheme
+        options: dict[str, Any] = _S3_OPTIONS if scheme in _S3 else {}
+        self._has_folders = scheme not in _WITHOUT_FOLDERS
+        try:
+            from fsspec.core import url_to_fs  # noqa: PLC0415 few have such a home, and it takes its time
+
+            self._files, self._root = url_to_fs(
+                url, use_listings_cache=False, skip_instance_cache=True, **options
+            )
+        except ImportError as error:
+            raise OSError(
+                f"{scheme}:// needs a package that is not installed ({error}): "
+                "pip install 'tidegate[s3]' for S3, for others what fsspec's documentation names"
+            ) from error
+        except ValueError as error:
+            raise OSError(f"fsspec knows nothing of {scheme}://: {one_line(str(error))}") from error
+        except Exception as error:
+            raise _translated(error) from error
+        self.creates_once = self._creates_once()
+
+    def _creates_once(self) -> bool:
+        name = f"probe/{secrets.token_hex(8)}"
+        try:
+            self.create(name, b"1")
+            self.create(name, b"2")
+        except FileExistsError:
+            return True
+        finally:
+            self.remove(name)
+        return False
+
+    def create(self, name: str, data: bytes) -> None:
+        """See `Objects`."""
+        make = partial(self._files.pipe_file, self._path(name), data, mode="create")
+        try:
+            self._do(make)
+        except FileNotFoundError:
+            if not self._has_folders:
+                raise
+            self._do(partial(self._files.makedirs, self._path(name).rpartition("/")[0], exist_ok=True))
+            self._do(make)
+
+    def read(self, name: str) -> bytes:
+        """See `Objects`."""
+        return bytes(self._do(partial(self._files.cat_file, self._path(name))))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See `Objects`."""
+        path = self._path(folder)
+        self._files.invalidate_cache(path)
+        try:
+            rows = self._do(partial(self._files.ls, path, detail=True))
+        except FileNotFoundError:
+            return {}
+        names = ((str(row["name"]).rstrip("/"), row["size"]) for row in rows)
+        return {name.rpartition("/")[2]: int(size or 0) for name, size in names if name != path.rstrip("/")}
+
+    def remove(self, folder: str) -> None:
+        """See `Objects`."""
+        try:
+            self._do(partial(self._files.rm, self._path(folder), recursive=True))
+        except FileNotFoundError:
+            return
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _do(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except Exception as error:
+            # Each file system has errors of its own.
+            raise _translated(error) from error
+
+
+def _translated(error: Exception) -> OSError:
+    """What went wrong in one line; not all of it, as some clients tell whole requests."""
+    words = one_line(str(error))[:_WORDS_MAX]
+    return OSError(f"{type(error).__name__}: {words}" if words else type(error).__name__)

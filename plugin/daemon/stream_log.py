@@ -1,0 +1,157 @@
+"""The index log of one stream while it is written, and what is told of it.
+
+Invariant: there is a task only while there is something to ship, and one at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import NamedTuple, Protocol
+
+from tidegate.index import SubscriptionName, TidegateIndexError
+from tidegate.index.log.home import Home, HomeError, RefusedError, StalePointerError
+from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.writer import LogWriter
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.telemetry.metrics import Metrics
+
+LAST_WORDS_SECONDS = 1.0
+RETRY_FIRST_S, RETRY_MAX_S = 0.5, 30.0
+NS_PER_SECOND = 1_000_000_000
+
+
+class LogState(NamedTuple):
+    """What is told of a log. ``lag_seconds``: how old the oldest change is that is not in it."""
+
+    home: str
+    ledger_id: int
+    pointer: str
+    ledger_bytes: int
+    waiting_bytes: int
+    lag_seconds: float
+    failure: str
+
+
+class Former(NamedTuple):
+    """A log in another home than the one that is written now: to be deleted when that one counts."""
+
+    home: Home
+    ledgers: tuple[int, ...]
+
+
+class Logs(Protocol):
+    """What a log asks of all of them. beginnings: how many may begin at a time."""
+
+    loop: asyncio.AbstractEventLoop
+    metrics: Metrics
+    options: LogOptions
+    beginnings: asyncio.Semaphore
+
+    def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
+        """Something went wrong."""
+        ...
+
+
+class StreamLog:
+    """Ships the log of one stream, in a task that is there only while there is something to ship."""
+
+    def __init__(
+        self, logs: Logs, stream: Stream, home: Home, writer: LogWriter, former: Former | None
+    ) -> None:
+        self.writer = writer
+        self.home = home
+        self.index = stream.session.index
+        self._former = former
+        self.failure = ""
+        self.over = False
+        self._logs = logs
+        self._name = stream.name
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._failures = 0
+
+    def wake(self) -> None:
+        """There may be something to ship."""
+        if self._task is None and not self.over and self.writer.wants_to_ship:
+            self._idle.clear()
+            self._task = self._logs.loop.create_task(self._run())
+
+    def end(self) -> None:
+        """Ship nothing more."""
+        self.over = True
+        if self._task is not None:
+            self._task.cancel()
+        self._idle.set()
+
+    async def ship_last(self) -> None:
+        """Return when all is shipped, or it is not worth waiting for."""
+        self._hurry.set()
+        self.wake()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), LAST_WORDS_SECONDS)
+
+    async def _run(self) -> None:
+        try:
+            while self.writer.wants_to_ship and not self.over:
+                pause_s = max(self._logs.options.interval_ms, self.home.interval_ms) / 1_000
+                if self._failures:
+                    pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), pause_s)
+                self._hurry.clear()
+                await self._ship()
+                if self._failures and self._hurry.is_set():
+                    break
+        finally:
+            self._task = None
+            self._idle.set()
+
+    async def _ship(self) -> None:
+        before = self.writer.written_bytes
+        try:
+            if self.writer.ledger_bytes:
+                await self.writer.ship()
+            else:
+                async with self._logs.beginnings:
+                    await self.writer.ship()
+            self._failures = 0
+            self.failure = ""
+            await self._delete_former()
+        except (StalePointerError, RefusedError) as error:
+            self.over = True
+            self.failure = str(error)
+            self._logs.said(
+                self._name, "the index log is another owner's now, nothing more is written", error
+            )
+        except (HomeError, TidegateIndexError) as error:
+            self._failures += 1
+            self.failure = str(error)
+            self._logs.said(self._name, "the index log cannot be written, trying again", error)
+        finally:
+            self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - before)
+
+    async def _delete_former(self) -> None:
+        former, self._former = self._former, None
+        if former is None:
+            return
+        for ledger_id in former.ledgers:
+            try:
+                await former.home.delete(ledger_id)
+            except HomeError as error:
+                self._logs.said(self._name, "a ledger of a former index log is left behind", error)
+
+    def state(self, now_ns: int) -> LogState:
+        """For status and metrics."""
+        since_ns = self.writer.since_ns
+        return LogState(
+            self.home.kind,
+            self.writer.ledger_id,
+            self.writer.pointer_text,
+            self.writer.ledger_bytes,
+            self.writer.waiting_bytes,
+            0.0 if since_ns is None else max(0, now_ns - since_ns) / NS_PER_SECOND,
+            self.failure,
+        )

@@ -1,0 +1,82 @@
+"""What each ledger of an index log says of its subscription, as somebody knows who has seen all but it.
+
+A ledger has at least what was durable when it was made, and whatever its writer claims to have put into it
+since; of what came later it may have any part. So a daemon that has read it may say this, and must not say
+anything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.sim.belief import Belief, Told
+
+Account = list[tuple[Told, int]]
+"""What a daemon was told, in order, each with the generation of its stream."""
+
+
+@dataclass(slots=True)
+class _LogBelief:
+    """`told`: all that the writer's daemon was told of the subscription, `since`: how much of it is certain.
+
+    began: the same two when the ledger was made, for one whose end may be gone.
+    """
+
+    writer: object
+    told: Account
+    belief: Belief
+    since: int
+    began: tuple[Belief, int]
+    end: int | None = None
+    damaged: bool = False
+
+
+class LogBeliefs:
+    """All ledgers, whoever wrote them. A writer is a daemon's disk (`Promises`)."""
+
+    def __init__(self) -> None:
+        self._logs: dict[int, _LogBelief] = {}
+
+    def began(self, ledger_id: int, writer: object, belief: Belief, told: Account) -> None:
+        """A ledger was made; its snapshot will have at least this."""
+        self._logs[ledger_id] = _LogBelief(writer, told, belief, len(told), (belief, len(told)))
+
+    def complete(self, ledger_id: int, writer: object, belief: Belief) -> None:
+        """The writer claims that the ledger has all that is durable: this, and what may come after it."""
+        log = self._logs.get(ledger_id)
+        if log is not None and log.writer is writer and log.end is None:
+            log.belief, log.since = belief, len(log.told)
+
+    def ended(self, ledger_id: int) -> None:
+        """Nobody appends to the ledger any more."""
+        log = self._logs.get(ledger_id)
+        if log is not None and log.end is None:
+            log.end = len(log.told)
+
+    def damaged(self, ledger_id: int) -> None:
+        """Something of the ledger may be missing, from some point on."""
+        log = self._logs.get(ledger_id)
+        if log is not None:
+            log.damaged = True
+
+    def writer_died(self, writer: object) -> None:
+        """None of its ledgers is appended to any more."""
+        for ledger_id, log in self._logs.items():
+            if log.writer is writer:
+                self.ended(ledger_id)
+
+    def is_of(self, ledger_id: int, writer: object) -> bool:
+        """Whether this daemon has written the ledger, or nobody has."""
+        log = self._logs.get(ledger_id)
+        return log is None or log.writer is writer
+
+    def read(self, ledger_id: int, *, cut: bool = False) -> Belief:
+        """What somebody may know who has read the ledger, `cut`: only the beginning of it."""
+        log = self._logs.get(ledger_id)
+        if log is None:
+            return Belief()
+        belief, since = log.began if cut or log.damaged else (log.belief, log.since)
+        belief = belief.copy()
+        for change, generation in log.told[since : log.end]:
+            belief.fold(change, generation, certain=False)
+        return belief

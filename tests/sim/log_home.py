@@ -1,0 +1,283 @@
+"""The ledgers of index logs, and a model of the shim's `LogLedgers`, which reaches them for the daemon.
+
+What it keeps to, of BookKeeper: a ledger has one writer, whose appends are stored in their order; whoever
+opens it fences the writer, and settles how long it is: every append that was answered counts, one that was
+not may count or not; after an append has failed every later one to that ledger fails. Of the cursor: the
+pointer is one of its properties, written by compare-and-set by whoever owns it.
+
+The bookies can be slow or away, and what they have stored can be damaged, cut short or gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tests.sim.cursor import Cursor
+from tests.sim.kernel import NS_PER_MS, Kernel, Process
+from tidegate.index.errors import UnreadableLogError
+from tidegate.index.log.pointer import Pointer
+from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
+
+POINTER = "#pulsar.internal.tidegate.log"
+
+_REFUSED_NS = 500 * NS_PER_MS
+_REFUSED_SHARE = 0.5
+
+Answer = Callable[[LogAnswer], None]
+
+
+class LogDamage(StrEnum):
+    """What has become of a stored entry."""
+
+    FLIPPED = "flipped"
+    CUT = "cut"
+    LOST = "lost"
+    END_LOST = "end_lost"
+
+
+@dataclass(slots=True)
+class LogLedger:
+    """A ledger. `answered`: how many appends were; `None` among the entries: one that cannot be read."""
+
+    ledger_id: int
+    writer: LogHome | None
+    entries: list[bytes | None] = field(default_factory=list)
+    answered: int = 0
+    stored_ns: int = 0  # when the last append that is on its way arrives
+    damaged: bool = False
+
+
+class LogBookies:
+    """All ledgers of index logs. `on_open` hears of each that is opened, before its writer is fenced."""
+
+    def __init__(self, kernel: Kernel, io_ns: int, read_bytes: int) -> None:
+        self.kernel = kernel
+        self.io_ns = io_ns
+        self.read_bytes = read_bytes
+        self.ledgers: dict[int, LogLedger] = {}
+        self.away_until_ns = 0
+        self.on_open: Callable[[int], None] = lambda ledger_id: None
+        self._last_id = 1_000_000
+
+    def create(self, writer: LogHome) -> LogLedger:
+        """A ledger that `writer` may append to."""
+        self._last_id += 1
+        ledger = self.ledgers[self._last_id] = LogLedger(self._last_id, writer)
+        return ledger
+
+    def recover(self, ledger: LogLedger) -> int:
+        """Fence the writer and settle the length; the last entry."""
+        self.on_open(ledger.ledger_id)
+        if ledger.writer is not None:
+            ledger.writer = None
+            del ledger.entries[self.kernel.random.randint(ledger.answered, len(ledger.entries)) :]
+        return len(ledger.entries) - 1
+
+    def trip_ns(self) -> int | None:
+        """How long a request takes to arrive now; None: it is refused, nobody is there."""
+        kernel = self.kernel
+        away_ns = max(0, self.away_until_ns - kernel.now_ns)
+        if away_ns and kernel.chance(_REFUSED_SHARE):
+            return None
+        return away_ns + kernel.between_ns(self.io_ns // 4, self.io_ns)
+
+    def damage(self, how: LogDamage) -> int | None:
+        """Damage an entry of some ledger, or the end of it; the ledger, None if there is none."""
+        found = [ledger for ledger in self.ledgers.values() if ledger.entries]
+        if not found:
+            return None
+        luck = self.kernel.random
+        ledger = found[luck.randrange(len(found))]
+        at = luck.randrange(len(ledger.entries))
+        entry = ledger.entries[at]
+        ledger.damaged = True
+        if how is LogDamage.END_LOST:
+            # Its writer has lost it, too: numbers do not go back.
+            ledger.writer = None
+            del ledger.entries[at:]
+        elif how is LogDamage.LOST or not entry:
+            ledger.entries[at] = None
+        elif how is LogDamage.CUT:
+            ledger.entries[at] = entry[: luck.randrange(len(entry))]
+        else:
+            bit = luck.randrange(8 * len(entry))
+            flipped = entry[bit // 8] ^ 1 << bit % 8
+            ledger.entries[at] = entry[: bit // 8] + bytes([flipped]) + entry[bit // 8 + 1 :]
+        return ledger.ledger_id
+
+
+class LogHome:
+    """Does what the daemon asks about the index log of one subscription, in one life of one cursor.
+
+    `wanted`: whether the broker keeps index logs. `began`: told each ledger that was made.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        bookies: LogBookies,
+        cursor: Cursor,
+        began: Callable[[int], None],
+        *,
+        wanted: bool,
+    ) -> None:
+        self._kernel = bookies.kernel
+        self._process = process
+        self._bookies = bookies
+        self._cursor = cursor
+        self._began = began
+        self._wanted = wanted
+        self._written: set[int] = set()
+        self._opened: dict[int, int] = {}
+
+    @property
+    def home(self) -> str:
+        """Where logs are to be, as OPEN tells it."""
+        return BOOKKEEPER if self._wanted else ""
+
+    @property
+    def pointer(self) -> str:
+        """The pointer as this broker last read or wrote it."""
+        return self._cursor.cursor_properties.get(POINTER, "")
+
+    def ask(self, request: LogRequest, answer: Answer) -> None:
+        """Do it; `answer` is called once, later, unless the broker dies."""
+        if request.op is LogOp.POINT:
+            self._later(self._point, request, answer)
+            return
+        trip_ns = self._bookies.trip_ns()
+        if request.op is LogOp.APPEND:
+            self._append_later(request, trip_ns, answer)
+        elif trip_ns is None:
+            self._tell(answer, LogAnswer(LogCode.AWAY, message="no bookie is there"), _REFUSED_NS)
+        else:
+            self._kernel.after(trip_ns, self._process, self._do, request, answer)
+
+    def close(self) -> None:
+        """The tracker is forgotten: what is open is closed."""
+        for ledger_id in self._written:
+            ledger = self._bookies.ledgers.get(ledger_id)
+            if ledger is not None and ledger.writer is self:
+                ledger.writer = None
+        self._written.clear()
+        self._opened.clear()
+
+    def delete_all(self) -> None:
+        """The subscription goes: so does every ledger that the pointer names."""
+        for ledger_id in ledgers_of(self.pointer):
+            self._bookies.ledgers.pop(ledger_id, None)
+
+    # ---- ledgers
+
+    def _do(self, request: LogRequest, answer: Answer) -> None:
+        ledger_id = request.ledger_id
+        ledger = self._bookies.ledgers.get(ledger_id)
+        result = LogAnswer(LogCode.OK)
+        match request.op:
+            case LogOp.CREATE:
+                made = self._bookies.create(self)
+                self._written.add(made.ledger_id)
+                self._began(made.ledger_id)
+                result = LogAnswer(LogCode.OK, made.ledger_id)
+            case LogOp.OPEN if ledger is None:
+                result = LogAnswer(LogCode.NO_LEDGER, message="there is no such ledger")
+            case LogOp.OPEN:
+                assert ledger is not None
+                self._opened[ledger_id] = self._bookies.recover(ledger)
+                result = LogAnswer(LogCode.OK, self._opened[ledger_id])
+            case LogOp.READ:
+                result = self._read(ledger, request)
+            case LogOp.CLOSE:
+                self._opened.pop(ledger_id, None)
+                if ledger is not None and ledger.writer is self:
+                    ledger.writer = None
+            case LogOp.DELETE:
+                self._opened.pop(ledger_id, None)
+                self._written.discard(ledger_id)
+                self._bookies.ledgers.pop(ledger_id, None)
+        self._tell(answer, result)
+
+    def _read(self, ledger: LogLedger | None, request: LogRequest) -> LogAnswer:
+        last = self._opened.get(request.ledger_id, -1)
+        found: list[bytes] = []
+        wanted: Sequence[bytes | None] = ()
+        if ledger is not None and 0 <= request.first <= request.last <= last:
+            wanted = ledger.entries[request.first : request.last + 1]
+        for entry in wanted:
+            if entry is None or (found and sum(map(len, found)) + len(entry) > self._bookies.read_bytes):
+                break
+            found.append(entry)
+        if not found:
+            return LogAnswer(LogCode.NO_LEDGER, message="no such ledger is open, or it has no such entry")
+        return LogAnswer(LogCode.OK, entries=tuple(found))
+
+    def _append_later(self, request: LogRequest, trip_ns: int | None, answer: Answer) -> None:
+        ledger = self._bookies.ledgers.get(request.ledger_id)
+        if ledger is None or request.ledger_id not in self._written:
+            self._tell(answer, LogAnswer(LogCode.NO_LEDGER, message="no such ledger is open"))
+            return
+        if trip_ns is None:
+            self._written.discard(request.ledger_id)
+            self._tell(answer, LogAnswer(LogCode.AWAY, message="no bookie is there"), _REFUSED_NS)
+            return
+        ledger.stored_ns = max(ledger.stored_ns + 1, self._kernel.now_ns + trip_ns)
+        self._kernel.at(ledger.stored_ns, self._process, self._append, ledger, request.entry, answer)
+
+    def _append(self, ledger: LogLedger, entry: bytes, answer: Answer) -> None:
+        if ledger.writer is not self or ledger.ledger_id not in self._written:
+            self._tell(answer, LogAnswer(LogCode.FENCED, message="somebody else has opened it"))
+            return
+        ledger.entries.append(entry)
+        io_ns = self._kernel.between_ns(self._bookies.io_ns // 4, self._bookies.io_ns)
+        self._kernel.after(io_ns, self._process, self._appended, ledger, len(ledger.entries) - 1, answer)
+
+    def _appended(self, ledger: LogLedger, number: int, answer: Answer) -> None:
+        if ledger.writer is not self:
+            answer(LogAnswer(LogCode.FENCED, message="somebody else has opened it"))
+            return
+        ledger.answered = max(ledger.answered, number + 1)
+        answer(LogAnswer(LogCode.OK, number))
+
+    # ---- the pointer
+
+    def _point(self, request: LogRequest, answer: Answer) -> None:
+        if self.pointer != request.old:
+            self._tell(answer, LogAnswer(LogCode.STALE, message=f"the pointer is {self.pointer}"))
+            return
+
+        def done(written: bool) -> None:
+            refused = LogCode.STALE if self._cursor.closed else LogCode.AWAY
+            answer(LogAnswer(LogCode.OK if written else refused))
+
+        self._cursor.put_cursor_property(POINTER, request.new, done)
+
+    # ---- time
+
+    def _later(self, call: Callable[..., None], *args: object) -> None:
+        io_ns = self._bookies.io_ns
+        self._kernel.after(self._kernel.between_ns(io_ns // 4, io_ns), self._process, call, *args)
+
+    def _tell(self, answer: Answer, result: LogAnswer, within_ns: int | None = None) -> None:
+        within_ns = self._bookies.io_ns if within_ns is None else within_ns
+        self._kernel.after(self._kernel.between_ns(0, within_ns), self._process, answer, result)
+
+
+def ledgers_of(text: str) -> tuple[int, ...]:
+    """The ledgers that a pointer names."""
+    try:
+        pointer = Pointer.parse(text)
+    except UnreadableLogError:
+        return ()
+    return () if pointer is None else pointer.ledgers
+
+
+def current_ledger(text: str) -> int | None:
+    """The ledger that a pointer names as the log, None if there is none."""
+    try:
+        pointer = Pointer.parse(text)
+    except UnreadableLogError:
+        return None
+    return None if pointer is None or pointer.ledger_id < 0 else pointer.ledger_id

@@ -1,0 +1,26 @@
+"""What is alive on the heap of a JVM."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+
+_LINE = re.compile(r"^\s*\d+:\s+(?P<count>\d+)\s+\d+\s+(?P<name>\S+)", re.M)
+
+
+def live_objects(pid: int, prefix: str) -> Counter[str]:
+    """How many objects of each class are reachable, after a full collection; names without ``prefix``."""
+    jcmd = shutil.which("jcmd")
+    assert jcmd is not None, "no jcmd found: install a whole JDK, not only its runtime"
+    done = subprocess.run(
+        [jcmd, str(pid), "GC.class_histogram"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return Counter(
+        {
+            found["name"].removeprefix(prefix): int(found["count"])
+            for found in _LINE.finditer(done.stdout)
+            if found["name"].startswith(prefix)
+        }
+    )
