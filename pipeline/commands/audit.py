@@ -95,7 +95,7 @@ def audit(  # noqa: PLR0917 the flags
     metrics: Annotated[
         str | None, typer.Option(metavar="IP:PORT", help="With --stream: serve Prometheus gauges here.")
     ] = None,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,

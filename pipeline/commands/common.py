@@ -13,11 +13,14 @@ import typer
 
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.job.launch import launch
-from tidegate.pipeline.job.request import Request, SparkSettings
+from tidegate.pipeline.job.request import LOCAL, Request, SparkSettings
 from tidegate.pipeline.job.view import View, make_view
 
 Master = Annotated[
-    str, typer.Option(help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.")
+    str | None,
+    typer.Option(
+        help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.", show_default=LOCAL
+    ),
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; again for more.")
@@ -35,7 +38,7 @@ start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
 
 
 def spark_settings(
-    master: str, conf: list[str] | None, package: Path | None, files: list[Path] | None = None
+    master: str | None, conf: list[str] | None, package: Path | None, files: list[Path] | None = None
 ) -> SparkSettings:
     """Raises ``OptionError``."""
     settings = {}
@@ -48,7 +51,8 @@ def spark_settings(
         if not path.is_file():
             raise OptionError(f"--file {path}: there is no such file")
     return SparkSettings(
-        master=master,
+        master=master or LOCAL,
+        asked_for=bool(master or settings),
         conf=settings,
         package=None if package is None else str(package),
         files=tuple(str(path) for path in files or []),

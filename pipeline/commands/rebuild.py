@@ -70,7 +70,7 @@ def rebuild(  # noqa: PLR0917 the flags
     work: Work = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the slice files where they are.")] = False,
     entries_per_task: PerTask = ENTRIES_PER_TASK,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,

@@ -80,7 +80,7 @@ def tune(  # noqa: PLR0917 the flags
         bool, typer.Option("--dry-run", help="Look at the trace and say what would be compared.")
     ] = False,
     json_output: common.Json = False,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,

@@ -62,7 +62,7 @@ def verify(  # noqa: PLR0917 the flags
     read_from: shared.From = ReadFrom.AUTO,
     work: shared.Work = None,
     entries_per_task: shared.PerTask = ENTRIES_PER_TASK,
-    master: common.Master = "local[*]",
+    master: common.Master = None,
     conf: common.Conf = None,
     package: common.Package = None,
     file: common.Files = None,

@@ -14,17 +14,23 @@ from tidegate.pipeline.errors import PipelineError
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 
+LOCAL = "local[*]"
+"""Spark's name for this machine."""
+
 
 class SparkSettings(BaseModel):
     """Where and how Spark runs.
 
-    master: as Spark writes it; ``local[*]`` is this machine. conf: Spark's own settings. package: the archive
-    of ``tidegate spark-package`` that workers on other machines unpack. files: shipped to every worker.
+    master: as Spark writes it; ``local[*]`` is this machine. asked_for: whether the user has said where or
+    how Spark is to run, and so wants it also where a job could do without. conf: Spark's own settings.
+    package: the archive of ``tidegate spark-package`` that workers on other machines unpack. files: shipped
+    to every worker.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    master: str = "local[*]"
+    master: str = LOCAL
+    asked_for: bool = False
     conf: dict[str, str] = Field(default_factory=dict)
     package: str | None = None
     files: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 Spark is started beside the job, which waits for it where it needs it: a topic is looked at, and some of its
 backlog read, before Spark is up. A job whose work is Python's starts it on this machine only if it has enough
-to do.
+to do, or the user has asked for it.
 
 Invariants: it tells one result or one error, then ends; it ends by itself when whoever started it is gone
 (its input is closed), and Spark with it; a signal ends Spark before the process.
@@ -112,6 +112,7 @@ class RunningJob:
         if (
             self._request.command not in _PYTHON_DOES_THE_WORK
             or self._submitted
+            or self._request.spark.asked_for
             or not self._request.spark.is_local
         ):
             self.start_spark()

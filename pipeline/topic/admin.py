@@ -102,7 +102,8 @@ class Admin:
                     continue
                 return self._checked(status, body, topic)
         except (OSError, http.client.HTTPException) as error:
-            raise UnreachableError(f"the admin API at {self._base_url} does not answer: {error}") from error
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise UnreachableError(f"the admin API at {self._base_url} does not answer: {reason}") from error
         raise UnreachableError(f"{self._base_url} redirects in circles for {topic}")
 
     def _request(self, url: str) -> tuple[int, str | None, bytes]:
