@@ -8,8 +8,10 @@ forgotten.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from tidegate.index.entry import Entries
@@ -34,6 +36,11 @@ from tidegate.index.store import Batch, Put, Store
 
 _LOG = logging.getLogger(__name__)
 _FORMAT_KIND = b"\x00"
+
+Rows = Iterator[tuple[bytes, bytes]]
+RangeOf = Callable[[bytes], tuple[bytes, bytes]]
+"""From a kind to the range of keys that is read of it."""
+
 _UNKNOWN_VERSION = 1 << 62
 """Of a state that is damaged: beyond every version in use."""
 
@@ -154,23 +161,21 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
 
     The journals are read when their readers are, after which `Recovery.damage` is complete.
     """
-    return _recover(store, options, *keys.kind_range(keys.IDENTITY), strangers_too=True)
+    return _recover(store, options, keys.kind_range, strangers_too=True)
 
 
 def recover_one(store: Store, options: IndexOptions, subscription_id: int) -> Recovery:
     """Read one subscription, as `recover` reads all of them. It has an identity."""
     return _recover(
-        store, options, *keys.subscription_range(keys.IDENTITY, subscription_id), strangers_too=False
+        store, options, lambda kind: keys.subscription_range(kind, subscription_id), strangers_too=False
     )
 
 
-def _recover(
-    store: Store, options: IndexOptions, start: bytes, end: bytes, *, strangers_too: bool
-) -> Recovery:
+def _recover(store: Store, options: IndexOptions, range_of: RangeOf, *, strangers_too: bool) -> Recovery:
     damage = Damage()
     found: dict[int, Recovered] = {}
     strangers: set[int] = set()
-    for key, value in store.scan(start, end):
+    for key, value in store.scan(*range_of(keys.IDENTITY)):
         subscription_id = keys.subscription_id_of(key)
         try:
             identity = Identity.decode(value)
@@ -186,15 +191,33 @@ def _recover(
             found[subscription_id] = Recovered(
                 subscription_id, identity, state, reader, audit=unsure, damaged=unsure
             )
-    for kind in keys.SUBSCRIPTION_KINDS if strangers_too else ():
-        if kind != keys.BLOCK:  # there are many, and none without a slice that was not written ahead
-            strangers.update(_strangers(store, kind, found))
-    for subscription_id, each in found.items():
-        uncommitted = _delete_uncommitted(store, subscription_id, damage)
-        _read_bitmaps(store, each, keys.HELD, uncommitted, damage)
-        _read_bitmaps(store, each, keys.ACKNOWLEDGED, uncommitted, damage)
-        _read_slices(store, each, uncommitted, damage)
+
+    def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
+        """The rows of a kind. One scan for all: one for each costs as much as what it finds."""
+        rows = store.scan(*range_of(kind))
+        for subscription_id, group in groupby(rows, lambda row: keys.subscription_id_of(row[0])):
+            if subscription_id in found:
+                yield found[subscription_id], group
+            else:
+                strangers.add(subscription_id)
+
+    uncommitted: defaultdict[int, set[bytes]] = defaultdict(set)
+    for each, rows in by_subscription(keys.INTENT):
+        uncommitted[each.subscription_id] = _delete_uncommitted(rows, damage)
+    for kind in (keys.HELD, keys.ACKNOWLEDGED):
+        for each, rows in by_subscription(kind):
+            _read_bitmaps(rows, each, kind, uncommitted[each.subscription_id], damage)
+    for each, rows in by_subscription(keys.SLICE):
+        _read_slices(store, rows, each, uncommitted[each.subscription_id], damage)
+    for each in found.values():
         _read_carry(store, each, damage)
+    if strangers_too:
+        # There are many blocks, and none without a slice that was not written ahead.
+        for kind in (keys.STATE, keys.CARRY, keys.CHAIN):
+            strangers.update(
+                {keys.subscription_id_of(key) for key, _ in store.scan(*range_of(kind))} - found.keys()
+            )
+        strangers.update(_strangers(store, keys.JOURNAL, found))
     for subscription_id in strangers:
         for kind in keys.SUBSCRIPTION_KINDS:
             damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
@@ -242,10 +265,10 @@ def _read_state(store: Store, subscription_id: int, options: IndexOptions, damag
         return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62)
 
 
-def _delete_uncommitted(store: Store, subscription_id: int, damage: Damage) -> set[bytes]:
+def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
     """A persist that was cut off: its blocks and bitmaps do not count; returns their keys."""
     uncommitted = set()
-    for key, value in store.scan(*keys.subscription_range(keys.INTENT, subscription_id)):
+    for key, value in rows:
         try:
             for written in decode_keys(value):
                 damage.batch.delete(written)
@@ -256,15 +279,13 @@ def _delete_uncommitted(store: Store, subscription_id: int, damage: Damage) -> s
     return uncommitted
 
 
-def _read_bitmaps(
-    store: Store, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage
-) -> None:
+def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage) -> None:
     positions, versions = found.held, found.held_versions
     if kind == keys.ACKNOWLEDGED:
         positions, versions = found.acknowledged, found.acknowledged_versions
     bitmaps = {}
     damaged = set()
-    for key, value in store.scan(*keys.subscription_range(kind, found.subscription_id)):
+    for key, value in rows:
         if key in uncommitted:
             continue
         ledger_id, version = keys.parse_bitmap_key(key)
@@ -287,8 +308,8 @@ def _read_bitmaps(
     positions.mark_dirty(damaged)
 
 
-def _read_slices(store: Store, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:
-    for key, value in store.scan(*keys.subscription_range(keys.SLICE, found.subscription_id)):
+def _read_slices(store: Store, rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:
+    for key, value in rows:
         slice_id = keys.parse_slice_key(key)
         try:
             found.slices[slice_id] = decode_slice(value)

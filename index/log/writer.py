@@ -220,8 +220,9 @@ class LogWriter:
             await self._delete(ledger.ledger_id)
             raise
         self._current, self._others = ledger.ledger_id, others
-        self._ledger = ledger
-        self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
+        if self._collects:  # else more has come meanwhile than may wait: the next `ship` begins another one
+            self._ledger = ledger
+            self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
         self._chained(ledger.ledger_id)
         for each in sorted(others):
             await self._delete(each)

@@ -13,6 +13,9 @@ def run_daemon(flags: Mapping[str, Path | str | None], config: Path | None) -> N
     """Serve until SIGTERM or Ctrl-C. Raises ``UserError``."""
     settings = load_settings(flags, config)
     # Not before the settings are known to be right.
+    from tidegate.plugin.daemon.allocator import collect_nothing_yet  # noqa: PLC0415
+
+    collect_nothing_yet()
     from tidegate.plugin.daemon.logs import forward_standard_logging, make_logger  # noqa: PLC0415
     from tidegate.plugin.daemon.serve import serve  # noqa: PLC0415
 

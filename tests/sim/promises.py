@@ -283,6 +283,8 @@ class StreamWatch:
         self._known: dict[Position, int] = {}
         self._known_heap: list[tuple[int, Position]] = []
         self._steps = promises.clock.steps
+        self._cleared = False
+        self._again: set[Position] = set()
 
     def taken_in(self, adds: Iterable[Add]) -> None:
         """These may come to be held, or not to be, whoever has added them."""
@@ -313,6 +315,8 @@ class StreamWatch:
             case Add():
                 positions = {(ledger_id, entry_id) for _, ledger_id, entry_id in change.entries}
                 self._may_hold |= positions
+                if self._cleared:  # DUE of before the CLEAR may be on its way, and comes again
+                    self._again |= positions
                 if change.near:  # from now on the daemon may leave them out, once it is durable it must
                     for position in positions:
                         self._known.pop(position, None)
@@ -326,6 +330,7 @@ class StreamWatch:
                 for position in [each for each in self._known if each <= change.position]:
                     del self._known[position]
             case Clear():
+                self._cleared = True
                 self._handed.clear()
                 self._known.clear()  # DUE of what is cleared may be on its way
             case Close():
@@ -437,7 +442,13 @@ class StreamWatch:
         at = self._own_open()
         if at is None:
             return  # the daemon has died since, and it is not known any more what others had sent
-        if self._promises.troubled:
+        # Somebody who has sent OPEN since may have come first, and ended the stream of what came before.
+        overtaken = any(
+            order[2] > self.order[2]
+            for wire, order in self._subscription.opened.items()
+            if wire is not self._wire
+        )
+        if self._promises.troubled or overtaken:
             self.expected = self.doubted
         self._verify_log()
         for sent in self._subscription.sent[at + 1 :]:  # it came before OPEN, or never
@@ -565,7 +576,8 @@ class StreamWatch:
             )
             self._require(position in self._may_hold, f"DUE of {position}, which it does not hold")
             # What was in flight and not held, and is brought by somebody, is not known to be in flight.
-            again = position in self._handed and position not in self._subscription.brought
+            may_be = position in self._subscription.brought or position in self._again
+            again = position in self._handed and not may_be
             self._require(not again, f"DUE of {position} again, or of what is in flight")
             self._require(stepped or deliver_at_ms <= latest_ms, f"DUE of {position} beyond the horizon")
             self._handed.add(position)

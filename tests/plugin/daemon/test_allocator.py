@@ -30,3 +30,16 @@ def grown_mib(*, limited: bool) -> int:
 def test_large_arrays_leave_nothing_behind() -> None:
     assert grown_mib(limited=True) < 8
     assert grown_mib(limited=False) > 8, "the C library does this by itself: the module can go"
+
+
+def test_garbage_is_looked_for_rarely_and_not_at_all_while_starting() -> None:
+    code = (
+        "import gc\n"
+        "from tidegate.plugin.daemon.allocator import collect_nothing_yet, collect_rarely\n"
+        "collect_nothing_yet()\n"
+        "assert not gc.isenabled()\n"
+        "made = [[] for _ in range(100_000)]\n"
+        "collect_rarely()\n"
+        "assert gc.isenabled() and gc.get_threshold()[0] >= 10_000 and gc.get_freeze_count() > 100_000\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
