@@ -79,9 +79,13 @@ class Files:
         self._fs.invalidate_cache()
         return {str(one).rpartition("/")[2] for one in self._fs.ls(self.path(folder), detail=False)}
 
+    def has(self, name: str) -> bool:
+        """Whether a file or a folder of that name is there."""
+        return bool(self._fs.exists(self.path(name)))
+
     def read_json(self, name: str) -> dict[str, Any] | None:
         """A document, None if it is not there. Raises ``PipelineError`` if it is none."""
-        if not self._fs.exists(self.path(name)):
+        if not self.has(name):
             return None
         try:
             document = json.loads(self.read(name))

@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.job.runner import Context
 from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
@@ -34,8 +35,8 @@ MANIFEST = "manifest.json"
 ENTRIES_HERE = 2_000_000
 """A process reads so many in little more time than it takes Spark to be of help on the same machine."""
 
-OURS = (PLAN, MANIFEST, stages.READ, stages.SLICES)
-"""What a job leaves in its directory."""
+OURS = (stages.READ, stages.SLICES, MANIFEST, PLAN)
+"""What a job leaves in its directory. The plan goes last: without it nothing here is a job's."""
 
 
 class Stages:
@@ -108,10 +109,28 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     return result, 0 if matched else 1
 
 
+def kept_plan(files: Files) -> dict[str, Any] | None:
+    """What a former job has planned here, None if there was none.
+
+    Raises ``OptionError`` if something here has a name of ours and is no job's: it would be removed.
+    """
+    kept = files.read_json(PLAN)
+    if kept is None:
+        theirs = [name for name in OURS if files.has(name)]
+    else:
+        ours = isinstance(kept, dict) and {"version", "targets", "tasks"} <= kept.keys()
+        theirs = [] if ours else [PLAN]
+    if theirs:
+        raise OptionError(
+            f"{files.url}/{theirs[0]} is there and no job of Tidegate made it: choose another --work"
+        )
+    return kept
+
+
 def planned(wanted: RebuildOptions, files: Files, watch: Stages) -> tuple[Cluster, Plan]:
     """The plan: that of a killed job gone on with, or a new one."""
     with watch.stage("plan", "looking at the topic") as stage:
-        kept = files.read_json(PLAN)
+        kept = kept_plan(files)
         cluster, plan = make_plan(wanted, None if kept is None else Plan.of_json(kept))
         # Not before: what cannot be done leaves nothing behind.
         files.make()

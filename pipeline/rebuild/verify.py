@@ -20,7 +20,7 @@ from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
-from tidegate.pipeline.rebuild.job import OURS, Stages, dry, planned, prepare, taken
+from tidegate.pipeline.rebuild.job import OURS, Stages, dry, kept_plan, planned, prepare, taken
 from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.pipeline.rebuild.part_file import encode_part
 from tidegate.pipeline.rebuild.plan import Plan
@@ -39,6 +39,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     if wanted.dry_run:
         return dry(wanted), 0
     # What was read by a former job is not what is there now.
+    kept_plan(files)
     files.remove(OURS)
     counts = dict.fromkeys(("checked", *_KINDS), 0)
     told = []
@@ -68,7 +69,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
             for kind in counts:
                 counts[kind] += one[kind]
             told.append(one)
-    files.remove([*OURS, *(f"{HELD}-{number}" for number in range(len(plan.targets)))])
+    files.remove([*(f"{HELD}-{number}" for number in range(len(plan.targets))), *OURS])
     exit_code = 1 if any(counts[kind] for kind in _KINDS) else 0
     return {**counts, "repaired": sum(one.get("repaired", 0) for one in told), "stages": watch.done,
             "subscriptions": told}, exit_code  # fmt: skip

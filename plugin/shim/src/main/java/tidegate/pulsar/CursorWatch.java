@@ -110,6 +110,11 @@ final class CursorWatch {
         }
     }
 
+    /** Whether the mark-delete position that was seen last is there, or further on; it may have gone back since. */
+    boolean hasPassed(long ledgerId, long entryId) {
+        return ledgerId < markDelete.ledgerId() || ledgerId == markDelete.ledgerId() && entryId <= markDelete.entryId();
+    }
+
     private void follow(TrackerHost.Position position) {
         markDelete = position;
         positions.discardUpTo(position);

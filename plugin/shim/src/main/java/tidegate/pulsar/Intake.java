@@ -64,8 +64,9 @@ final class Intake {
         long nowMs = nowFor(deliverAtMs);
         boolean wasReported = positions.isReported(ledgerId, entryId);
         boolean isDoubtful = positions.isDoubtful(ledgerId, entryId);
-        if ((wasReported || isDoubtful || deliverAtMs <= nowMs) && host.isDeleted(ledgerId, entryId)) {
-            // Read before it was acknowledged: the second of two overlapping replay reads, see takeAgain.
+        boolean mayBeDeleted = wasReported || isDoubtful || deliverAtMs <= nowMs || cursor.hasPassed(ledgerId, entryId);
+        if (mayBeDeleted && host.isDeleted(ledgerId, entryId)) {
+            // Read before it was skipped or acknowledged: the second of two overlapping replay reads, see takeAgain.
             positions.leave(ledgerId, entryId);
             return true;
         }
@@ -155,7 +156,8 @@ final class Intake {
             // Not contained any more: the mark-delete position has passed it meanwhile.
             if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
                     && !positions.isSettling(ledgerId, entryId)) {
-                if (positions.isReported(ledgerId, entryId)) {
+                boolean isPassed = cursor.hasPassed(ledgerId, entryId) && host.isDeleted(ledgerId, entryId);
+                if (isPassed || positions.isReported(ledgerId, entryId)) {
                     positions.leave(ledgerId, entryId);
                 } else {
                     track(ledgerId, entryId, entries.deliverAtMs(i), nowMs);

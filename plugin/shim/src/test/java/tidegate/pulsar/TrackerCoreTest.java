@@ -55,6 +55,20 @@ class TrackerCoreTest extends TrackerScenario {
     }
 
     @Test
+    void whatWasReadBeforeItWasSkippedIsNotTracked() {
+        start();
+        publish(0, 60_000);
+        publish(1, 60_000);
+        world.settle();
+        world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, 0));
+        world.settle();
+        assertFalse(world.core().dispatcher().contains(1, 0));
+        assertTrue(world.core().dispatcher().addMessage(1, 0, world.now() + 60_000), "it must not be delivered");
+        assertFalse(world.core().dispatcher().contains(1, 0));
+        assertEquals(1, world.core().dispatcher().delayedMessages());
+    }
+
+    @Test
     void whatIsHeldIsNotReadAgainAfterAFailover() {
         start();
         for (int entry = 0; entry < 500; entry++) {
