@@ -20,7 +20,9 @@ from bench.harness.waiting import until
 from bench.pulsar.message_log import PAYLOAD
 from bench.pulsar.stand import SUBSCRIPTION
 from bench.takeover.judge import Arrival
+from tidegate.plugin.checks import NEVER
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.local.clients import Workers, receive
 
 PER_S = 20
 DELAYS_MS = (1_000, 4_000)
@@ -46,23 +48,21 @@ class Traffic:
         self._log_path = log_path
         self._next = first
         self._random = np.random.default_rng(first)
-        self._closed = threading.Event()
+        self._workers = Workers()
         self._lock = threading.Lock()
         self._client: pulsar.Client | None = None
         self._producer: pulsar.Producer | None = None
-        self._threads: list[threading.Thread] = []
 
     def start(self, service_url: Callable[[], str]) -> None:
         """Connect, and go on until ``close``. ``service_url`` raises ``UserError`` while nobody is there."""
         self._connect(service_url)
-        self._run(self._send)
+        self._workers.run(self._send)
 
     def close(self) -> None:
         """End both."""
-        self._closed.set()
+        self._workers.closed.set()
         self._drop()
-        for thread in self._threads:
-            thread.join(5.0)
+        self._workers.join()
 
     def replace(self, service_url: Callable[[], str]) -> None:
         """Give the client up, which may not notice for long that its broker is gone, and take a new one."""
@@ -117,18 +117,13 @@ class Traffic:
             raise
         with self._lock:
             self._client, self._producer = client, producer
-        self._run(self._receive, consumer)
-        self._run(self._watch, consumer)
-
-    def _run(self, work: Callable[..., None], *arguments: object) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        self._workers.run(self._receive, consumer)
+        self._workers.run(self._watch, consumer)
 
     def _watch(self, consumer: pulsar.Consumer) -> None:
         """Note when the client has connected again by itself. The client has no event for it."""
         connected = True
-        while not self._closed.wait(_WATCH_S):
+        while not self._workers.closed.wait(_WATCH_S):
             now = consumer.is_connected()
             if now and not connected:
                 self.connected_at_ns.append(time.time_ns())
@@ -138,25 +133,17 @@ class Traffic:
                     return
 
     def _receive(self, consumer: pulsar.Consumer) -> None:
-        while not self._closed.is_set():
-            try:
-                message = consumer.receive(timeout_millis=_RECEIVE_MS)
-            except pulsar.Timeout:
-                continue
-            except pulsar.PulsarException:
-                return
-            arrived_at_ns = time.time_ns()
-            acked_at_ns = 0
-            with contextlib.suppress(pulsar.PulsarException):
-                consumer.acknowledge(message)
-                acked_at_ns = time.time_ns()
+        def received(message: pulsar.Message, received_at: int, acked_at: int) -> None:
             number, deliver_at_ms = PAYLOAD.unpack(message.data())
             where = message.message_id()
             position = (where.ledger_id(), where.entry_id())
-            self.arrivals.append(Arrival(number, position, deliver_at_ms, arrived_at_ns, acked_at_ns))
+            acked_at_ns = 0 if acked_at == NEVER else acked_at
+            self.arrivals.append(Arrival(number, position, deliver_at_ms, received_at, acked_at_ns))
+
+        receive(consumer, self._workers.closed, time.time_ns, received, timeout_ms=_RECEIVE_MS)
 
     def _send(self) -> None:
-        while not self._closed.wait(1 / PER_S):
+        while not self._workers.closed.wait(1 / PER_S):
             with self._lock:
                 producer = self._producer
             if producer is None:

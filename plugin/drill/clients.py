@@ -1,21 +1,14 @@
 """Producer and consumers of a round: the real pulsar-client, and what it takes to live through faults.
 
-The client connects again by itself, but its pauses double (to as much as a minute) and cannot be set from
-Python. So the drills do what a supervised application does: when the connection is gone for a second, the
-client is dropped and a new one opened as soon as the broker's port answers. Invariants:
-
-- a message is the sender's until the broker has confirmed it: with a new client everything unconfirmed is
-  sent again (it may then be on the topic twice; the verdict tells these from a tracker's repeats);
-- a client is never replaced because nothing comes: that would hide a tracker that has fallen asleep;
-- every call that may block has its own thread, and all of them end soon after ``close``.
+When the connection is gone for a second, the client is dropped and a new one opened as soon as the broker's
+port answers (see ``local.clients``). What was sent twice for that the verdict tells from a tracker's repeats.
+Invariant: a client is never replaced because nothing comes: that would hide a tracker that has fallen asleep.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -23,20 +16,17 @@ from pathlib import Path
 import numpy as np
 import pulsar
 
-from tidegate.plugin.checks import NEVER
 from tidegate.plugin.drill.ledger import Ledger
 from tidegate.plugin.drill.plan import Plan, decode, encode
 from tidegate.plugin.drill.reach import reach
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.local.clients import PRODUCER, Answered, Sender, Workers, receive
 
 CONSUMERS = 2
-_UNCONFIRMED_MAX = 5_000
 _OPERATION_TIMEOUT_S = 5
 _POLL_S = 0.005
 _WATCH_S = 0.1
 _GIVE_UP_S = 1.0
-_RECEIVE_MS = 250
-_JOIN_TIMEOUT_S = 5.0
 _REFUSALS = (
     pulsar.AuthenticationError,
     pulsar.AuthorizationError,
@@ -140,17 +130,13 @@ class Clients:
         self._type = pulsar.ConsumerType.KeyShared if key_shared else pulsar.ConsumerType.Shared
         self._authentication = None if token is None else pulsar.AuthenticationToken(token)
         self._client: pulsar.Client | None = None
-        self._producer: pulsar.Producer | None = None
         self._consumers: deque[pulsar.Consumer] = deque()
-        self._threads: list[threading.Thread] = []
-        self._unconfirmed: set[int] = set()
-        self._again: deque[int] = deque()
-        self._generation = 0
+        self._workers = Workers(self._guard)
+        self._sender = Sender(self)
         self._subscribed = 0
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._online = threading.Event()
-        self._closed = threading.Event()
         self._receiving = threading.Event()
         self._receiving.set()
         self._ledger: Ledger | None = None
@@ -173,26 +159,17 @@ class Clients:
             # Known from the start, so that dropping it ends a call that waits for the broker.
             self._client = client
         try:
-            if self._closed.is_set():
+            if self._workers.closed.is_set():
                 raise ClientError("the drill is ending")
             consumers = [self._subscribe(client) for _ in range(self._wanted)]
-            producer = client.create_producer(
-                self._topic,
-                send_timeout_millis=0,
-                max_pending_messages=4 * _UNCONFIRMED_MAX,
-                # A delayed message is never batched; without batches a position is one message's.
-                batching_enabled=False,
-            )
+            producer = client.create_producer(self._topic, **PRODUCER)
         except pulsar.PulsarException as error:
             client.shutdown()
             raise (RefusedError if isinstance(error, _REFUSALS) else ClientError)(
                 f"the Pulsar client cannot connect to {service_url}: {error}; its log: {self._log_path}"
             ) from error
+        self._sender.begin(producer)
         with self._lock:
-            self._generation += 1
-            self._again = deque(sorted(self._unconfirmed | set(self._again)))
-            self._unconfirmed.clear()
-            self._producer = producer
             self._consumers = deque(consumers)
         for consumer in consumers:
             self._start_consumer(consumer)
@@ -202,14 +179,13 @@ class Clients:
         """Send by the plan, whose times count from ``start_us``, and record what comes."""
         self._ledger, self._tally = ledger, tally
         self._start_ms = start_us // 1000
-        self._run(self._send)
-        self._run(self._supervise)
+        self._workers.run(self._send)
+        self._workers.run(self._supervise)
 
     @property
     def unconfirmed(self) -> int:
         """Messages sent, or to be sent again, that the broker has not confirmed."""
-        with self._lock:
-            return len(self._unconfirmed) + len(self._again)
+        return self._sender.unconfirmed
 
     @property
     def online(self) -> bool:
@@ -225,27 +201,25 @@ class Clients:
         """Throw the client away."""
         self._online.clear()
         with self._lock:
-            client, self._client, self._producer = self._client, None, None
+            client, self._client = self._client, None
             self._consumers.clear()
-            self._generation += 1
+        self._sender.end()
         if client is not None:
             with contextlib.suppress(pulsar.PulsarException):
                 client.shutdown()
 
     def close(self) -> None:
         """Drop the client and end every thread."""
-        self._closed.set()
+        self._workers.closed.set()
         self.drop()
         self._online.set()
         self._receiving.set()
-        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
-        for thread in self._threads:
-            thread.join(max(deadline_s - time.monotonic(), 0))
+        self._workers.join()
 
     @property
     def stuck(self) -> bool:
         """Whether a thread is still inside the client's library; asked after ``close``."""
-        return any(thread.is_alive() for thread in self._threads)
+        return self._workers.stuck
 
     # What faults have to do with them
 
@@ -286,17 +260,11 @@ class Clients:
 
     # Inside
 
-    def _run(self, work: Callable[..., None], *arguments: object) -> None:
-        def guarded() -> None:
-            try:
-                work(*arguments)
-            except UserError as error:
-                self.failure = error
-
-        # Daemon threads: whatever the client's library does, an interrupted drill ends.
-        thread = threading.Thread(target=guarded, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except UserError as error:
+            self.failure = error
 
     def _subscribe(self, client: pulsar.Client) -> pulsar.Consumer:
         return client.subscribe(
@@ -309,11 +277,11 @@ class Clients:
 
     def _start_consumer(self, consumer: pulsar.Consumer) -> None:
         self._subscribed += 1
-        self._run(self._consume, consumer, self._subscribed)
+        self._workers.run(self._consume, consumer, self._subscribed)
 
     def _supervise(self) -> None:
         gone_s = 0.0
-        while not self._closed.wait(_WATCH_S):
+        while not self._workers.closed.wait(_WATCH_S):
             if self._online.is_set() and self._is_connected():
                 gone_s = 0.0
                 continue
@@ -327,90 +295,53 @@ class Clients:
 
     def _is_connected(self) -> bool:
         with self._lock:
-            producer, consumers = self._producer, list(self._consumers)
-        if producer is None:
-            return False
-        return producer.is_connected() and all(consumer.is_connected() for consumer in consumers)
+            consumers = list(self._consumers)
+        return self._sender.is_connected and all(consumer.is_connected() for consumer in consumers)
 
     def _consume(self, consumer: pulsar.Consumer, place: int) -> None:
-        while not self._closed.is_set():
-            self._receiving.wait()
-            try:
-                message = consumer.receive(timeout_millis=_RECEIVE_MS)
-            except pulsar.Timeout:
-                continue
-            except pulsar.PulsarException:
-                return
-            received_us = self._now_us()
-            acked_us = received_us
-            try:
-                consumer.acknowledge(message)
-            except pulsar.PulsarException:
-                acked_us = NEVER
+        def received(message: pulsar.Message, received_at: int, acked_at: int) -> None:
             number = decode(self._run_id, message.data())
             # On a topic of somebody's own there may be messages of others.
             if number is None or number >= len(self._plan) or self._ledger is None or self._tally is None:
-                continue
+                return
             where = message.message_id()
             self._ledger.received(
                 number,
                 place,
                 message.redelivery_count(),
                 (where.ledger_id(), where.entry_id()),
-                received_us=received_us,
-                acked_us=acked_us,
+                received_us=received_at,
+                acked_us=acked_at,
             )
-            self._tally.delivered(number, received_us)
+            self._tally.delivered(number, received_at)
+
+        receive(consumer, self._workers.closed, self._now_us, received, wait=self._receiving.wait)
 
     def _send(self) -> None:
         send_ms = self._plan.send_ms
-        following = 0
-        while not self._closed.is_set():
+        while not self._workers.closed.is_set():
             self._online.wait()
             elapsed_ms = self._now_us() / 1000 - self._start_ms
-            until = int(np.searchsorted(send_ms, elapsed_ms, side="right"))
-            with self._lock:
-                room = _UNCONFIRMED_MAX - len(self._unconfirmed)
-                again = [self._again.popleft() for _ in range(min(room, len(self._again)))]
-            fresh = range(following, min(until, following + max(room - len(again), 0)))
-            following = fresh.stop
-            for number in again:
-                # The answer to the first attempt may have come after all.
-                if self._tally is None or not self._tally.is_confirmed(number):
-                    self._send_one(number)
-            for number in fresh:
-                self._send_one(number)
-            self._closed.wait(_POLL_S)
+            self._sender.send_up_to(int(np.searchsorted(send_ms, elapsed_ms, side="right")))
+            self._workers.closed.wait(_POLL_S)
 
-    def _send_one(self, number: int) -> None:
-        with self._lock:
-            producer, generation = self._producer, self._generation
-            # Without a producer it waits for the next one, which sends everything unconfirmed.
-            self._unconfirmed.add(number)
-        if producer is None:
-            return
-        try:
-            producer.send_async(
-                encode(self._run_id, number),
-                functools.partial(self._answered, generation, number),
-                partition_key=str(self._plan.keys[number]),
-                deliver_at=self._start_ms + int(self._plan.due_ms[number]),
-            )
-        except pulsar.PulsarException as error:
-            self._answered(generation, number, error, None)
+    def send(self, producer: pulsar.Producer, number: int, answered: Answered) -> None:
+        """See ``local.clients.Messages``."""
+        producer.send_async(
+            encode(self._run_id, number),
+            answered,
+            partition_key=str(self._plan.keys[number]),
+            deliver_at=self._start_ms + int(self._plan.due_ms[number]),
+        )
 
-    def _answered(self, generation: int, number: int, result: object, _message_id: object) -> None:
-        # On the client's own thread, where an exception would end the process.
+    def confirmed(self, number: int) -> None:
+        """See ``local.clients.Messages``."""
         try:
-            if result == pulsar.Result.Ok:
-                with self._lock:
-                    self._unconfirmed.discard(number)
-                if self._tally is not None and self._ledger is not None and self._tally.confirmed(number):
-                    self._ledger.confirmed(number)
-                return
+            if self._tally is not None and self._ledger is not None and self._tally.confirmed(number):
+                self._ledger.confirmed(number)
         except UserError as error:
             self.failure = error
-        with self._lock:
-            if generation == self._generation and number in self._unconfirmed:
-                self._unconfirmed.discard(number)
-                self._again.append(number)
+
+    def is_confirmed(self, number: int) -> bool:
+        """See ``local.clients.Messages``."""
+        return self._tally is not None and self._tally.is_confirmed(number)

@@ -1,0 +1,202 @@
+"""What a client on the real pulsar-client needs to live through a kill -9 of its broker.
+
+The library connects again by itself, but its pauses double (to as much as a minute) and cannot be set from
+Python. So a client is dropped when its broker has died, and a new one opened when there is one again, as a
+supervised application does. The demo's, the drills' and the benches' clients are made of this. Invariants:
+
+- a message is the sender's until a broker has confirmed it: with a new producer everything unconfirmed is
+  sent again (it may then be on the topic twice);
+- every call that may block has its own thread, which ends soon after ``close``; none keeps a process alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pulsar
+
+from tidegate.plugin.checks import NEVER
+
+UNCONFIRMED_MAX = 5_000
+"""So few are under way that a kill -9 finds the sender at work, and so many that it waits for no answer."""
+PRODUCER: Mapping[str, Any] = {
+    "send_timeout_millis": 0,
+    "max_pending_messages": 4 * UNCONFIRMED_MAX,
+    # A delayed message is never batched; without batches a position is one message's.
+    "batching_enabled": False,
+}
+"""How a producer is made whose confirmations are waited for."""
+_RECEIVE_MS = 250
+_JOIN_TIMEOUT_S = 5.0
+
+
+class Workers:
+    """Threads that end with ``closed``. ``guard`` runs what each does, and may catch what it raises."""
+
+    def __init__(self, guard: Callable[[Callable[[], None]], None] = lambda work: work()) -> None:
+        self.closed = threading.Event()
+        self._guard = guard
+        self._threads: list[threading.Thread] = []
+
+    def run(self, work: Callable[..., None], *arguments: object) -> None:
+        """Do it in a thread of its own."""
+        # Daemon threads: whatever the client's library does, an interrupted run ends.
+        thread = threading.Thread(
+            target=self._guard, args=(functools.partial(work, *arguments),), daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self) -> None:
+        """Wait for all of them, but not for long; ``closed`` is set."""
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        for thread in self._threads:
+            thread.join(max(deadline_s - time.monotonic(), 0))
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a thread is still inside the client's library; asked after ``join``."""
+        return any(thread.is_alive() for thread in self._threads)
+
+
+class Receipt(Protocol):
+    """What hears of each message."""
+
+    def __call__(self, message: pulsar.Message, received_at: int, acked_at: int) -> None:
+        """It has come, and was acknowledged then; ``NEVER`` if that could not be."""
+        ...
+
+
+def receive(
+    consumer: pulsar.Consumer,
+    closed: threading.Event,
+    now: Callable[[], int],
+    receipt: Receipt,
+    *,
+    wait: Callable[[], object] = lambda: None,
+    timeout_ms: int = _RECEIVE_MS,
+) -> None:
+    """Take and acknowledge messages until the consumer or everything is closed; ``wait`` comes before each.
+
+    Times are by ``now``, in its unit.
+    """
+    while not closed.is_set():
+        wait()
+        try:
+            message = consumer.receive(timeout_millis=timeout_ms)
+        except pulsar.Timeout:
+            continue
+        except pulsar.PulsarException:
+            return
+        received_at = now()
+        acked_at = NEVER
+        with contextlib.suppress(pulsar.PulsarException):
+            consumer.acknowledge(message)
+            acked_at = now()
+        receipt(message, received_at, acked_at)
+
+
+Answered = Callable[[object, object], None]
+"""What the library calls with the result of a send, and the message's id."""
+
+
+class Messages(Protocol):
+    """What is sent, by number."""
+
+    def send(self, producer: pulsar.Producer, number: int, answered: Answered) -> None:
+        """Send one; raises ``pulsar.PulsarException``."""
+        ...
+
+    def confirmed(self, number: int) -> None:
+        """A broker has stored it; called on the library's own thread, where nothing may be raised."""
+        ...
+
+    def is_confirmed(self, number: int) -> bool:
+        """Whether a broker has stored it."""
+        ...
+
+
+class Sender:
+    """Sends messages by number, each until it is confirmed. Every method may be called from any thread.
+
+    sent: all up to this one were sent, perhaps on a client that is gone.
+    """
+
+    def __init__(self, messages: Messages) -> None:
+        self.sent = 0
+        self._messages = messages
+        self._producer: pulsar.Producer | None = None
+        self._unconfirmed: set[int] = set()
+        self._again: deque[int] = deque()
+        self._generation = 0
+        self._lock = threading.Lock()
+
+    def begin(self, producer: pulsar.Producer) -> None:
+        """There is a producer: what is unconfirmed goes to it, first."""
+        with self._lock:
+            self._generation += 1
+            self._again = deque(sorted(self._unconfirmed | set(self._again)))
+            self._unconfirmed.clear()
+            self._producer = producer
+
+    def end(self) -> None:
+        """The producer is gone."""
+        with self._lock:
+            self._producer = None
+            self._generation += 1
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages sent, or to be sent again, that no broker has confirmed."""
+        with self._lock:
+            return len(self._unconfirmed) + len(self._again)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a producer, and it has its broker."""
+        with self._lock:
+            producer = self._producer
+        return producer is not None and bool(producer.is_connected())
+
+    def send_up_to(self, until: int) -> None:
+        """Send what has to be sent again, and what is new below ``until``, as far as there is room."""
+        with self._lock:
+            room = UNCONFIRMED_MAX - len(self._unconfirmed)
+            again = [self._again.popleft() for _ in range(min(room, len(self._again)))]
+        fresh = range(self.sent, min(until, self.sent + max(room - len(again), 0)))
+        self.sent = max(self.sent, fresh.stop)
+        for number in again:
+            # The answer to the first attempt may have come after all.
+            if not self._messages.is_confirmed(number):
+                self._send(number)
+        for number in fresh:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        with self._lock:
+            producer, generation = self._producer, self._generation
+            # Without a producer it waits for the next one, which sends everything unconfirmed.
+            self._unconfirmed.add(number)
+        if producer is None:
+            return
+        try:
+            self._messages.send(producer, number, functools.partial(self._answered, generation, number))
+        except pulsar.PulsarException as error:
+            self._answered(generation, number, error, None)
+
+    def _answered(self, generation: int, number: int, result: object, _message_id: object) -> None:
+        if result == pulsar.Result.Ok:
+            with self._lock:
+                self._unconfirmed.discard(number)
+            self._messages.confirmed(number)
+            return
+        with self._lock:
+            if generation == self._generation and number in self._unconfirmed:
+                self._unconfirmed.discard(number)
+                self._again.append(number)
