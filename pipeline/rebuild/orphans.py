@@ -7,11 +7,11 @@ while apart, with the pointer read after the list was: one that is being made is
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_plus
@@ -29,6 +29,8 @@ from tidegate.plugin.wire.client import ask_socket
 GRACE_S = 5.0
 _LIFE, _LEDGER = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9]{20}")
 _TIMEOUT_S = 60.0
+_LENGTH_MAX = 0x7F
+"""Longer ones take two bytes, the first of which is no UTF-8."""
 
 
 class LogLedger(NamedTuple):
@@ -102,7 +104,7 @@ class BookieLedgers:
             raise OptionError(f"{url[:80]!r} is no URL of a bookie: write http://HOST:8000")
         self._url = f"{url.rstrip('/')}/api/v1/ledger"
         self._error = httpx.HTTPError
-        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False)
+        self._request = partial(httpx.request, timeout=_TIMEOUT_S, trust_env=False)
 
     def list(self) -> Iterator[LogLedger]:
         """See `Ledgers`."""
@@ -114,9 +116,9 @@ class BookieLedgers:
             if custom.get("application") != "tidegate" or custom.get("component") != "index-log":
                 continue
             topic = _topic_of(custom.get("pulsar/managed-ledger", ""))
-            if topic is not None:
-                subscription = unquote_plus(custom.get("pulsar/cursor", ""))
-                yield LogLedger(BOOKKEEPER, int(ledger_id), topic, subscription)
+            cursor = custom.get("pulsar/cursor")
+            if topic is not None and cursor:
+                yield LogLedger(BOOKKEEPER, int(ledger_id), topic, unquote_plus(cursor))
 
     def remove(self, ledger: LogLedger) -> None:
         """See `Ledgers`."""
@@ -124,7 +126,7 @@ class BookieLedgers:
 
     def _ask(self, method: str, what: str, parameters: dict[str, str]) -> Any:
         try:
-            answer = self._client.request(method, f"{self._url}/{what}", params=parameters)
+            answer = self._request(method, f"{self._url}/{what}", params=parameters)
             answer.raise_for_status()
             return answer.json() if method == "GET" else None
         except self._error as error:
@@ -134,12 +136,17 @@ class BookieLedgers:
 
 
 def _custom_metadata(metadata: str) -> dict[str, str]:
-    """What a ledger was given as metadata, as BookKeeper prints it: ``customMetadata={name=base64:…, …}``."""
-    printed = re.search(r"customMetadata=\{([^}]*)\}", metadata)
+    """What a ledger was given as metadata.
+
+    A bookie serves its own encoding of a ledger's metadata, protobuf, as if it were text. What is not UTF-8
+    is lost, and so is each length above 127: what has such a value counts as not known.
+    """
     found = {}
-    for name, value in re.findall(r"([^=,\s]+)=base64:([A-Za-z0-9+/=]*)", printed[1] if printed else ""):
-        with contextlib.suppress(ValueError):
-            found[name] = base64.b64decode(value, validate=True).decode("utf-8")
+    for at in re.finditer(r"\n(.)(?=([a-z/-]+)\x12(.))", metadata, re.DOTALL):
+        name, size = at[2], ord(at[3])
+        value = metadata[at.end(3) : at.end(3) + size]
+        if ord(at[1]) == len(name) and size <= _LENGTH_MAX and len(value) == size:
+            found[name] = value
     return found
 
 

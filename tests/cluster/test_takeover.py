@@ -9,6 +9,11 @@ from tests.support.inbox import Inbox
 from tests.support.lane import MINUTES_10_MS, Lane
 from tests.support.two_brokers import TwoBrokers
 from tests.support.waiting import wait_until
+from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, find_orphans
+from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.names import TopicName
+from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 
 INDEX_LOG = "bookkeeper"
 MESSAGES = 20_000
@@ -111,6 +116,24 @@ def test_with_the_subscription_its_log_is_deleted(two: TwoBrokers, lane: Lane) -
         else:
             lane.admin.delete_subscription(lane.topic, "sub")
         wait_until(partial(_is_gone, two, ledger_id), "the log is deleted")
+
+
+def test_who_looks_for_orphans_at_a_bookie_sees_whose_a_log_is(two: TwoBrokers, lane: Lane) -> None:
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox())
+    lane.send_in(*[MINUTES_10_MS] * 100)
+    lane.wait_delayed(100)
+    two.wait_logged(two.a, lane.topic, 100)
+    ledger_id = two.log(two.a, lane.topic)["ledger_id"]
+    bookie = BookieLedgers(two.cluster.bookie_url)
+    found = [one for one in bookie.list() if one.ledger_id == ledger_id]
+    topic = TopicName.parse(f"persistent://{lane.topic}")
+    assert found == [LogLedger(BOOKKEEPER, ledger_id, str(topic), "sub")]
+    with Admin(two.a.broker.admin_url, Access()) as admin:
+        named = partial(Named, admin, two.a.daemon.socket_path)
+        assert find_orphans(named, [bookie], topic, "sub", lambda _: None) == []
+    bookie.remove(found[0])
+    assert _is_gone(two, ledger_id)
 
 
 def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:
