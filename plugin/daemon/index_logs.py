@@ -152,7 +152,9 @@ class IndexLogs:
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log, identity, Chain(pointer.ledger_id, pointer.home))
             if not is_wanted():
-                return  # Another stream has the index meanwhile. What was answered DURABLE there must not go.
+                # What was answered DURABLE there must not go.
+                self._in_vain(identity.name, "another stream has the index meanwhile")
+                return
             index = self._catalog.adopt(landing.subscription_id)
             adopted = True
         except TimeoutError:
@@ -161,6 +163,9 @@ class IndexLogs:
         except (HomeError, TidegateIndexError) as error:
             self._unreadable(identity.name, str(error))
             return
+        except asyncio.CancelledError:
+            self._in_vain(identity.name, "the broker has gone, or has read so far that it needs no log")
+            raise
         finally:
             if not adopted:
                 landing.give_up()
@@ -194,6 +199,14 @@ class IndexLogs:
         self.metrics.index_log_unreadable.inc()
         self._log.warning(
             "the index log cannot be read, the topic is read again as far as this daemon does not know it",
+            topic=name.topic,
+            subscription=name.subscription,
+            reason=why,
+        )
+
+    def _in_vain(self, name: SubscriptionName, why: str) -> None:
+        self._log.info(
+            "the index log is not needed any more",
             topic=name.topic,
             subscription=name.subscription,
             reason=why,

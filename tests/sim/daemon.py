@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 BUG_LINES = ("upkeep failed unexpectedly", "protocol error", "restoring an index failed unexpectedly")
 RESTORED = "the index was restored from its log"
-UNREADABLE = "the index log cannot be read"
+UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
@@ -74,7 +74,7 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, UNREADABLE, CUT)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT)):
             self._on_log(text, SubscriptionName(str(values["topic"]), str(values["subscription"])))
 
     debug = info = warning = error = _say
