@@ -55,12 +55,7 @@ def publish(world: World, delays_ms: list[int]) -> None:
         world.skipped["publish"] += 1
         return
     now_ms = world.kernel.now_ns // NS_PER_MS
-    for delay_ms in delays_ms:
-        position = world.bookkeeper.log.append(NO_DELAY if delay_ms < 0 else now_ms + delay_ms)
-        for subscription in world.subscriptions:
-            subscription.obligations.published(position, now_ms)
-    for served in owner.served.values():
-        owner.after(0, served.dispatcher.published)
+    world.publish([NO_DELAY if delay_ms < 0 else now_ms + delay_ms for delay_ms in delays_ms])
 
 
 @action

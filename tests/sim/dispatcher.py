@@ -165,6 +165,15 @@ class Dispatcher:
 
     # ---- reading
 
+    @property
+    def waits_for_traffic(self) -> bool:
+        """Whether what former consumers had comes with the next message only.
+
+        So Pulsar 4.0.8 does it if consumers come while a replay of the former ones' is read: it rewinds when
+        a normal read is done, and that one waits for a message.
+        """
+        return self._waiting and self._rewind_first
+
     def published(self) -> None:
         """There are new messages."""
         if self._waiting:

@@ -366,6 +366,8 @@ class World:
         while kernel.now_ns < end_ns:
             kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
             self._keep_up()
+            if any(served.dispatcher.waits_for_traffic for served in self.served()):
+                self.publish([NO_DELAY])
             if not any(self._owed(each) for each in self.subscriptions):
                 break
         for subscription in self.subscriptions:
@@ -380,6 +382,17 @@ class World:
             served.cursor.flush()
         kernel.run_until(kernel.now_ns + _SETTLE_NS)
         self._check_empty()
+
+    def publish(self, deliver_at_ms: list[int]) -> None:
+        """Somebody publishes at the topic's owner, which must be there. NO_DELAY: a plain message."""
+        assert self.owner is not None
+        now_ms = self.kernel.now_ns // NS_PER_MS
+        for at_ms in deliver_at_ms:
+            position = self.bookkeeper.log.append(at_ms)
+            for subscription in self.subscriptions:
+                subscription.obligations.published(position, now_ms)
+        for served in self.owner.served.values():
+            self.owner.after(0, served.dispatcher.published)
 
     def _keep_up(self) -> None:
         """Supervisors start what has ended by itself."""
