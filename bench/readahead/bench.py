@@ -78,8 +78,8 @@ def cpu_s(stand: Stand) -> float:
         raise BenchError(f"the processor time of broker or daemon cannot be read: {error}") from error
 
 
-def daemon_holds(stand: Stand, subscription: str) -> int:
-    """How many entries of the subscription the daemon answers for."""
+def daemon_holds(stand: Stand, topic: str, subscription: str) -> int:
+    """How many entries of a topic's subscription the daemon answers for."""
     assert stand.daemon is not None
     try:
         text = httpx.get(f"{stand.daemon.url}/metrics", timeout=30.0, trust_env=False).text
@@ -88,6 +88,7 @@ def daemon_holds(stand: Stand, subscription: str) -> int:
     for line in text.splitlines():
         if (
             line.startswith("tidegate_subscription_entries_held{")
+            and f'/{topic}"' in line
             and f'subscription="{subscription}"' in line
         ):
             return int(float(line.rsplit(" ", 1)[1]))
@@ -105,7 +106,7 @@ def wait_held(stand: Stand, topic: str, subscription: str, count: int) -> None:
     if stand.daemon is not None:
         until(
             f"{count:,} entries in the daemon",
-            lambda: daemon_holds(stand, subscription) >= count,
+            lambda: daemon_holds(stand, topic, subscription) >= count,
             PATIENCE_S,
             interval_s=POLL_S,
         )
@@ -183,7 +184,7 @@ def quiet(stand: Stand, topic: str, seconds: float) -> Window:
     while time.time_ns() - began_ns < seconds * 1e9:
         stand.admin.delayed(topic, "nobody")
         if stand.daemon is not None:
-            daemon_holds(stand, "nobody")
+            daemon_holds(stand, topic, "nobody")
         time.sleep(POLL_S)
     return Window(began_ns, time.time_ns())
 
