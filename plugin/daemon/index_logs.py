@@ -53,6 +53,11 @@ CLEARED_MAX = 10_000
 ResultT = TypeVar("ResultT")
 
 
+def restore_deadline() -> asyncio.Timeout:
+    """Ends a restoration that the answer to OPEN can wait for no longer."""
+    return asyncio.timeout(RESTORE_SECONDS)
+
+
 class IndexLogs:
     """All of them. ``executor`` reads snapshots and writes what is restored."""
 
@@ -147,7 +152,7 @@ class IndexLogs:
         )
         adopted = False
         try:
-            async with asyncio.timeout(RESTORE_SECONDS), self.beginnings:
+            async with restore_deadline(), self.beginnings:
                 log = await read_log(home, pointer.ledger_id, identity, landing)
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log, identity, Chain(pointer.ledger_id, pointer.home))
