@@ -103,7 +103,7 @@ def judge(
 
 
 def _is_under_way(former: Arrival, one: Arrival, outage: Outage) -> bool:
-    """Whether the outage lies between the two, and the acknowledgement of the former may not have been sent."""
+    """Whether the outage lies between the two, and the former's acknowledgement may not have been sent."""
     lies_between = former.arrived_at_ns < outage.end_ns and one.arrived_at_ns >= outage.begin_ns
     return lies_between and former.acked_at_ns >= outage.begin_ns - HELD_NS
 

@@ -36,7 +36,8 @@ class Traffic:
     """Messages numbered from ``first``, ``PER_S`` a second, each delayed by some seconds, and their consumer.
 
     due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: how long each confirmation
-    took. confirmed_at_ns: when they came. What is due in an hour is not this consumer's business and is not noted.
+    took. confirmed_at_ns: when they came. What is due in an hour is not this consumer's business and is not
+    noted.
     """
 
     def __init__(self, topic: str, log_path: Path, first: int) -> None:
