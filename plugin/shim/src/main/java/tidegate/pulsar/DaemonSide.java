@@ -247,9 +247,8 @@ final class DaemonSide {
     /** The daemon has closed the stream, as it was asked to. */
     void onClosed() {
         synchronized (lock) {
-            stream.closed(ending.isFinished());
+            stream.closed();
         }
-        ending.noticeClosed();
     }
 
     /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
@@ -264,7 +263,6 @@ final class DaemonSide {
             cleared = stream.takeClearing();
         }
         cleared.complete(null);
-        ending.noticeClosed();
         host.readMore();
     }
 }

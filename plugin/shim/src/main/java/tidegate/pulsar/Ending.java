@@ -5,7 +5,7 @@ import java.util.concurrent.CompletableFuture;
 
 /**
  * How a tracker ends. Its dispatcher is done with it first; it is finished once the cursor is closed, too, and has told its last
- * acknowledgements then; it is closed when the daemon has all of that on disk and in the index log, and says so with CLOSE.
+ * acknowledgements then; it is closed when the daemon has all of that on disk.
  *
  * <p>It only goes forward. What changes it takes the tracker's lock; any thread may ask how far it is.
  */
@@ -102,17 +102,14 @@ final class Ending {
         stream.abandon();
     }
 
-    /**
-     * Whether a finished tracker has nothing left to send, and no stream: until that is closed, the daemon may still have last
-     * words for the index log, which is written on the tracker's behalf.
-     */
+    /** Whether the last frame of a finished tracker is durable, or nothing of it is left to send. */
     boolean isClosed() {
         synchronized (lock) {
-            return isFinished() && outbox.isEmpty() && stream.isUnopened();
+            return isFinished() && outbox.isEmpty();
         }
     }
 
-    /** Something has become durable, or the stream is over; without the lock. */
+    /** Something has become durable; without the lock. */
     void noticeClosed() {
         if (isClosed()) {
             closed.complete(null);
@@ -124,7 +121,7 @@ final class Ending {
         closed.complete(null);
     }
 
-    /** Completes when a finished tracker is closed. */
+    /** Completes when a finished tracker has nothing left to send. */
     CompletableFuture<Void> whenClosed() {
         return closed;
     }

@@ -122,12 +122,12 @@ final class TrackerCore {
         return ending.isFinished();
     }
 
-    /** As {@link Ending#isClosed}. */
+    /** Whether the last frame of a finished tracker is durable, or nothing of it is left to send. */
     boolean isClosed() {
         return ending.isClosed();
     }
 
-    /** Completes when a finished tracker is closed. */
+    /** Completes when a finished tracker has nothing left to send. */
     CompletableFuture<Void> whenClosed() {
         return ending.whenClosed();
     }
