@@ -126,12 +126,14 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         await ShimClient.connect(socket_path, "newer") as newer,
     ):
         former.logs, newer.logs = SlowHome(world), SlowHome(world)
-        with monkeypatch.context() as patch:
-            patch.setattr(index_logs, "RESTORE_SECONDS", 0.2)
-            late = former.begin_open(TOPIC, epoch=2)
-            await former.logs.has_read.wait()
+        deadlines = [asyncio.timeout(None), asyncio.timeout(None)]
+        waiting = iter(deadlines)
+        monkeypatch.setattr(index_logs, "restore_deadline", lambda: next(waiting))
+        late = former.begin_open(TOPIC, epoch=2)
+        await former.logs.has_read.wait()
         stream = newer.begin_open(TOPIC, epoch=3)
         await newer.logs.has_read.wait()
+        deadlines[0].reschedule(asyncio.get_running_loop().time())
         with pytest.raises(DaemonError) as caught:
             await late.until(lambda: late.answered)
         assert caught.value.code == ErrorCode.STALE_EPOCH
