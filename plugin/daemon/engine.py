@@ -325,7 +325,7 @@ class DaemonEngine:
             )
         if isinstance(change, Add) and self._memory_full:
             raise StreamError(
-                ErrorCode.STORAGE, "no entry can be moved from memory to the disk, and memory is full: try again"
+                ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
             )
         try:
             entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
