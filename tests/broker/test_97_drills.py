@@ -108,16 +108,11 @@ class _Asked(socketserver.StreamRequestHandler):
         asked = self.rfile.read().decode()
         self.server.asked.append(asked)
         cluster = self.server.cluster
-        deeds = {
-            "kill daemon": cluster.daemon.kill,
-            "start daemon": cluster.daemon.start,
-            "kill broker": cluster.broker.kill,
-            "start broker": cluster.start_broker,
-        }
-        deeds[asked]()
+        {"kill daemon": cluster.daemon.kill, "start daemon": cluster.daemon.start}[asked]()
         self.wfile.write(b"done")
 
 
+@pytest.mark.usefixtures("repaired")
 def test_a_hook_kills_the_daemon_and_what_it_held_comes_once(cluster: Cluster, tmp_path: Path) -> None:
     hook = tmp_path / "hook.py"
     hook.write_text(_HOOK, encoding="utf-8")
