@@ -28,7 +28,7 @@ from tidegate.plugin.errors import UserError
 from tidegate.plugin.stop import InterruptedRunError, Stop
 
 SUBSCRIPTION = "tidegate-drill"
-_CONNECT_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 180.0
 # With nothing new for so long, what has not come is lost.
 _PATIENCE_S = 60.0
 _REPEATS_S = 0.5

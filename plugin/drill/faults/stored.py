@@ -14,9 +14,9 @@ from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import FAR_MS
 from tidegate.plugin.errors import UserError
 
-_NOTICE_TIMEOUT_S = 20.0
+_NOTICE_TIMEOUT_S = 60.0
 _POLL_S = 0.1
-_SPILL_TIMEOUT_S = 15.0
+_SPILL_TIMEOUT_S = 60.0
 # What is due soon is in several slices, and what is due tomorrow in many more.
 _SLICES_SOON_MIN, _SLICES_LATER_MIN = 2, 12
 _SOON_MS = FAR_MS // 2
@@ -187,9 +187,10 @@ def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:
         return False
     mine = [one for one in status["subscriptions"] if one["topic"] == topic]
     # The earliest are listed, the others counted.
+    soon_ms = int(status["daemon"]["now_ms"]) + _SOON_MS
     starts_ms = [each["start_ms"] for one in mine for each in one["slices"] if each["state"] != "finished"]
-    soon = sum(start_ms < status["daemon"]["now_ms"] + _SOON_MS for start_ms in starts_ms)
-    later = len(starts_ms) - soon + sum(one["slices_omitted"] for one in mine)
+    soon = sum(int(start_ms) < soon_ms for start_ms in starts_ms)
+    later = len(starts_ms) - soon + sum(int(one["slices_omitted"]) for one in mine)
     return soon >= _SLICES_SOON_MIN and later >= _SLICES_LATER_MIN
 
 

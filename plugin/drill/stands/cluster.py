@@ -27,7 +27,7 @@ NAMESPACE = "public/drills"
 # One bundle, so that all of the namespace moves together.
 _BUNDLE = "0x00000000_0xffffffff"
 _MOVE_TIMEOUT_S = 30.0
-_USABLE_TIMEOUT_S = 60.0
+_USABLE_TIMEOUT_S = 180.0
 _POLL_S = 0.02
 
 

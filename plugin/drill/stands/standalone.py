@@ -28,7 +28,7 @@ from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import free_ports
 
-_USABLE_TIMEOUT_S = 60.0
+_USABLE_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _READ_AHEAD = "pulsar_delayed_tidegate_read_ahead_entries"
