@@ -332,7 +332,8 @@ class DaemonEngine:
             if self._queries.recorder.active:
                 self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
-        self._handing_out.schedule(stream)
+        # What a former stream of the connection adds is handed out on the one that has taken over.
+        self._handing_out.schedule(self.ownership.get(stream.name) or stream)
 
     def read_pause_s(self) -> float:
         """See ``stream.Engine``."""
