@@ -176,6 +176,10 @@ class DelayIndex:
         """Positions the index answers for: a snapshot, made at the cost of a pointer a ledger."""
         return self._positions.held.snapshot()
 
+    def held_among(self, positions: PositionSet) -> PositionSet:
+        """Those of `positions` that the index answers for. No snapshot: the next change copies nothing."""
+        return positions.intersection(self._positions.held)
+
     def acknowledged(self) -> PositionSet:
         """Positions known acknowledged, above the mark-delete position: a snapshot, as `held`."""
         return self._positions.acknowledged.snapshot()
