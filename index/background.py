@@ -343,7 +343,7 @@ class Background:
             return None
         wanting = self._context.wanting
         for gone in [each for each in wanting if self._indexes.get(each.name) is not each]:
-            wanting.discard(gone)
+            del wanting[gone]
         self._look_at_ms = now_ms + _LOOK_INTERVAL_MS
         self._context.added_entries = 0
         self._staged_entries = sum(index.staged_entries for index in self._indexes.values())

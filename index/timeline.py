@@ -65,7 +65,7 @@ class Timeline:
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
         self._slices: dict[SliceId, Slice] = {}
-        self._touched: set[Slice] = set()
+        self._touched: dict[Slice, None] = {}
         """Active slices of which something was consumed since they were last looked at."""
         self._exhausted = Exhausted()
         self._finished_entries = 0
@@ -141,7 +141,7 @@ class Timeline:
             run.owner.consumed(run, len(part))
             by_log.setdefault(run.owner.in_flight, []).append(part)
             if isinstance(run.owner, BlockOwner):
-                self._touched.add(run.owner.block.of)
+                self._touched[run.owner.block.of] = None
         accepted = []
         for log, parts in by_log.items():
             kept, positions, handed_out = self._positions.hand_out(Entries.concat(parts))
@@ -154,7 +154,7 @@ class Timeline:
 
     def touch(self, each: Slice) -> None:
         """Something of a slice was consumed, other than by a pop: a block that cannot be read."""
-        self._touched.add(each)
+        self._touched[each] = None
 
     def depart(self, positions: PositionSet) -> None:
         """These positions are not held any more. To be told before `finish_slices`."""
@@ -272,9 +272,9 @@ class Timeline:
             if compacted and finished:
                 each.finish(self._heap)
             self._exhausted.discard(each)
-            self._touched.add(each)
+            self._touched[each] = None
             if not each.blocks:
-                self._touched.discard(each)
+                self._touched.pop(each, None)
                 each.leave(self._heap)
                 del self._slices[slice_id]
             self._rank(each)
