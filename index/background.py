@@ -175,7 +175,8 @@ class Background:
         if self._running is not None and self._running.future.done():
             self._apply()
         if self._running is None:
-            if self._retry_at_ms is None or now_ms >= self._retry_at_ms:
+            # A clock that was set back is no reason to wait.
+            if self._retry_at_ms is None or not 0 < self._retry_at_ms - now_ms <= self._options.retry_ms:
                 self._start(now_ms)
         elif self._running.pause is not None and self._is_ready(self._most_wanted(now_ms)):
             self._running.pause.hurry()

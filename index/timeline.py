@@ -29,6 +29,7 @@ from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
+from tidegate.index.run import Run
 from tidegate.index.slices import BlockOwner, Load, Slice
 from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
@@ -98,7 +99,13 @@ class Timeline:
         return None if key is None else key[0]
 
     def prefetch(self, now_ms: int) -> bool:
-        """Load the next block that is due within the prefetch time; whether there was one."""
+        """Load the next block that is due within the prefetch time; whether there was one.
+
+        While enough is in memory to pop from, none is: what is overdue after a week without consumers, or due
+        at one instant, must not come into memory all at once.
+        """
+        if self._heap.entries_in_runs >= self._options.merge_runs * self._options.block_entries:
+            return False
         return self._heap.open_next(now_ms + self._options.prefetch_ms + 1)
 
     def rewind(self) -> None:
@@ -393,7 +400,12 @@ class Timeline:
         read: as `load`, but without consequences.
         complete: whether everything held must be somewhere (no block is known to be corrupt).
         """
-        sources = Sources(self._heap.items())
+        items = self._heap.items()
+        require(
+            self._heap.entries_in_runs == sum(len(item) for item, _ in items if isinstance(item, Run)),
+            f"{self._heap.entries_in_runs} entries are counted in runs",
+        )
+        sources = Sources(items)
         stagings: Iterable[Staging] = filter(None, (self._staging, self._frozen))
         for staging in stagings:
             staging.check(sources)
