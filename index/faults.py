@@ -39,10 +39,21 @@ _STARTING = {
     errno.EEXIST: "it is not a directory: choose another directory",
 }
 
+_UNREADABLE = (errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
+"""How Linux says that a sector, or what the file system knows of it, cannot be read."""
+
 
 def is_corruption(error: Exception) -> bool:
     """Whether RocksDB has found damage: a checksum of its own that is wrong, a table that is not one."""
     return str(error).startswith("Corruption")
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Whether what was to be read is damaged, as found by RocksDB or by the medium below it.
+
+    A bad sector stays one: to try it again and again would keep what is in it, and all behind it, for ever.
+    """
+    return is_corruption(error) or bool(_number(error, _UNREADABLE))
 
 
 def running(path: Path, error: Exception) -> StorageError:

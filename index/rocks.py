@@ -117,7 +117,7 @@ class RocksStore:
             families = self._families
             value = (families.journal if key[:1] == JOURNAL else families.main).get(key)
         except Exception as error:
-            if faults.is_corruption(error):
+            if faults.is_unreadable(error):
                 raise CorruptRecordError(f"a value in {self._path} cannot be read: {error}") from error
             raise self._translate(error) from error
         return None if value is None else bytes(value)

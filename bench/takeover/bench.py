@@ -5,7 +5,8 @@ delayed by some seconds, delivered and acknowledged all the time. Then the owner
 killed with its daemon, paused for longer than its session lasts, or its daemon loses its disk; at the end the
 topic moves ten times, and the cursor is reset twice meanwhile. The clock runs from the moment the consumer
 is connected to the new owner. ``entries read again`` is the new owner's own count of entries that it read
-from BookKeeper since it opened the topic, less those it had to deliver.
+from BookKeeper since it opened the topic, less one for each that was delivered, and one for each that was
+published meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ from bench.harness.errors import BenchError
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
 from bench.harness.waiting import settled, until
 from bench.pulsar.stand import SUBSCRIPTION, now_ms
-from bench.takeover.judge import Outcome, first_after, judge, missing
+from bench.takeover.judge import Outage, Outcome, first_after, judge, missing, read_again
 from bench.takeover.place import TOPIC, Place
 from bench.takeover.traffic import PER_S, Traffic
 from tidegate.plugin.drill.fault import FaultError
@@ -42,6 +43,7 @@ PAUSED_S = 12.0
 READS_A_SECOND = 2_000
 """What the slowest tracker reads, at least, on a busy machine: how long to wait for it."""
 GOAL_S = 0.5
+UNDER_WAY = "repeated, acknowledged in the client's last 0.1 s"
 
 
 def far_schedule(count: int, seed: int) -> NDArray[np.int64]:
@@ -135,8 +137,7 @@ class Course:
         connected_ns = time.time_ns()
         if fault.moves:
             connected_ns = self.traffic.wait_connected(begun_ns, self.patience_s)
-        first_s, read = self._after(connected_ns)
-        read = max(0, read - read_before)
+        first_s, read = self._after(connected_ns, read_before)
         if self.place.ours and self.place.log:
             owner = self.place.owner()
             now_s = self.place.restored_s(owner)
@@ -144,12 +145,12 @@ class Course:
             took_s = now_s - restored_s[owner.name] if now_s >= restored_s[owner.name] else now_s
             self._add(title, "of which: the index restored from its log", "s", took_s, headline=False)
         undo()
-        outcome = self._judge(begun_ns)
+        outcome = self._judge(begun_ns, [Outage(begun_ns, connected_ns)] if fault.moves else [])
         self._record(title, fault, (connected_ns - begun_ns) / 1e9, first_s, read, outcome)
         self.stand.wait_usable(TOPIC)
 
-    def _after(self, connected_ns: int) -> tuple[float, int]:
-        """Seconds to the first due message, and entries read again."""
+    def _after(self, connected_ns: int, read_before: int) -> tuple[float, int]:
+        """Seconds to the first due message, and entries read again. ``read_before``: by the same broker."""
         first_ns = until(
             "the first due message",
             lambda: first_after(list(self.traffic.arrivals), connected_ns),
@@ -158,10 +159,14 @@ class Course:
         )
         self.place.wait_delayed(self._far, self.patience_s)
         settled("the reads to end", lambda: self.place.entries_read() // (PER_S * 10), self.patience_s)
+        read = self.place.entries_read() - read_before
         delivered = sum(one.arrived_at_ns >= connected_ns for one in list(self.traffic.arrivals))
-        return (first_ns - connected_ns) / 1e9, self.place.entries_read() - delivered
+        stored = sum(at_ns >= connected_ns for at_ns in list(self.traffic.confirmed_at_ns))
+        return (first_ns - connected_ns) / 1e9, read_again(read, stored, delivered)
 
-    def _judge(self, begun_ns: int, taken_back_at_ns: int | None = None) -> Outcome:
+    def _judge(
+        self, begun_ns: int, outages: Sequence[Outage], taken_back_at_ns: int | None = None
+    ) -> Outcome:
         """What was due by now has come, or is lost."""
         by_ms = now_ms()
         try:
@@ -175,8 +180,9 @@ class Course:
         return judge(
             dict(self.traffic.due),
             list(self.traffic.arrivals),
-            fault_at_ns=begun_ns,
+            since_ns=begun_ns,
             now_ms=by_ms,
+            outages=outages,
             taken_back_at_ns=taken_back_at_ns,
         )
 
@@ -186,6 +192,7 @@ class Course:
         begun_ns = time.time_ns()
         taken_back_ns: int | None = None
         outcomes: list[Outcome] = []
+        outages: list[Outage] = []
         first_s: list[float] = []
         for number in range(MOVES):
             moved_ns = time.time_ns()
@@ -198,20 +205,23 @@ class Course:
                 interval_s=0.005,
             )
             first_s.append((first_ns - connected_ns) / 1e9)
+            outages.append(Outage(moved_ns, connected_ns))
             if number in REWINDS_AT:
-                outcomes.append(self._judge(begun_ns, taken_back_ns))
+                outcomes.append(self._judge(begun_ns, outages, taken_back_ns))
                 taken_back_ns = self._take_back()
                 begun_ns = time.time_ns()
-        outcomes.append(self._judge(begun_ns, taken_back_ns))
+        outcomes.append(self._judge(begun_ns, outages, taken_back_ns))
         self._add(title, "first due message at the new owner, median", "s", float(np.median(first_s)), GOAL_S)
         self._add(title, "first due message at the new owner, longest", "s", max(first_s), GOAL_S)
         self._add(title, "early", "messages", sum(one.early for one in outcomes), 0)
         self._add(title, "lost", "messages", sum(one.lost for one in outcomes), 0)
         repeated = sum(one.repeated_old + one.repeated_young for one in outcomes)
+        under_way = sum(one.repeated_under_way for one in outcomes)
         self._add(title, "repeated although acknowledged and not taken back", "messages", repeated, 0)
+        self._add(title, UNDER_WAY, "messages", under_way)
         self._plan.say(
             f"{self._peer}, {title}: first due message {min(first_s):.2f}-{max(first_s):.2f} s, "
-            f"{repeated} repeated"
+            f"{repeated} repeated, {under_way} whose acknowledgement may not have been sent"
         )
 
     def _take_back(self) -> int:
@@ -250,6 +260,7 @@ class Course:
         self._add(
             title, "repeated, acknowledged later", "messages", outcome.repeated_young, fault.repeats_young
         )
+        self._add(title, UNDER_WAY, "messages", outcome.repeated_under_way)
         self._add(title, "repeated, not acknowledged", "messages", outcome.repeated_in_flight, headline=False)
         self._plan.say(
             f"{self._peer}, {title}: consumer after {connected_s:.2f} s, first due message {first_s:.3f} s "

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 YOUNG_NS = 200_000_000
 """What was acknowledged so shortly before a kill may come again."""
+HELD_NS = 100_000_000
+"""Pulsar's client gathers acknowledgements for so long before it sends them."""
 
 
 class Arrival(NamedTuple):
@@ -24,14 +26,27 @@ class Arrival(NamedTuple):
     acked_at_ns: int
 
 
+class Outage(NamedTuple):
+    """From the beginning of a fault that disconnects the consumer to when it was connected again, in ns."""
+
+    begin_ns: int
+    end_ns: int
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What a fault has done to the messages. ``repeated``: of those acknowledged before."""
+    """What faults have done to the messages, and of those that came again, to whose acknowledgement.
+
+    repeated_in_flight: there was none. repeated_under_way: the client may not have sent it, since it was made
+    in its last 0.1 s before an outage, or while that lasted. repeated_young: made 0.2 s before the fault or
+    later. repeated_old: made before that.
+    """
 
     early: int
     lost: int
     repeated_old: int
     repeated_young: int
+    repeated_under_way: int
     repeated_in_flight: int
 
 
@@ -46,21 +61,30 @@ def missing(due: Mapping[int, int], arrivals: Sequence[Arrival], now_ms: int) ->
     return {number for number, deliver_at_ms in due.items() if deliver_at_ms <= now_ms} - came
 
 
+def read_again(read: int, stored: int, delivered: int) -> int:
+    """Entries read beyond one for each that was stored meanwhile, and one for each that was delivered."""
+    return max(0, read - stored - delivered)
+
+
 def judge(
     due: Mapping[int, int],
     arrivals: Sequence[Arrival],
     *,
-    fault_at_ns: int,
+    since_ns: int,
     now_ms: int,
+    outages: Sequence[Outage] = (),
     taken_back_at_ns: int | None = None,
 ) -> Outcome:
-    """What happened since the fault. ``taken_back_at_ns``: a reset of the cursor, which repeats by intent."""
+    """What happened since then. ``taken_back_at_ns``: a reset of the cursor, which repeats by intent.
+
+    outages: since then, in their order; what comes again without one counts from ``since_ns``.
+    """
     last: dict[tuple[int, int], Arrival] = {}
-    early = old = young = in_flight = 0
+    early = old = young = under_way = in_flight = 0
     for one in sorted(arrivals, key=lambda arrival: arrival.arrived_at_ns):
         former = last.get(one.position)
         last[one.position] = one
-        if one.arrived_at_ns < fault_at_ns:
+        if one.arrived_at_ns < since_ns:
             continue
         early += one.arrived_at_ns < one.deliver_at_ms * 1_000_000
         if former is None:
@@ -69,8 +93,21 @@ def judge(
             continue
         if not former.acked_at_ns:
             in_flight += 1
-        elif former.acked_at_ns < fault_at_ns - YOUNG_NS:
+        elif any(_is_under_way(former, one, outage) for outage in outages):
+            under_way += 1
+        elif former.acked_at_ns < _next_fault_ns(former, since_ns, outages) - YOUNG_NS:
             old += 1
         else:
             young += 1
-    return Outcome(early, len(missing(due, arrivals, now_ms)), old, young, in_flight)
+    return Outcome(early, len(missing(due, arrivals, now_ms)), old, young, under_way, in_flight)
+
+
+def _is_under_way(former: Arrival, one: Arrival, outage: Outage) -> bool:
+    """Whether the outage lies between the two, and the former's acknowledgement may not have been sent."""
+    lies_between = former.arrived_at_ns < outage.end_ns and one.arrived_at_ns >= outage.begin_ns
+    return lies_between and former.acked_at_ns >= outage.begin_ns - HELD_NS
+
+
+def _next_fault_ns(former: Arrival, since_ns: int, outages: Sequence[Outage]) -> int:
+    """When the first fault began after the acknowledgement."""
+    return next((each.begin_ns for each in outages if each.begin_ns >= former.acked_at_ns), since_ns)

@@ -36,12 +36,14 @@ class Traffic:
     """Messages numbered from ``first``, ``PER_S`` a second, each delayed by some seconds, and their consumer.
 
     due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: how long each confirmation
-    took. What is due in an hour is not this consumer's business and is not noted.
+    took. confirmed_at_ns: when they came. What is due in an hour is not this consumer's business and is not
+    noted.
     """
 
     def __init__(self, topic: str, log_path: Path, first: int) -> None:
         self.due: dict[int, int] = {}
         self.confirm_ns: list[int] = []
+        self.confirmed_at_ns: list[int] = []
         self.arrivals: list[Arrival] = []
         self.connected_at_ns: list[int] = []
         self._topic = topic
@@ -159,5 +161,7 @@ class Traffic:
         self, number: int, deliver_at_ms: int, began_at_ns: int, result: pulsar.Result, _: pulsar.MessageId
     ) -> None:
         if result == pulsar.Result.Ok:
-            self.confirm_ns.append(time.time_ns() - began_at_ns)
+            confirmed_at_ns = time.time_ns()
+            self.confirm_ns.append(confirmed_at_ns - began_at_ns)
+            self.confirmed_at_ns.append(confirmed_at_ns)
             self.due[number] = deliver_at_ms

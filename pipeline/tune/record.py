@@ -41,18 +41,19 @@ def record(  # noqa: PLR0917 all of it is asked for
 ) -> Recording:
     """Watch for so long, or until ``end`` is set. Raises ``UserError``.
 
-    subscription: as ``TOPIC:SUBSCRIPTION``, None for all.
+    subscription: as ``TOPIC:SUBSCRIPTION``, None for all. note: told as soon as the daemon records, so that
+    who starts the traffic knows that none of it is missed, and then of each change.
     """
     request: dict[str, Any] = {"what": "record", **_named(subscription)}
     with DaemonSession(socket) as session:
-        session.ask(request)
+        told = session.ask(request)["seen"]
         end, until_s = end or threading.Event(), time.monotonic() + seconds
-        told = 0
+        note(f"recording: {_so_far(told, seconds)}")
         while (left_s := until_s - time.monotonic()) > 0 and not end.wait(min(left_s, _LOOK_S)):
             seen = session.ask(request)["seen"]
             if seen != told:
                 told = seen
-                note(f"{seen:,} delayed messages so far, {max(until_s - time.monotonic(), 0):.0f} s to go")
+                note(_so_far(seen, until_s - time.monotonic()))
         answer = session.ask(request)
     if not answer["entries"]:
         raise TraceError(
@@ -62,6 +63,10 @@ def record(  # noqa: PLR0917 all of it is asked for
     columns = [np.frombuffer(base64.b64decode(answer[one]), "<i8") for one in ("arrival_ms", "deliver_at_ms")]
     _write(path, np.column_stack(columns))
     return Recording(path, int(answer["entries"]), int(answer["seen"]), int(answer["stride"]))
+
+
+def _so_far(seen: int, left_s: float) -> str:
+    return f"{seen:,} delayed messages so far, {max(left_s, 0):.0f} s to go"
 
 
 def _write(path: Path, rows: Any) -> None:

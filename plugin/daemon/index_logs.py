@@ -164,7 +164,9 @@ class IndexLogs:
             self._unreadable(identity.name, str(error))
             return
         except asyncio.CancelledError:
-            self._in_vain(identity.name, "the broker has gone, or has read so far that it needs no log")
+            self._in_vain(
+                identity.name, "the broker has gone, opens it again, or has read so far that it needs no log"
+            )
             raise
         finally:
             if not adopted:
@@ -359,12 +361,12 @@ class IndexLogs:
 
     def _pump(self) -> None:
         """Bring what was noted to the writers."""
-        touched = set()
+        touched: dict[StreamLog, None] = {}  # in the order in which they have something to ship
         for noted in self._store.take():
             log = self._by_id.get(noted.subscription_id)
             if log is not None:
                 log.writer.note(noted)
-                touched.add(log)
+                touched[log] = None
         for log in touched:
             journal = log.index.log
             if (

@@ -97,6 +97,13 @@ def test_a_name_that_reads_like_a_reason_is_none() -> None:
     assert "fails" in said
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN])
+def test_a_bad_sector_is_damage_to_what_is_read(number: int) -> None:
+    what = "IO error: While pread offset 17670 len 4427: /d/000010.sst"
+    assert faults.is_unreadable(Exception(f"{what}: {os.strerror(number)}"))
+    assert not faults.is_unreadable(Exception(f"{what}: {os.strerror(errno.EMFILE)}"))
+
+
 def test_damage_is_neither() -> None:
     error = Exception("Corruption: block checksum mismatch")
     assert isinstance(faults.running(Path("/d"), error), DamagedDirectoryError)

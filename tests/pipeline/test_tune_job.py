@@ -190,19 +190,17 @@ def test_what_arrives_at_a_daemon_is_recorded(cluster: Cluster, lane: Lane, tmp_
     lane.subscribe(inbox)
     socket, name = cluster.daemon.socket_path, f"{lane.topic}:sub"
     with ThreadPoolExecutor(1) as pool:
-        recording = pool.submit(record, socket, name, 120.0, path, noted.append, end)
-
-        def is_recorded() -> bool:
-            with DaemonSession(socket) as other:
-                try:
-                    return "seen" not in other.ask({"what": "record"})
-                except UserError:
-                    return True
-
-        wait_until(is_recorded, "a second recording is refused")
-        sent = lane.send_in(*[HOUR_MS + number for number in range(50)])
-        wait_until(lambda: cluster.held(lane.topic).get("sub") == 50, "all of it is held")
-        end.set()
+        recording = pool.submit(record, socket, name, 600.0, path, noted.append, end)
+        try:
+            wait_until(lambda: noted, "it says that it records", during=recording)
+            assert noted == ["recording: 0 delayed messages so far, 600 s to go"]
+            with DaemonSession(socket) as other, pytest.raises(UserError, match="another recording"):
+                other.ask({"what": "record"})
+            sent = lane.send_in(*[HOUR_MS + number for number in range(50)])
+            held = cluster.held
+            wait_until(lambda: held(lane.topic).get("sub") == 50, "all of it is held", during=recording)
+        finally:
+            end.set()
         found = recording.result(60)
     assert (found.entries, found.seen, found.stride) == (50, 50, 1)
     header, *rows = path.read_text().splitlines()

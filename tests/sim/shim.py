@@ -490,7 +490,7 @@ class Tracker:
 
     def on_closed(self) -> None:
         """The daemon has closed the stream, as it was asked to."""
-        if self.stream is Stream.CLOSING:
+        if self.stream is Stream.CLOSING or (self.finished and self.stream is Stream.OPEN):
             self._unopened()
 
     def on_disconnected(self) -> None:
@@ -667,8 +667,8 @@ class Tracker:
 
     @property
     def is_over(self) -> bool:
-        """Finished, with nothing left to send."""
-        return self.finished and self.outbox.is_empty
+        """Finished, with nothing left to send, and no stream on which the daemon has last words."""
+        return self.finished and self.outbox.is_empty and self.stream is Stream.UNOPENED
 
     # ---- near
 

@@ -44,16 +44,17 @@ class TortureError(Exception):
     """The torture itself cannot run; says what is missing."""
 
 
-def compiled(directory: Path) -> Path:
+def compiled(directory: Path, source: str = "recorder.c") -> Path:
     """The library to preload. Raises TortureError without a C compiler."""
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
     if compiler is None:
         raise TortureError("a C compiler is needed for the torture (Debian: apt-get install gcc libc6-dev)")
-    library = directory / "recorder.so"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "recorder.c"), "-lpthread"]
+    library = (directory / source).with_suffix(".so")
+    libraries = ["-lpthread", "-ldl"]
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / source), *libraries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise TortureError(f"recorder.c cannot be compiled: {done.stderr}")
+        raise TortureError(f"{source} cannot be compiled: {done.stderr}")
     return library
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.takeover.judge import Arrival, Outcome, first_after, judge, missing
+from bench.takeover.judge import Arrival, Outage, Outcome, first_after, judge, missing, read_again
 
 MS = 1_000_000
 FAULT_NS = 10_000 * MS
@@ -35,12 +35,43 @@ def test_repeats_are_told_apart_by_when_they_had_been_acknowledged() -> None:
         arrival(4, 10_100),  # after, and again
         *(arrival(number, 10_300) for number in (1, 2, 3, 4)),
     ]
-    assert judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0) == Outcome(0, 0, 1, 2, 1)
+    assert judge({}, arrivals, since_ns=FAULT_NS, now_ms=0) == Outcome(0, 0, 1, 2, 0, 1)
+
+
+def test_what_the_client_may_not_have_sent_is_told_apart() -> None:
+    outages = [Outage(FAULT_NS, 10_300 * MS), Outage(12_000 * MS, 12_300 * MS)]
+    arrivals = [
+        arrival(1, 9_700),  # 0.3 s before the first outage
+        arrival(2, 9_850),  # 0.15 s before it
+        arrival(3, 9_950),  # in the client's hands
+        arrival(4, 9_800, acked_ms=10_200),  # received before, acknowledged during it
+        *(arrival(number, 10_400) for number in (1, 2, 3, 4)),
+        arrival(5, 11_700),  # 0.3 s before the second one
+        arrival(6, 11_950),  # in the client's hands
+        arrival(7, 12_350),  # after both
+        *(arrival(number, 12_400) for number in (5, 6, 7)),
+    ]
+    outcome = judge({}, arrivals, since_ns=FAULT_NS, now_ms=0, outages=outages)
+    assert outcome == Outcome(
+        0, 0, repeated_old=2, repeated_young=2, repeated_under_way=3, repeated_in_flight=0
+    )
+
+
+def test_an_acknowledgement_on_its_way_is_no_excuse_without_an_outage_between() -> None:
+    arrivals = [arrival(1, 9_950), arrival(1, 10_050)]
+    late = [Outage(10_100 * MS, 10_300 * MS)]
+    outcome = judge({}, arrivals, since_ns=FAULT_NS, now_ms=0, outages=late)
+    assert (outcome.repeated_young, outcome.repeated_under_way) == (1, 0)
+
+
+def test_what_is_published_meanwhile_is_not_read_again() -> None:
+    assert read_again(read=240, stored=100, delivered=120) == 20
+    assert read_again(read=90, stored=100, delivered=0) == 0
 
 
 def test_what_was_repeated_before_the_fault_or_sent_twice_is_no_repeat() -> None:
     arrivals = [arrival(1, 9_000), arrival(1, 9_500), arrival(2, 10_100), arrival(2, 10_200, entry=77)]
-    assert judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0) == Outcome(0, 0, 0, 0, 0)
+    assert judge({}, arrivals, since_ns=FAULT_NS, now_ms=0) == Outcome(0, 0, 0, 0, 0, 0)
 
 
 def test_what_was_taken_back_may_come_again_once() -> None:
@@ -51,8 +82,8 @@ def test_what_was_taken_back_may_come_again_once() -> None:
         arrival(2, 10_700),
         arrival(2, 10_800),
     ]
-    outcome = judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0, taken_back_at_ns=10_500 * MS)
-    assert outcome == Outcome(0, 0, 0, 1, 0)
+    outcome = judge({}, arrivals, since_ns=FAULT_NS, now_ms=0, taken_back_at_ns=10_500 * MS)
+    assert outcome == Outcome(0, 0, 0, 1, 0, 0)
 
 
 def test_early_is_before_deliver_at_by_the_clients_clock() -> None:
@@ -61,4 +92,4 @@ def test_early_is_before_deliver_at_by_the_clients_clock() -> None:
         arrival(2, 10_101, due_ms=10_101),
         arrival(3, 9_000, due_ms=9_500),
     ]
-    assert judge({}, arrivals, fault_at_ns=FAULT_NS, now_ms=0).early == 1
+    assert judge({}, arrivals, since_ns=FAULT_NS, now_ms=0).early == 1

@@ -528,6 +528,20 @@ async def test_a_reloaded_topic_takes_over_on_the_same_connection_and_late_acks_
         assert list((await client.open(TOPIC)).acknowledged) == [(1, 1)]
 
 
+async def test_what_a_former_stream_adds_wakes_the_one_that_hands_it_out(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Nothing else happens to the subscription: its only entry would wait for ever."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        old = await client.open(TOPIC)
+        new = await client.open(TOPIC)
+        old.add(entries(2, now_ms() + 100))
+        await old.durable()
+        due = await new.take_due(2)
+        assert list(PositionSet.of_entries(due)) == [(1, 0), (1, 1)]
+        assert not old.due
+
+
 # --- what a client can do wrong ---------------------------------------------------------------------------
 
 

@@ -247,8 +247,9 @@ final class DaemonSide {
     /** The daemon has closed the stream, as it was asked to. */
     void onClosed() {
         synchronized (lock) {
-            stream.closed();
+            stream.closed(ending.isFinished());
         }
+        ending.noticeClosed();
     }
 
     /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
@@ -263,6 +264,7 @@ final class DaemonSide {
             cleared = stream.takeClearing();
         }
         cleared.complete(null);
+        ending.noticeClosed();
         host.readMore();
     }
 }

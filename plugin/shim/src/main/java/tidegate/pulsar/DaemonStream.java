@@ -58,6 +58,11 @@ final class DaemonStream {
         return state == State.OPEN;
     }
 
+    /** Whether the daemon has nothing more to say on it. */
+    boolean isUnopened() {
+        return state == State.UNOPENED;
+    }
+
     /** Whether what is added now goes out on it. */
     boolean takesMore() {
         return state == State.OPEN && !reopen;
@@ -200,9 +205,9 @@ final class DaemonStream {
         sinceRefused.begin(nowMs);
     }
 
-    /** The daemon has closed it, as it was asked to. */
-    void closed() {
-        if (state == State.CLOSING) {
+    /** The daemon has closed it, as it was asked to. {@code last}: the tracker is finished. */
+    void closed(boolean last) {
+        if (state == State.CLOSING || last && state == State.OPEN) {
             startOver();
         }
     }

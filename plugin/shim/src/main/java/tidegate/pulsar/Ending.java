@@ -5,7 +5,7 @@ import java.util.concurrent.CompletableFuture;
 
 /**
  * How a tracker ends. Its dispatcher is done with it first; it is finished once the cursor is closed, too, and has told its last
- * acknowledgements then; it is closed when the daemon has all of that on disk.
+ * acknowledgements then; it is closed when the daemon has all of that on disk and in the index log, and says so with CLOSE.
  *
  * <p>It only goes forward. What changes it takes the tracker's lock; any thread may ask how far it is.
  */
@@ -102,14 +102,17 @@ final class Ending {
         stream.abandon();
     }
 
-    /** Whether the last frame of a finished tracker is durable, or nothing of it is left to send. */
+    /**
+     * Whether a finished tracker has nothing left to send, and no stream: until that is closed, the daemon may still have last
+     * words for the index log, which is written on the tracker's behalf.
+     */
     boolean isClosed() {
         synchronized (lock) {
-            return isFinished() && outbox.isEmpty();
+            return isFinished() && outbox.isEmpty() && stream.isUnopened();
         }
     }
 
-    /** Something has become durable; without the lock. */
+    /** Something has become durable, or the stream is over; without the lock. */
     void noticeClosed() {
         if (isClosed()) {
             closed.complete(null);
@@ -121,7 +124,7 @@ final class Ending {
         closed.complete(null);
     }
 
-    /** Completes when a finished tracker has nothing left to send. */
+    /** Completes when a finished tracker is closed. */
     CompletableFuture<Void> whenClosed() {
         return closed;
     }

@@ -44,7 +44,9 @@ final class LogLedgers implements LogHome {
     private static final String APPLICATION = "application";
     private static final String OURS = "tidegate";
     private static final int MAX_ANSWER_BYTES = 1 << 20;
-    private static final int MAX_READ_ENTRIES = 256;
+    private static final int MAX_READ_ENTRIES = 1024;
+    /** So many times more entries are asked for when those of the last time fitted into one answer. */
+    private static final int READ_GROWTH = 4;
     private static final int MAX_POINTER_BYTES = 16_384;
 
     /** What all logs of a broker share. {@code home} is what new logs are told to be in; {@code client} is there when asked for. */
@@ -168,20 +170,27 @@ final class LogLedgers implements LogHome {
     /** As many of the entries as fit; entries differ in size, so how many to ask for is found out on the way. */
     private Frame.LogAnswer take(LedgerEntries read) {
         List<ByteBuffer> entries = new ArrayList<>();
-        long sizeBytes = 0;
-        boolean all = true;
+        boolean all;
         try (read) {
-            for (LedgerEntry entry : read) {
-                sizeBytes += entry.getLength();
-                if (!entries.isEmpty() && sizeBytes > MAX_ANSWER_BYTES) {
-                    all = false;
-                    break;
-                }
-                entries.add(ByteBuffer.wrap(entry.getEntryBytes()));
-            }
+            all = fill(entries, read);
         }
-        readEntries = all ? Math.min(MAX_READ_ENTRIES, readEntries * 2) : Math.max(1, entries.size());
+        readEntries = all ? Math.min(MAX_READ_ENTRIES, readEntries * READ_GROWTH) : entries.size();
         return new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries);
+    }
+
+    /** Copies as many of the entries as fit into an answer, one at least; whether that is all of them. */
+    static boolean fill(List<ByteBuffer> answer, LedgerEntries read) {
+        long sizeBytes = 0;
+        for (LedgerEntry entry : read) {
+            // Not its length, which is that of the ledger up to it.
+            byte[] bytes = entry.getEntryBytes();
+            sizeBytes += bytes.length;
+            if (!answer.isEmpty() && sizeBytes > MAX_ANSWER_BYTES) {
+                return false;
+            }
+            answer.add(ByteBuffer.wrap(bytes));
+        }
+        return true;
     }
 
     private CompletableFuture<Frame.LogAnswer> closeOne(long ledgerId) {

@@ -122,12 +122,12 @@ final class TrackerCore {
         return ending.isFinished();
     }
 
-    /** Whether the last frame of a finished tracker is durable, or nothing of it is left to send. */
+    /** As {@link Ending#isClosed}. */
     boolean isClosed() {
         return ending.isClosed();
     }
 
-    /** Completes when a finished tracker has nothing left to send. */
+    /** Completes when a finished tracker is closed. */
     CompletableFuture<Void> whenClosed() {
         return ending.whenClosed();
     }

@@ -103,6 +103,7 @@ class TrackerTableTest {
                 answerOpens().stream().map(Envelope::frame).toList());
         assertEquals(List.of(new Frame.Close()), sent(successor));
         daemonSends(2, 1, new Frame.Durable());
+        daemonSends(2, 0, new Frame.Close());
         assertTrue(successor.isClosed());
         table.forgetClosed(clock.millis());
         table.lost();
@@ -111,6 +112,40 @@ class TrackerTableTest {
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()),
                 sent(former).stream().map(frame -> frame instanceof Frame.Add add ? new Frame.Add(false, add.records())
                         : frame).toList());
+    }
+
+    @Test
+    void theIndexLogIsThereUntilTheDaemonHasAnsweredClose() throws ProtocolException {
+        ToyBroker host = new ToyBroker(clock);
+        TrackerCore core = newCore("sub", host);
+        table.register(core);
+        connect();
+        core.finish();
+        assertEquals(List.of(new Frame.Close()), sent(core));
+        daemonSends(1, 1, new Frame.Durable());
+        table.forgetClosed(clock.millis());
+        daemonSends(1, 5, new Frame.LogRequest(Frame.LogRequest.APPEND, 7, -1, -1, "", "",
+                ByteBuffer.wrap(new byte[] {1})));
+        assertEquals(List.of(5L), answerOpens().stream().map(Envelope::seq).toList(), "it is asked, and answers");
+        assertFalse(core.whenClosed().isDone());
+        daemonSends(1, 0, new Frame.Close());
+        table.forgetClosed(clock.millis());
+        assertTrue(core.whenClosed().isDone());
+        assertTrue(table.isEmpty());
+    }
+
+    @Test
+    void aConnectionThatEndsBeforeCloseIsAnsweredIsNotWaitedFor() throws ProtocolException {
+        TrackerCore core = newCore("sub");
+        table.register(core);
+        connect();
+        core.finish();
+        assertEquals(List.of(new Frame.Close()), sent(core));
+        daemonSends(1, 1, new Frame.Durable());
+        table.lost();
+        assertTrue(core.isClosed());
+        table.forgetClosed(clock.millis());
+        assertTrue(table.isEmpty());
     }
 
     @Test
@@ -123,6 +158,7 @@ class TrackerTableTest {
         done.finish();
         assertEquals(List.of(new Frame.Close()), sent(done));
         daemonSends(2, 1, new Frame.Durable());
+        daemonSends(2, 0, new Frame.Close());
         synchronized (busy) {
             // On a thread of its own, which does not hold the lock.
             assertTimeoutPreemptively(Duration.ofSeconds(5), () -> table.forgetClosed(clock.millis()));
@@ -250,6 +286,55 @@ class TrackerTableTest {
         broken[0] = true;
         daemonSends(1, 0, new Frame.Unheld(new Positions()));
         broken[0] = false;
+        table.restartFailed(clock.millis());
+        clock.advance(1000);
+        table.restartFailed(clock.millis());
+        answerOpens();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        assertTrue(successor.daemon().isOpen());
+    }
+
+    /** A subscription was deleted and made again while the daemon's disk is full: an OPEN of its former life ends this one's. */
+    @Test
+    void aFormerTrackerThatTheDaemonRefusesIsNotOpenedBehindItsSuccessor() throws ProtocolException {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        connect();
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        ToyBroker host = new ToyBroker(clock);
+        TrackerCore successor = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub",
+                Ownership.first(new Random(9)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+        host.core = successor;
+        successor.speakForLast();
+        table.register(successor);
+        answerOpens();
+        successor.dispatcher().addMessage(7, 1, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(7, 1, LATER_MS))), sent(successor));
+
+        daemonSends(1, 0, new Frame.Error(ProtocolException.STORAGE, "the disk is full"));
+        for (int second = 0; second < 5; second++) {
+            clock.advance(1000);
+            table.restartFailed(clock.millis());
+            answerOpens();
+        }
+        assertFalse(former.daemon().isOpen(), "its successor speaks for the subscription");
+        assertTrue(successor.daemon().isOpen());
+    }
+
+    /** What the former had not got onto the daemon's disk is told before what its successor has told since. */
+    @Test
+    void aFormerTrackerThatTheDaemonRefusesLeavesItsChangesToItsSuccessor() throws ProtocolException {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        connect();
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        answerOpens();
+        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
         table.restartFailed(clock.millis());
         clock.advance(1000);
         table.restartFailed(clock.millis());

@@ -1,0 +1,57 @@
+"""Hands out entries of which a sector cannot be read. Arguments: data directory, where to say which sector.
+
+Says what came of each entry: handed out, or to be read again.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tidegate.index import (
+    Catalog,
+    Entries,
+    IndexOptions,
+    ManualClock,
+    PositionSet,
+    RocksStore,
+    SubscriptionName,
+)
+
+T0 = 1_800_000_000_000
+COUNT = 20_000
+NAME = SubscriptionName("persistent://public/default/orders", "sub")
+OPTIONS = IndexOptions(block_entries=1_000)
+
+data, bad = Path(sys.argv[1]), Path(sys.argv[2])
+clock = ManualClock(T0)
+store = RocksStore.open(data)
+catalog = Catalog.open(store, clock, OPTIONS)
+index = catalog.subscription(NAME, bytes(16))
+generator = np.random.default_rng(20)
+index.add(
+    Entries(
+        T0 + 60_000 + generator.integers(0, 3_000_000, COUNT),
+        generator.integers(0, 1_000, COUNT),
+        np.arange(COUNT, dtype=np.int64),
+    )
+)
+catalog.persist(NAME)
+store._families.main.flush()
+catalog.close()
+
+catalog = Catalog.open(RocksStore.open(data), clock, OPTIONS)
+found = catalog.get(NAME)
+assert found is not None
+bad.write_text("20000 24096")
+clock.advance(3_600_000)
+due, lost = PositionSet(), PositionSet()
+for _ in range(200):
+    due.update(PositionSet.of_entries(found.pop_due(clock.now_ms(), COUNT)))
+    catalog.maintain(clock.now_ms())
+    lost.update(found.take_unheld())
+print(len(due), len(lost), len(due.intersection(lost)), found.held() == due)
+bad.unlink()
+catalog.close()
