@@ -336,7 +336,7 @@ class Catalog:
         if self._background.is_persisting(index):
             return False
         if self._indexes.get(index.name) is index:
-            self._context.wanting.add(index)
+            self._context.wanting[index] = None
         return True
 
     def persist(self, name: SubscriptionName) -> None:

@@ -369,12 +369,12 @@ class IndexLogs:
 
     def _pump(self) -> None:
         """Bring what was noted to the writers."""
-        touched = set()
+        touched: dict[StreamLog, None] = {}  # in the order in which they have something to ship
         for noted in self._store.take():
             log = self._by_id.get(noted.subscription_id)
             if log is not None:
                 log.writer.note(noted)
-                touched.add(log)
+                touched[log] = None
         for log in touched:
             self._keep_short(log)
             log.wake()

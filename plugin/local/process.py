@@ -28,6 +28,7 @@ from tidegate.plugin.local.guard import Guard
 LOOPBACK = "127.0.0.1"
 Pause = Callable[[float], None]
 """Waits for so many seconds; may raise to end the wait."""
+# One that cannot start ends, which is noticed at once; a machine with a great deal to do takes minutes.
 START_TIMEOUT_S = 280.0
 _POLL_S = 0.02
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
