@@ -69,14 +69,16 @@ class Landing:
 
     def give_up(self) -> None:
         """Nothing comes of it. A thread that is still writing is not waited for."""
-        if self._writing is None or self._writing.done():
-            self._end(None)
+        if self._writing is None:
+            self._abandon(self.subscription_id)
+        elif self._writing.done():
+            self._end(self._writing)
         else:
             self._writing.add_done_callback(self._end)
 
-    def _end(self, written: asyncio.Future[None] | None) -> None:
-        if written is not None and not written.cancelled():
-            written.exception()  # told already, to whoever was still waiting
+    def _end(self, written: asyncio.Future[None]) -> None:
+        if not written.cancelled():
+            written.exception()  # nobody waits for it any more: the log is not read, and that is told
         self._abandon(self.subscription_id)
 
     async def _begin_write(self) -> None:

@@ -56,7 +56,9 @@ class LogRequests:
         self._waiting[seq] = stream_id, answer
         self._send(request, stream_id, seq)
         try:
-            return await asyncio.wait_for(answer, ANSWER_SECONDS)
+            # Not `wait_for`: until Python 3.12 that turns a cancellation into an answer that comes with it.
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await answer
         except TimeoutError as error:
             raise AwayError(f"{request.op.name} was not answered within {ANSWER_SECONDS:g} s") from error
         finally:

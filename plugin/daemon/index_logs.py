@@ -164,7 +164,9 @@ class IndexLogs:
             self._unreadable(identity.name, str(error))
             return
         except asyncio.CancelledError:
-            self._in_vain(identity.name, "the broker has gone, or has read so far that it needs no log")
+            self._in_vain(
+                identity.name, "the broker has gone, opens it again, or has read so far that it needs no log"
+            )
             raise
         finally:
             if not adopted:

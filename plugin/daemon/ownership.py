@@ -58,13 +58,17 @@ class Ownership(Generic[StreamT]):
         return self._current.get(name)
 
     def admit(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> None:
-        """Raises ``StreamError`` (stale epoch) if a newer owner of this life has been seen."""
+        """From now on this owner has been seen.
+
+        Raises ``StreamError`` (stale epoch) if a newer one of this life has been.
+        """
         if not self.admits(name, incarnation, epoch):
             _, newest = self._epochs[name]
             raise StreamError(
                 ErrorCode.STALE_EPOCH,
                 f"epoch {epoch} is over: the subscription was opened with epoch {newest}",
             )
+        self._epochs[name] = (incarnation, epoch)
 
     def admits(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> bool:
         """Whether no newer owner of this life has been seen."""
@@ -73,7 +77,6 @@ class Ownership(Generic[StreamT]):
 
     def take_over(self, stream: StreamT) -> StreamT | None:
         """Make ``stream`` the current one; returns the one it replaces. ``admit`` must have passed."""
-        self._epochs[stream.name] = (stream.incarnation, stream.epoch)
         previous = self._current.get(stream.name)
         self._current[stream.name] = stream
         return previous

@@ -4,6 +4,7 @@ Invariants:
 
 - a number that is being opened is not open; what comes for it meanwhile waits, and is applied in order once
   it is open; of more than ``LATER_BYTES`` the broker has read so far that nothing is waited for any more;
+- of a subscription one number at most is being opened: who opens it again has given up the former one;
 - a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
   dropped. Of the last ``ENDED_MAX`` that is; what is on its way is of few.
 """
@@ -33,6 +34,7 @@ ENDED_MAX = 65_536
 class Opening:
     """A stream whose index is still being brought here, and what came for it meanwhile."""
 
+    request: Open
     task: asyncio.Task[None]
     later: list[tuple[Frame, Credit | Change]] = field(default_factory=list)
     size_bytes: int = 0
@@ -65,6 +67,7 @@ class Streams:
         self._is_closing = is_closing
         self._open: dict[int, Stream] = {}
         self._opening: dict[int, Opening] = {}
+        self._opening_by_name: dict[tuple[str, str], int] = {}
         self._ended: dict[int, None] = {}  # in the order in which they ended
 
     @property
@@ -91,6 +94,8 @@ class Streams:
         except StreamError as error:
             self._refuse(stream_id, error)
             return
+        name = request.topic, request.subscription
+        self._supersede(name)
         if restoring is None:
             self._begin(stream_id, request)
             return
@@ -99,13 +104,35 @@ class Streams:
             await restoring
 
         task = self._loop.create_task(restored())
-        self._opening[stream_id] = Opening(task)
-        task.add_done_callback(lambda _: self._restored(stream_id, request))
+        self._opening[stream_id] = opening = Opening(request, task)
+        self._opening_by_name[name] = stream_id
+        task.add_done_callback(lambda _: self._restored(stream_id, opening))
 
-    def _restored(self, stream_id: int, request: Open) -> None:
+    def _supersede(self, name: tuple[str, str]) -> None:
+        """The broker has a newer tracker of the subscription, and answers nothing for the former one: that
+        must neither come late and replace the newer one, nor keep others from being restored."""
+        former_id = self._opening_by_name.get(name)
+        if former_id is not None:
+            self._stop_opening(former_id)
+            self._refuse(
+                former_id, StreamError(ErrorCode.STALE_EPOCH, "the subscription was opened again meanwhile")
+            )
+
+    def _stop_opening(self, stream_id: int) -> bool:
+        """Whether the number was being opened."""
         opening = self._opening.pop(stream_id, None)
-        if opening is None or self._is_closing():
+        if opening is None:
+            return False
+        del self._opening_by_name[opening.request.topic, opening.request.subscription]
+        opening.task.cancel()
+        self._connection.log_requests.end_stream(stream_id)
+        return True
+
+    def _restored(self, stream_id: int, opening: Opening) -> None:
+        if self._opening.get(stream_id) is not opening or self._is_closing():
             return
+        request = opening.request
+        del self._opening[stream_id], self._opening_by_name[request.topic, request.subscription]
         failure = None if opening.task.cancelled() else opening.task.exception()
         if failure is not None:
             self._log.error("restoring an index failed unexpectedly", exc_info=failure)
@@ -190,10 +217,7 @@ class Streams:
 
     def given_up(self, stream_id: int) -> None:
         """The broker has ended one with ERROR."""
-        opening = self._opening.pop(stream_id, None)
-        if opening is not None:
-            opening.task.cancel()
-            self._connection.log_requests.end_stream(stream_id)
+        self._stop_opening(stream_id)
         stream = self._open.get(stream_id)
         if stream is not None:
             self._forget(stream)
@@ -203,6 +227,7 @@ class Streams:
         for opening in self._opening.values():
             opening.task.cancel()
         self._opening.clear()
+        self._opening_by_name.clear()
         for stream in list(self._open.values()):
             self._engine.ended(stream)
         self._open.clear()

@@ -8,13 +8,17 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 
 from tests.sim.generator import FAULTS, generate
 from tests.sim.obligations import Cause
 from tests.sim.player import Outcome, play
 
 _SAY_EVERY_S = 10.0
+_AHEAD = 2  # histories a process: one is played, one waits for it
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,19 @@ class Campaign:
         """Play them all, and say now and then how far it is."""
         say(f"sim: {self.count} histories from seed {self.first} on, {self.jobs} processes")
         begin_s = said_s = time.monotonic()
-        end_s = None if self._seconds is None else begin_s + self._seconds
-        seeds = ((seed, self.faults, end_s) for seed in range(self.first, self.first + self.count))
-        with multiprocessing.get_context("spawn").Pool(self.jobs) as pool:
-            for seed, outcome in pool.imap_unordered(_play_seed, seeds):
-                if outcome is not None:
+        seeds = iter(range(self.first, self.first + self.count))
+        playing: set[Future[tuple[int, Outcome]]] = set()
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.jobs, mp_context=context) as pool:
+            while True:
+                # The first of them whatever the time is: a machine may be slow to start a process.
+                if not self.done or self._seconds is None or self.elapsed_s < self._seconds:
+                    few = islice(seeds, _AHEAD * self.jobs - len(playing))
+                    playing |= {pool.submit(_play_seed, seed, self.faults) for seed in few}
+                if not playing:
+                    return
+                played, playing = wait(playing, return_when=FIRST_COMPLETED)
+                for seed, outcome in sorted((each.result() for each in played), key=itemgetter(0)):
                     self._count(seed, outcome)
                     if not outcome.passed:
                         say(f"sim: seed {seed} failed: {outcome.failure}")
@@ -94,8 +106,5 @@ class Campaign:
         return self.steps / max(self.elapsed_s, 1e-9)
 
 
-def _play_seed(job: tuple[int, tuple[str, ...], float | None]) -> tuple[int, Outcome | None]:
-    seed, faults, end_s = job
-    if end_s is not None and time.monotonic() > end_s:
-        return seed, None
+def _play_seed(seed: int, faults: tuple[str, ...]) -> tuple[int, Outcome]:
     return seed, play(generate(seed, faults))

@@ -23,6 +23,7 @@ from tidegate.index.errors import TidegateIndexError
 from tidegate.index.log.home import HomeError
 
 _EXPECTED = (HomeError, TidegateIndexError, TimeoutError)
+_UNSEEN_NS = 10 * NS_PER_S  # longer than anything of the daemon keeps an outcome that it will look at
 _NOT_YET_NS = 200_000
 _WAITS_MAX = 10
 
@@ -52,8 +53,22 @@ class VirtualHandle:
         return self.when_s
 
 
+class VirtualFuture(asyncio.Future[Any]):
+    """Tells its loop when it fails."""
+
+    def set_exception(self, exception: type[BaseException] | BaseException, /) -> None:
+        super().set_exception(exception)
+        loop = self.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.failed(self)
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """One process's loop. `lag_ns`: how late a turn may be; `on_bug` hears of what a callback raises."""
+    """One process's loop. `lag_ns`: how late a turn may be.
+
+    `on_bug` hears of what a callback raises, and of a task or future that has failed and that nobody asks
+    what of: the real loop would tell of it whenever the garbage is collected.
+    """
 
     def __init__(
         self,
@@ -71,6 +86,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[VirtualHandle] = deque()
         self._turn: Event | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed: deque[tuple[int, asyncio.Future[Any]]] = deque()
+        self._told: list[BaseException] = []
 
     def time(self) -> float:
         return self._clock.monotonic_ns() / NS_PER_S
@@ -79,7 +96,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return VirtualFuture(loop=self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
@@ -92,12 +109,30 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _judge(self, task: asyncio.Task[Any]) -> None:
         """A task keeps to itself whatever it raises; a bug, or the simulation's, comes to light here."""
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is None or isinstance(error, (*_EXPECTED, Killed)):
+        error = None if task.cancelled() else task._exception  # to ask for it would count as having seen it
+        if error is None:
+            return
+        if isinstance(error, _EXPECTED):
+            self.failed(task)
+            return
+        task.exception()
+        if isinstance(error, Killed):
             return
         if not isinstance(error, Exception):
             raise error
         self._on_bug(error)
+
+    def failed(self, future: asyncio.Future[Any]) -> None:
+        """Somebody is to ask for the outcome of what has failed."""
+        self._failed.append((self._kernel.now_ns, future))
+
+    def _judge_unseen(self) -> None:
+        while self._failed and self._failed[0][0] + _UNSEEN_NS < self._kernel.now_ns:
+            _, future = self._failed.popleft()
+            if future._log_traceback:
+                self._on_bug(RuntimeError(f"nobody has asked for the outcome of {future!r}"))
+        while self._told:
+            self._on_bug(self._told.pop())
 
     def release(self) -> None:
         """The run is over: end what is still waiting, which nobody will wake."""
@@ -157,7 +192,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if self._process.dead:
             return
         error = context.get("exception")
-        self._on_bug(error if isinstance(error, BaseException) else RuntimeError(context.get("message")))
+        # It may be a destructor that tells, where nothing can be raised.
+        self._told.append(error if isinstance(error, BaseException) else RuntimeError(context.get("message")))
 
     def _enqueue(self, handle: VirtualHandle) -> None:
         if handle.call is None or self._process.dead:
@@ -169,6 +205,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run_turn(self) -> None:
         self._turn = None
+        self._judge_unseen()
         former = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:

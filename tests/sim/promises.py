@@ -245,6 +245,8 @@ class Promises:
         """Whether a change surely came before an OPEN that is sent on `wire` now."""
         if self.troubled or sent.stream.ended or found.contested(sent.stream, sent.wire):
             return False
+        if isinstance(sent.change, Open) and sent.stream.may_wait_for_log:
+            return False
         if sent.wire is wire:
             return True
         over = sent.wire
@@ -294,6 +296,11 @@ class StreamWatch:
                 self._may_hold.add((ledger_id, entry_id))
                 if (ledger_id, entry_id) in disowned:
                     self._known.pop((ledger_id, entry_id), None)
+
+    @property
+    def may_wait_for_log(self) -> bool:
+        """Whether the daemon may still be reading a log for it, and begin others meanwhile."""
+        return self.log_ledger is not None and not self.answered
 
     @property
     def over(self) -> bool:

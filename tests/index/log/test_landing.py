@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
 from tidegate.index.format.keys import SliceId
@@ -65,6 +67,13 @@ class WatchedStore(MemoryStore):
         super().write(batch, sync=sync)
 
 
+class FullStore(MemoryStore):
+    """Refuses each write."""
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        raise StorageError("no space left on device")
+
+
 def blocks_of(store: MemoryStore, subscription_id: int) -> int:
     return len(list(store.scan(*keys.subscription_range(keys.BLOCK, subscription_id))))
 
@@ -114,3 +123,22 @@ async def test_what_is_given_up_is_abandoned_when_nobody_writes_any_more(store: 
             while abandoned != [SUBSCRIPTION_ID]:
                 await asyncio.sleep(0.001)
     assert store.get(keys.subscription_key(keys.IDENTITY, SUBSCRIPTION_ID)) is None
+
+
+async def test_a_write_that_failed_before_the_log_was_given_up_is_nobodys_unhandled_error() -> None:
+    unhandled: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    abandoned: list[int] = []
+    with ThreadPoolExecutor(1) as executor:
+        landing = Landing(FullStore(), SUBSCRIPTION_ID, executor=executor, abandon=abandoned.append)
+        landing.take(Batch.PUT, block_key(1), bytes(PIECE_BYTES))
+        await landing.drain()
+    assert landing._writing is not None
+    await asyncio.wait([landing._writing])
+    landing.give_up()
+    del landing
+    await asyncio.sleep(0)  # its last callback has a hold of it
+    gc.collect()
+
+    assert abandoned == [SUBSCRIPTION_ID]
+    assert not unhandled

@@ -56,3 +56,18 @@ def test_a_stream_that_is_opened_again_under_its_number_is_another_one() -> None
             await former.create()
 
     asyncio.run(run())
+
+
+def test_who_gives_up_waiting_is_not_told_that_the_stream_is_over() -> None:
+    """It would take that for an answer, and go on."""
+
+    async def run() -> None:
+        broker = Broker()
+        waiting = asyncio.ensure_future(BrokerHome(broker.requests, 1).create())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        broker.requests.end_stream(1)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(run())

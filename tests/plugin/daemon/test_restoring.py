@@ -80,6 +80,66 @@ async def test_a_restoration_that_comes_too_late_takes_nothing_from_a_newer_owne
         await until(lambda: daemon.engine.catalog.stats().subscriptions == 1)
 
 
+async def test_a_broker_that_opens_again_while_a_log_is_read_waits_for_no_former_tracker(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """A topic came, went and came back; nobody answers for the tracker of the first time."""
+    world = World()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.logs = home = SlowHome(world)
+        former = client.begin_open(TOPIC, epoch=2)
+        await home.has_read.wait()
+        client.offer_logs(world)
+        newer = client.begin_open(TOPIC, epoch=3)
+        with pytest.raises(DaemonError) as caught:
+            await former.until(lambda: former.answered)
+        assert caught.value.code == ErrorCode.STALE_EPOCH
+        await newer.until(lambda: newer.answered)
+        assert len(newer.held) == 10
+        home.may_answer.set()
+        newer.add(entries(1, later_ms(), ledger_id=3))
+        await newer.durable()
+        served = daemon.engine.ownership.get(NAME)
+        assert served is not None
+        assert served.epoch == 3
+    assert "the index log cannot be read" not in log.getvalue()
+
+
+async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_one_and_its_log(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both wait for their logs, which the former one's broker never answers for."""
+    world = World()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    async with (
+        start(),
+        await ShimClient.connect(socket_path, "former") as former,
+        await ShimClient.connect(socket_path, "newer") as newer,
+    ):
+        former.logs, newer.logs = SlowHome(world), SlowHome(world)
+        with monkeypatch.context() as patch:
+            patch.setattr(index_logs, "RESTORE_SECONDS", 0.2)
+            late = former.begin_open(TOPIC, epoch=2)
+            await former.logs.has_read.wait()
+        stream = newer.begin_open(TOPIC, epoch=3)
+        await newer.logs.has_read.wait()
+        with pytest.raises(DaemonError) as caught:
+            await late.until(lambda: late.answered)
+        assert caught.value.code == ErrorCode.STALE_EPOCH
+        newer.logs.may_answer.set()
+        await stream.until(lambda: stream.answered)
+        assert len(stream.held) == 10
+
+
 class BlockedStore(MemoryStore):
     """A store in which the thread of the index logs stands still at its first write until it is let."""
 
