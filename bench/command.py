@@ -103,7 +103,10 @@ def run_drills(
     ] = None,
     beside: Annotated[bool, typer.Option("--beside", help="at low priority, beside other work")] = False,
 ) -> None:
-    """Run rounds of drills while there is time, and add them to bench/results/drills; again to add more."""
+    """Run rounds of drills while there is time, and add them to bench/results/drills; again to add more.
+
+    Those with the fewest rounds come first. Whatever ends it, the rounds that were finished are in the file.
+    """
     pairs = drill_rounds.wanted(names or [], [one for one in compare.split(",") if one])
     if fresh:
         file.unlink(missing_ok=True)
@@ -121,8 +124,8 @@ def run_drills(
         pairs, path=file, out_dir=out_dir, rounds_max=rounds, for_s=for_s,
         say=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
     )  # fmt: skip
-    done = cells.load(file)
-    console.print(f"{sum(cell.rounds for cell in done.cells):,} rounds in {file}; `bench report` shows them")
+    done = cells.told(cells.load(file), pairs, rounds)
+    console.print(f"{done}; {file}, `python -m bench report` shows it", soft_wrap=True)
     # Not in the ordinary way: a thread may still be inside the client's library, which would abort.
     leave_at_once(130 if interrupted else 0)
 

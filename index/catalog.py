@@ -331,7 +331,7 @@ class Catalog:
     def want_persist(self, index: DelayIndex) -> None:
         """Persist a subscription soon, though none of its own reasons asks for it."""
         if self._indexes.get(index.name) is index and not self._background.is_persisting(index):
-            self._context.wanting.add(index)
+            self._context.wanting[index] = None
 
     def persist(self, name: SubscriptionName) -> None:
         """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""

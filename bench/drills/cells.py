@@ -39,6 +39,8 @@ class Cell(BaseModel):
     """All rounds of one drill with one tracker. ``times``: a value a round, None for what did not happen.
 
     ``failed``: how many rounds did not pass; ``reasons``: why, each with the number of rounds that said it.
+    ``batches``: of each round the place of its batch in the file, which has its revision; None where that was
+    not kept.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -49,8 +51,9 @@ class Cell(BaseModel):
     failed: int = 0
     counts: dict[str, int] = Field(default_factory=dict)
     repeated: dict[str, int] = Field(default_factory=dict)
-    times: dict[str, list[float | None]] = Field(default_factory=dict)
+    times: dict[str, list[int | float | None]] = Field(default_factory=dict)
     reasons: dict[str, int] = Field(default_factory=dict)
+    batches: list[int | None] = Field(default_factory=list)
     took_s: float = Field(default=60.0, description="the latest round with all around it")
 
 
@@ -74,6 +77,7 @@ class Rounds(BaseModel):
     def add(self, found: dict[str, Any], took_s: float | None = None) -> None:
         """Add what ``tidegate drill run --json`` said of one drill with one tracker."""
         cell = self.cell(found["drill"], found["tracker"])
+        before = cell.rounds
         for one in found["rounds"]:
             _add_round(cell, one)
         if not found["rounds"]:
@@ -82,6 +86,8 @@ class Rounds(BaseModel):
             cell.failed += 1
             for reason in found["reasons"]:
                 cell.reasons[_general(reason)] = cell.reasons.get(_general(reason), 0) + 1
+        cell.batches += [None] * (before - len(cell.batches))
+        cell.batches += [len(self.batches) - 1 if self.batches else None] * (cell.rounds - before)
         if took_s is not None:
             cell.took_s = round(took_s / max(len(found["rounds"]), 1), 1)
         if self.batches:
@@ -165,6 +171,18 @@ def following(
     return [
         pair for pair in fits if rounds.cell(*pair).rounds == fewest and (together(pair[0]), pair[1]) == stand
     ]
+
+
+def told(rounds: Rounds, wanted: Collection[tuple[str, str]], rounds_max: int) -> str:
+    """How far it is: rounds, failures, and how long the others will take, in words."""
+    known = [rounds.cell(*pair) for pair in wanted]
+    done = sum(min(cell.rounds, rounds_max) for cell in known)
+    failed = sum(cell.failed for cell in known)
+    left_s = sum(max(rounds_max - cell.rounds, 0) * cell.took_s for cell in known)
+    return (
+        f"{done:,} of {len(known) * rounds_max:,} rounds ({len(known)} drills and trackers, "
+        f"{rounds_max} of each), {failed:,} failed; the others take about {left_s / 3_600:.1f} h"
+    )
 
 
 def in_order(rounds: Rounds, wanted: Iterable[tuple[str, str]]) -> list[Cell]:

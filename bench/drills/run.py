@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import math
 import os
 import shutil
 import time
@@ -30,6 +31,8 @@ from tidegate.plugin.stop import InterruptedRunError, Stop
 
 Say = Callable[[str], None]
 _KEPT_MAX = 40
+# A stand that is needed for one drill alone is not started for one round.
+_ROUNDS_A_STAND = 4
 
 
 def wanted(names: Sequence[str], compare: Sequence[str]) -> list[tuple[str, str]]:
@@ -53,6 +56,7 @@ def run(
     """
     rounds = cells.load(path)
     rounds.batches.append(_batch())
+    say(cells.told(rounds, pairs, rounds_max))
     stop = Stop("the drills")
     deadline_s = time.monotonic() + for_s
     failing: set[tuple[str, str]] = set()
@@ -65,7 +69,9 @@ def run(
             together=lambda name: kind_for(named(name).needs),
             skip=failing,
         ):
-            options = _options(group, out_dir, seed=rounds.cell(*group[0]).rounds)
+            fewest = rounds.cell(*group[0]).rounds
+            passes = min(math.ceil(_ROUNDS_A_STAND / len(group)), rounds_max - fewest)
+            options = _options(group, out_dir, seed=fewest, passes=passes)
             begun_s = time.monotonic()
             session = Session(options, stop, _now_us)
             try:
@@ -74,12 +80,14 @@ def run(
                         took_s, begun_s = time.monotonic() - begun_s, time.monotonic()
                         rounds.add(as_json(result), took_s)
                         cells.save(rounds, path)
-                        say(_line(result, took_s))
+                        cell = rounds.cell(result.drill, result.tracker)
+                        say(f"{_line(result, took_s)}; {cell.rounds} of {rounds_max}, {cell.failed} failed")
                         if not result.passed:
                             _keep(out_dir, result)
                         if not result.verdicts:
                             # It could not be done here, and would not be a minute later.
                             failing.add((result.drill, result.tracker))
+                            break
                         if time.monotonic() > deadline_s:
                             return False
             except InterruptedRunError:
@@ -87,7 +95,7 @@ def run(
     return False
 
 
-def _options(group: Sequence[tuple[str, str]], out_dir: Path, seed: int) -> Options:
+def _options(group: Sequence[tuple[str, str]], out_dir: Path, *, seed: int, passes: int) -> Options:
     return Options(
         drills=[named(name) for name, _ in group],
         trackers=[group[0][1]],
@@ -97,6 +105,7 @@ def _options(group: Sequence[tuple[str, str]], out_dir: Path, seed: int) -> Opti
         jar=check_jar(),
         out_dir=out_dir,
         seed=seed,
+        passes=passes,
     )
 
 

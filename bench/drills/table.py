@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
 from bench.drills.cells import Batch, Cell
@@ -69,12 +70,16 @@ def _told(batches: Sequence[Batch]) -> str:
     days = sorted({batch.started_at[:10] for batch in known})
     loads = [batch.load_1min for batch in known]
     machines = ", ".join(dict.fromkeys(f"{batch.cpu}, {batch.cores} cores" for batch in known))
-    revisions = ", ".join(dict.fromkeys(batch.revision for batch in known))
+    counts: Counter[str] = Counter()
+    for batch in known:
+        counts[batch.revision] += batch.rounds
+    revisions = ", ".join(f"{revision} ({count})" for revision, count in counts.items())
     busy = f"{min(loads):g}" if min(loads) == max(loads) else f"{min(loads):g} to {max(loads):g}"
     text = (
         f"Times: median / worst of the rounds. {sum(batch.rounds for batch in known):,} rounds in "
         f"{len(known)} runs, {days[0]}{'' if len(days) == 1 else f' to {days[-1]}'}, {machines}; load when "
-        f"they began: {busy} (above the number of cores: times are upper limits); revisions {revisions}."
+        f"they began: {busy} (above the number of cores: times are upper limits); revisions, "
+        f"with their rounds: {revisions}."
     )
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -157,8 +157,8 @@ class IndexLogs:
                 return
             index = self._catalog.adopt(landing.subscription_id)
             adopted = True
-            # What was written without a sync is durable with the commit of this: a DURABLE that follows may be of
-            # nothing else, and the log away when it is needed.
+            # What was written without a sync is durable with the commit of this: a DURABLE that follows may be
+            # of nothing else, and the log away when it is needed.
             self._set_chain(index, Chain(pointer.ledger_id, pointer.home))
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
@@ -364,12 +364,12 @@ class IndexLogs:
 
     def _pump(self) -> None:
         """Bring what was noted to the writers."""
-        touched = set()
+        touched: dict[StreamLog, None] = {}  # in the order in which they have something to ship
         for noted in self._store.take():
             log = self._by_id.get(noted.subscription_id)
             if log is not None:
                 log.writer.note(noted)
-                touched.add(log)
+                touched[log] = None
         for log in touched:
             journal = log.index.log
             if (

@@ -118,15 +118,12 @@ class Streams:
                 former_id, StreamError(ErrorCode.STALE_EPOCH, "the subscription was opened again meanwhile")
             )
 
-    def _stop_opening(self, stream_id: int) -> bool:
-        """Whether the number was being opened."""
+    def _stop_opening(self, stream_id: int) -> None:
         opening = self._opening.pop(stream_id, None)
-        if opening is None:
-            return False
-        del self._opening_by_name[opening.request.topic, opening.request.subscription]
-        opening.task.cancel()
-        self._connection.log_requests.end_stream(stream_id)
-        return True
+        if opening is not None:
+            del self._opening_by_name[opening.request.topic, opening.request.subscription]
+            opening.task.cancel()
+            self._connection.log_requests.end_stream(stream_id)
 
     def _restored(self, stream_id: int, opening: Opening) -> None:
         if self._opening.get(stream_id) is not opening or self._is_closing():

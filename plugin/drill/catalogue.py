@@ -18,12 +18,15 @@ from tidegate.plugin.errors import ConfigError
 
 _NEAR = 0.7
 
+# As long as a broker takes to start, and some seconds with it.
+_RESTARTED = Load(span_s=14.0)
 _ON_ONE_BROKER = (
     Drill(
         "broker-killed",
         "kill -9 of the broker while messages are due, and its start",
         (Need.BROKER,),
         (Kill(("broker",)),),
+        load=_RESTARTED,
     ),
     Drill(
         "daemon-killed",
@@ -38,6 +41,7 @@ _ON_ONE_BROKER = (
         (Need.BROKER, Need.DAEMON),
         # The daemon first: that it is gone can be seen of the broker beside it only while that one runs.
         (Kill(("daemon", "broker")),),
+        load=_RESTARTED,
     ),
     Drill(
         "daemon-paused",
@@ -57,8 +61,8 @@ _ON_ONE_BROKER = (
         "every other message is acknowledged; then the broker is restarted in an orderly way",
         (Need.BROKER,),
         (Restart(("broker",)),),
-        load=Load(messages=50_000, span_s=45.0, shape=Shape.HOLES, far=0.0),
-        at_s=12.0,
+        load=Load(messages=50_000, span_s=22.0, shape=Shape.HOLES, far=0.0),
+        drained=True,
     ),
     Drill(
         "consumers-churning",
@@ -85,8 +89,8 @@ _ON_ONE_BROKER = (
     ),
 )
 
-# More than the daemon keeps in memory, of which much is due soon, but not at once.
-_SPILLED = Load(messages=6_000, span_s=40.0, far=1.0)
+# More than the daemon keeps in memory, of which much is due soon, but not at once: in several slices.
+_SPILLED = Load(messages=6_000, span_s=20.0, far=1.0)
 _ON_A_BROKER_THAT_IS_PREPARED = (
     Drill(
         "block-corrupted",
@@ -109,6 +113,7 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
         "the daemon's disk is full when it is started again; then there is room",
         (Need.DAEMON, Need.DATA, Need.DISK),
         (FillDisk(),),
+        load=Load(span_s=12.0),
         hold_s=2.0,
     ),
     Drill(
@@ -130,11 +135,12 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
         "the broker's clock is set three seconds ahead, then back, then three seconds behind, and back",
         (Need.BROKER, Need.CLOCK),
         (StepClock("broker", 3.0), StepClock("broker", -3.0)),
+        load=Load(span_s=12.0),
         hold_s=3.0,
     ),
 )
 
-_CLUSTER = Load(span_s=24.0)
+_CLUSTER = Load(span_s=16.0)
 _TWO = (Need.BROKER, Need.TWO_BROKERS)
 _ON_A_CLUSTER = (
     Drill(
@@ -152,7 +158,7 @@ _ON_A_CLUSTER = (
         _TWO,
         (LoseMachine(),),
         load=_CLUSTER,
-        hold_s=4.0,
+        hold_s=1.0,
         recovers=True,
     ),
     Drill(
@@ -160,21 +166,23 @@ _ON_A_CLUSTER = (
         "the topic's bundle moves to the other broker, ten times",
         (Need.MOVE,),
         (Move(),),
-        load=_CLUSTER,
+        load=Load(span_s=20.0),
         times=10,
+        between_s=0.5,
     ),
     Drill(
         "rolling-restart",
         "each machine's broker and daemon is restarted in an orderly way, one after the other",
         _TWO,
         (Restart(("machine-a",)), Restart(("machine-b",))),
-        load=Load(span_s=40.0),
+        load=Load(span_s=30.0),
     ),
     Drill(
         "bookie-slow",
         "the bookie stands still for most of the time",
         (Need.BOOKIE,),
         (Stutter("bookie", times=16, still_s=0.4, every_s=0.5),),
+        load=Load(span_s=12.0),
     ),
     Drill(
         "bookie-away",
@@ -189,7 +197,7 @@ _ON_A_CLUSTER = (
         "the cursor is set back to the beginning while the topic's bundle moves",
         (Need.MOVE, Need.ADMIN),
         (SeekWhileMoving(),),
-        load=_CLUSTER,
+        load=Load(span_s=12.0),
         repeats_allowed=UNAVOIDABLE | {Cause.REWOUND},
     ),
 )

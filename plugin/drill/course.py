@@ -5,7 +5,9 @@ Invariants:
 - whatever happens, the fault is undone and the clients are closed when ``run_round`` returns or raises;
 - what is judged is what stands in the ledger on disk, and nothing else;
 - a fault that could not be done, or was not seen done, fails the round with its own words; so does whatever
-  else a person could put right. Only an interrupt ends the run.
+  else a person could put right. Only an interrupt ends the run;
+- a burst that this machine was too slow to store in time says nothing of the tracker: it is begun again with
+  more time (``TooFastError``), and judged as it is when that has not helped.
 """
 
 from __future__ import annotations
@@ -20,16 +22,22 @@ from tidegate.plugin.drill.clients import Clients, RefusedError, Tally
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
 from tidegate.plugin.drill.ledger import Forgets, Ledger, Round, read_ledger
-from tidegate.plugin.drill.plan import Plan, Shape, plan
-from tidegate.plugin.drill.verdict import Verdict, judge
+from tidegate.plugin.drill.plan import SENDS_PER_S, Plan, Shape, plan
+from tidegate.plugin.drill.verdict import Verdict, judge, stored_late
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.stop import InterruptedRunError, Stop
 
 SUBSCRIPTION = "tidegate-drill"
-_CONNECT_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 180.0
 # With nothing new for so long, what has not come is lost.
 _PATIENCE_S = 60.0
 _REPEATS_S = 0.5
+# The client sends acknowledgements after a tenth of that, the broker writes a cursor once in it.
+_ACKNOWLEDGED_S = 1.0
+# Of what a machine has got through, so that the next attempt succeeds.
+_SLOWER = 0.6
+_WARMING = 1.25
+_SENDS_PER_S_MIN = 100
 _FAR_TIMEOUT_S = 60.0
 _POLL_S = 0.1
 # Whole milliseconds, as deliver_at is: otherwise the plan and the messages differ by a fraction.
@@ -56,7 +64,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Job:
-    """One round to run. ``seed`` makes the plan; ``run`` marks its messages."""
+    """One round to run. ``seed`` makes the plan; ``run`` marks its messages.
+
+    ``sends_per_s``: how fast they are stored; with ``again`` a burst that was slower may be begun again.
+    """
 
     drill: Drill
     number: int
@@ -64,6 +75,16 @@ class Job:
     run: int
     directory: Path
     key_shared: bool = False
+    sends_per_s: int = SENDS_PER_S
+    again: bool = False
+
+
+class TooFastError(UserError):
+    """The burst could not be stored before it was due; ``sends_per_s`` can be."""
+
+    def __init__(self, sends_per_s: int) -> None:
+        super().__init__("the burst could not be stored before it was due")
+        self.sends_per_s = sends_per_s
 
 
 class Course:
@@ -83,9 +104,9 @@ class Course:
         self.stuck = False
 
     def run(self) -> Verdict:
-        """Go through with it. Raises ``InterruptedRunError`` when the end was asked for."""
+        """Go through with it. Raises ``InterruptedRunError`` when the end was asked for, ``TooFastError``."""
         job, stand, progress = self._job, self._stand, self._progress
-        messages = plan(job.drill.load, job.seed)
+        messages = plan(job.drill.load, job.seed, job.sends_per_s)
         progress.phase, progress.strikes, progress.tally = "connecting", [], None
         topic = stand.topic(job.drill.name, job.number)
         clients = self._clients = Clients(
@@ -121,7 +142,10 @@ class Course:
             stand.release(topic, self._subscription)
             self.stuck = clients.stuck
             progress.online = False
-        return judge(read_ledger(job.directory))
+        record = read_ledger(job.directory)
+        if job.again and record.finished and stored_late(record):
+            raise TooFastError(int(job.sends_per_s * _SLOWER))
+        return judge(record)
 
     def _within(self, ledger: Ledger, clients: Clients, messages: Plan, topic: str) -> None:
         progress = self._progress
@@ -130,16 +154,30 @@ class Course:
         clients.begin(ledger, tally, self._start_us)
         try:
             progress.phase = "sending and delivering"
+            self._store_burst(clients, tally, messages)
             self._strike_all(ledger, clients, messages, topic)
             self._finish(clients, tally, messages)
             self._measure(ledger, topic, messages)
             ledger.event("end")
-        except InterruptedRunError:
+        except (InterruptedRunError, TooFastError):
             raise
         except UserError as error:
             ledger.event("failure", text=str(error))
             ledger.event("end")
             self._event(f"failed: {error}")
+
+    def _store_burst(self, clients: Clients, tally: Tally, messages: Plan) -> None:
+        """See half-way, and at the end, whether all of it will be stored when it is due."""
+        load = self._job.drill.load
+        if load.shape is not Shape.BURST or not self._job.again:
+            return
+        end_ms = messages.lead_ms + min(self._job.drill.at_s, 0) * 1000
+        for share in (0.5, 1.0):
+            self._pause_until_ms(share * end_ms, clients)
+            elapsed_ms = (self._now_us() - self._start_us) / 1000
+            pace = slower_pace(tally.sent, len(messages), elapsed_ms, messages.lead_ms, last=share == 1.0)
+            if pace is not None:
+                raise TooFastError(pace)
 
     def _strike_all(self, ledger: Ledger, clients: Clients, messages: Plan, topic: str) -> None:
         drill = self._job.drill
@@ -153,11 +191,25 @@ class Course:
             work_dir=self._job.directory,
         )
         self._pause_until_ms(messages.lead_ms + drill.at_s * 1000, clients)
+        if drill.drained:
+            self._drain(clients)
         for time_number in range(drill.times):
             for fault in drill.faults:
                 self._strike(ledger, scene, fault, clients)
             if time_number + 1 < drill.times:
                 self._stop.pause(drill.between_s)
+
+    def _drain(self, clients: Clients) -> None:
+        """Wait until what is due by now has come, and its acknowledgements are with the broker."""
+        tally = self._progress.tally
+        now_us = self._now_us()
+        while tally is not None and tally.received < tally.due(now_us):
+            self._check(clients)
+            if given_up(self._now_us(), tally.last_us, now_us):
+                # What has not come by now is for the verdict to tell.
+                break
+            self._stop.pause(_POLL_S)
+        self._stop.pause(_ACKNOWLEDGED_S)
 
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill
@@ -270,3 +322,14 @@ def given_up(now_us: int, *happened_us: int) -> bool:
     after the last fault, since a broker's start may take longer than anybody's patience.
     """
     return now_us - max(happened_us) > _PATIENCE_S * 1e6
+
+
+def slower_pace(sent: int, count: int, elapsed_ms: float, lead_ms: int, *, last: bool) -> int | None:
+    """How many a second this machine can store, with room; None if ``count`` will be stored by ``lead_ms``.
+
+    Before the ``last`` look at it, it may be a quarter behind: a broker gets faster as it gets warm.
+    """
+    needed_ms = elapsed_ms * count / max(sent, 1)
+    if sent >= count or needed_ms <= lead_ms * (1.0 if last else _WARMING):
+        return None
+    return max(int(sent * 1000 / elapsed_ms * _SLOWER), _SENDS_PER_S_MIN)

@@ -18,7 +18,8 @@ class Drill:
     """One drill. ``at_s``: seconds after the first message is due; ``hold_s``: from a fault to its undoing.
 
     The faults come one after the other, ``times`` times with ``between_s`` in between. ``recovers``:
-    deliveries go on before the fault is undone, since another broker takes over.
+    deliveries go on before the fault is undone, since another broker takes over. ``drained``: not before what
+    was due by then has come and its acknowledgements are with the broker.
     """
 
     name: str
@@ -31,4 +32,5 @@ class Drill:
     times: int = 1
     between_s: float = 1.0
     recovers: bool = False
+    drained: bool = False
     repeats_allowed: frozenset[Cause] = UNAVOIDABLE

@@ -23,8 +23,7 @@ Int64 = npt.NDArray[np.int64]
 
 FAR_MS = 86_400_000
 KEYS = 64
-# What a producer in Python gets through on a busy machine, so that what is due at once has been stored
-# before.
+# What a producer in Python gets through on a busy machine.
 SENDS_PER_S = 5_000
 _LEAD_MS = 1_500
 _FAR_SPREAD_MS = 120_000
@@ -53,7 +52,7 @@ class Load:
     """
 
     messages: int = 4_000
-    span_s: float = 14.0
+    span_s: float = 10.0
     shape: Shape = Shape.EVEN
     far: float = 0.5
 
@@ -86,13 +85,13 @@ class Plan:
         return np.arange(len(self), dtype=np.int64) % KEYS
 
 
-def plan(load: Load, seed: int) -> Plan:
-    """The messages of one round."""
+def plan(load: Load, seed: int, sends_per_s: int = SENDS_PER_S) -> Plan:
+    """The messages of one round; what is sent at once is stored at ``sends_per_s`` before it is due."""
     random = np.random.default_rng(seed)
     count, span_ms = load.messages, int(load.span_s * 1000)
     far = int(count * load.far)
     on_the_way = count // 2 if load.shape is Shape.EVEN else 0
-    lead_ms = _LEAD_MS + (count - on_the_way + far) * 1000 // SENDS_PER_S
+    lead_ms = _LEAD_MS + (count - on_the_way + far) * 1000 // sends_per_s
     end_ms = lead_ms + span_ms
     at_once = np.zeros(count - on_the_way, np.int64)
     match load.shape:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegate.plugin.drill.course import Course, Job, Progress
+from tidegate.plugin.drill.course import Course, Job, Progress, TooFastError
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.ledger import Record, read_ledger
+from tidegate.plugin.drill.plan import SENDS_PER_S, Shape
 from tidegate.plugin.drill.stands.base import RunningStand
 from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for, make_stand
 from tidegate.plugin.drill.stands.own import OWN, Own, OwnStand
@@ -27,11 +29,18 @@ from tidegate.plugin.stop import InterruptedRunError, Stop
 
 LEDGERS = "ledgers"
 WORK = "work"
+# What a quiet machine gets through; one that does not is asked for less.
+_BURST_SENDS_PER_S = 16_000
+_BURST_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for; directories are absolute. ``messages``: None is each drill's own number."""
+    """What the user asked for; directories are absolute. ``messages``: None is each drill's own number.
+
+    ``rounds`` of a drill come one after the other and make one result; all of that is gone through ``passes``
+    times, with the same stands as far as they can be used again.
+    """
 
     drills: Sequence[Drill]
     trackers: Sequence[str]
@@ -43,6 +52,7 @@ class Options:
     seed: int
     own: Own | None = None
     key_shared: bool = False
+    passes: int = 1
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ class Session:
         self._stand: RunningStand | None = None
         self._kind: Kind | None = None
         self._own: OwnStand | None = None
+        self._sends_per_s = _BURST_SENDS_PER_S
 
     def run(self) -> Generator[Result, None, None]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
@@ -84,20 +95,23 @@ class Session:
         with place as socket_dir, self._own_cluster(), Guard() as guard:
             for tracker in self._options.trackers:
                 try:
-                    for drill in drills_with(tracker, self._options.drills):
-                        yield self._drill(drill, tracker, socket_dir, guard)
+                    for number in range(self._options.passes):
+                        for drill in drills_with(tracker, self._options.drills):
+                            first = number * self._options.rounds + 1
+                            yield self._drill(drill, tracker, first, socket_dir, guard)
                 finally:
                     self._end_stand()
 
-    def _drill(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> Result:
+    def _drill(self, drill: Drill, tracker: str, first: int, socket_dir: Path, guard: Guard) -> Result:
+        """Its rounds, of which the first has the number ``first``."""
         options, progress = self._options, self.progress
         if options.messages is not None:
             drill = replace(drill, load=replace(drill.load, messages=options.messages))
         progress.drill, progress.does, progress.tracker = drill.name, drill.does, tracker
         verdicts: list[Verdict] = []
         failures: list[str] = []
-        for number in range(1, options.rounds + 1):
-            progress.round = f"{number} of {options.rounds}"
+        for number in range(first, first + options.rounds):
+            progress.round = f"{number} of {options.rounds * options.passes}"
             try:
                 stand = self._stand_for(drill, tracker, socket_dir, guard)
                 _check_needs(drill, stand)
@@ -114,6 +128,23 @@ class Session:
         return result
 
     def _round(self, drill: Drill, number: int, stand: RunningStand) -> Verdict:
+        attempt = 1
+        while True:
+            try:
+                verdict = self._attempt(drill, number, stand, again=attempt < _BURST_ATTEMPTS)
+                break
+            except TooFastError as error:
+                attempt += 1
+                self._sends_per_s = error.sends_per_s
+                self.progress.events.append((0.0, f"{error}: once more, with more time"))
+        if verdict.lost or verdict.unconfirmed or verdict.aborted:
+            # What a round that went wrong leaves behind is nobody else's business.
+            self._end_stand()
+        return verdict
+
+    def _attempt(self, drill: Drill, number: int, stand: RunningStand, *, again: bool) -> Verdict:
+        """One round. Raises ``TooFastError``, which leaves no ledger, if it may be begun again."""
+        at_once = drill.load.shape is not Shape.EVEN
         job = Job(
             drill=drill,
             number=number,
@@ -121,16 +152,17 @@ class Session:
             run=secrets.randbits(32),
             directory=self._options.out_dir / LEDGERS / f"{drill.name}-{stand.tracker}-{number}",
             key_shared=self._options.key_shared,
+            sends_per_s=self._sends_per_s if at_once else SENDS_PER_S,
+            again=again,
         )
         course = Course(job, stand, self.stop, self.progress, self._now_us)
         try:
-            verdict = course.run()
+            return course.run()
+        except TooFastError:
+            shutil.rmtree(job.directory)
+            raise
         finally:
             self.stuck = self.stuck or course.stuck
-        if verdict.lost or verdict.unconfirmed or verdict.aborted:
-            # What a round that went wrong leaves behind is nobody else's business.
-            self._end_stand()
-        return verdict
 
     def _stand_for(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
         """The stand that runs if it will do, else another one."""

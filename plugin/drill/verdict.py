@@ -166,6 +166,14 @@ def judge(record: Record) -> Verdict:
     return Verdict(**(vars(verdict) | {"passed": not reasons, "reasons": reasons}))
 
 
+def stored_late(record: Record) -> int:
+    """How many messages of a burst were stored only after they were due."""
+    if not record.round.burst:
+        return 0
+    deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
+    return int(np.count_nonzero(record.confirmed_us > deliver_at_us))
+
+
 def reached_us(deliver_at_us: Int64, clock: list[tuple[int, int]]) -> Int64:
     """When the broker's clock first showed each moment, by this machine's clock.
 
@@ -195,9 +203,7 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append("nothing was sent")
     if verdict.unconfirmed:
         reasons.append(f"{verdict.unconfirmed:,} messages were never confirmed by the broker")
-    deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
-    late = int(np.count_nonzero(record.confirmed_us > deliver_at_us)) if record.round.burst else 0
-    if late:
+    if late := stored_late(record):
         reasons.append(f"{late:,} messages were stored only after they were due: the burst was not done")
     if verdict.lost:
         reasons.append(f"{verdict.lost:,} messages were lost")

@@ -27,7 +27,8 @@ from tidegate.plugin.local.guard import Guard
 LOOPBACK = "127.0.0.1"
 Pause = Callable[[float], None]
 """Waits for so many seconds; may raise to end the wait."""
-START_TIMEOUT_S = 120.0
+# One that cannot start ends, which is noticed at once; a machine with a great deal to do takes minutes.
+START_TIMEOUT_S = 240.0
 _POLL_S = 0.02
 _KILLED_TIMEOUT_S = 10.0
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
+import socketserver
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -76,3 +80,71 @@ def test_a_wrong_place_is_told_at_once_in_a_line(
     assert run.returncode == 2, run.stdout + run.stderr
     assert told in run.stderr
     assert len(run.stderr.splitlines()) == 1
+
+
+_HOOK = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as peer:
+    peer.connect(sys.argv[1])
+    peer.sendall(" ".join(sys.argv[2:]).encode())
+    peer.shutdown(socket.SHUT_WR)
+    said = peer.makefile().read()
+sys.exit(0 if said == "done" else said)
+"""
+
+
+class _Owner(socketserver.ThreadingUnixStreamServer):
+    """Does what a hook asks to the cluster: a stand-in for systemctl, but what it kills is dead."""
+
+    def __init__(self, cluster: Cluster, path: Path) -> None:
+        super().__init__(str(path), _Asked)
+        self.cluster = cluster
+        self.asked: list[str] = []
+
+
+class _Asked(socketserver.StreamRequestHandler):
+    server: _Owner
+
+    def handle(self) -> None:
+        asked = self.rfile.read().decode()
+        self.server.asked.append(asked)
+        cluster = self.server.cluster
+        {"kill daemon": cluster.daemon.kill, "start daemon": cluster.daemon.start}[asked]()
+        self.wfile.write(b"done")
+
+
+@pytest.mark.usefixtures("repaired")
+def test_a_hook_kills_the_daemon_and_what_it_held_comes_once(cluster: Cluster, tmp_path: Path) -> None:
+    hook = tmp_path / "hook.py"
+    hook.write_text(_HOOK, encoding="utf-8")
+    # A socket's path may have about 100 bytes; pytest's own directories can be longer.
+    short = tempfile.TemporaryDirectory(prefix="tidegate-")
+    with short as directory, _Owner(cluster, Path(directory) / "hook.sock") as owner:
+        threading.Thread(target=owner.serve_forever, daemon=True).start()
+        pid = cluster.daemon.pid
+        try:
+            run = subprocess.run(
+                [
+                    sys.executable, "-m", "tidegate.plugin.cli", "drill", "run", "daemon-killed",
+                    "--service-url", cluster.broker.service_url, "--admin-url", cluster.broker.admin_url,
+                    "--topic", f"persistent://{SUBSCRIBED}/drilled",
+                    "--on-kill", shlex.join([sys.executable, str(hook), str(owner.server_address)]),
+                    "--messages", "300", "--json", "--out", str(tmp_path / "out"),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=250,
+                check=False,
+            )  # fmt: skip
+        finally:
+            owner.shutdown()
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = json.loads(run.stdout)
+    assert owner.asked == ["kill daemon", "start daemon"]
+    assert cluster.daemon.running
+    assert cluster.daemon.pid != pid
+    figures = [found[name] for name in ("verdict", "sent", "lost", "early", "repeated")]
+    assert figures == ["pass", 300, 0, 0, 0]
+    (fault,) = found["rounds"][0]["faults"]
+    assert fault["seen"]
+    assert "left behind" not in run.stderr

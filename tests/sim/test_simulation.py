@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.sim.__main__ import main
 from tests.sim.campaign import Campaign
-from tests.sim.generator import MORE, generate
+from tests.sim.generator import FAULTS, MORE, generate
 from tests.sim.history import History
 from tests.sim.player import play
 from tests.sim.report import explain, summary
@@ -53,6 +56,23 @@ def test_a_seed_is_one_history_and_one_run(seed: int) -> None:
 
     assert runs[0] == runs[1]
     assert len(runs[0]) > 100
+
+
+def test_a_run_is_the_same_in_every_process(tmp_path: Path) -> None:
+    """With two index logs, whose turns must not depend on where they are in memory."""
+    path = tmp_path / "105.json"
+    generate(105, (*FAULTS, *MORE), {"index_log": True, "subscriptions": 2}).save(path)
+    command = [sys.executable, "-m", "tests.sim", "--replay", str(path), "--trace"]
+    children = [
+        subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)
+        for seed in ("1", "2")
+    ]
+
+    runs = [child.communicate()[0].splitlines() for child in children]
+
+    assert [child.returncode for child in children] == [0, 0]
+    assert next((lines for lines in zip(*runs, strict=False) if lines[0] != lines[1]), None) is None
+    assert len(runs[0]) == len(runs[1]) > 1_000
 
 
 def test_a_history_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegate.plugin.drill.fault import FaultError, Scene
 from tidegate.plugin.drill.ledger import Forgets
 
-_SEEN_TIMEOUT_S = 10.0
+_SEEN_TIMEOUT_S = 60.0
 _POLL_S = 0.1
 _NEAR_S = 1.9
 

@@ -11,13 +11,15 @@ from tidegate.index import Batch, RocksStore
 from tidegate.index.format import FORMAT_VERSION, downgrade, keys
 from tidegate.plugin.drill.fault import FaultError, Need, Scene, State
 from tidegate.plugin.drill.ledger import Forgets
+from tidegate.plugin.drill.plan import FAR_MS
 from tidegate.plugin.errors import UserError
 
-_NOTICE_TIMEOUT_S = 20.0
+_NOTICE_TIMEOUT_S = 60.0
 _POLL_S = 0.1
-_SPILL_TIMEOUT_S = 15.0
-# What is due tomorrow fills a dozen of ten seconds.
-_SLICES_MIN = 14
+_SPILL_TIMEOUT_S = 60.0
+# What is due soon is in several slices, and what is due tomorrow in many more.
+_SLICES_SOON_MIN, _SLICES_LATER_MIN = 2, 12
+_SOON_MS = FAR_MS // 2
 
 
 @dataclass(frozen=True)
@@ -171,13 +173,25 @@ def _wait_for_blocks(scene: Scene) -> None:
     """Return when slices are on the disk, those of today too; a busy machine takes a while to spill them."""
     waited_s = 0.0
     while True:
-        status = scene.stand.status()
-        if status is not None and status["totals"]["slices_on_disk"] >= _SLICES_MIN:
+        if has_spilled(scene.stand.status(), scene.topic):
             return
         if waited_s > _SPILL_TIMEOUT_S:
             raise FaultError("the daemon has spilled nothing yet: the fault was not done; send more messages")
         scene.pause(_POLL_S)
         waited_s += _POLL_S
+
+
+def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:
+    """Whether slices of the topic are on the disk, of what is due soon and of what is due tomorrow."""
+    if status is None:
+        return False
+    mine = [one for one in status["subscriptions"] if one["topic"] == topic]
+    # The earliest are listed, the others counted.
+    soon_ms = int(status["daemon"]["now_ms"]) + _SOON_MS
+    starts_ms = [each["start_ms"] for one in mine for each in one["slices"] if each["state"] != "finished"]
+    soon = sum(int(start_ms) < soon_ms for start_ms in starts_ms)
+    later = len(starts_ms) - soon + sum(int(one["slices_omitted"]) for one in mine)
+    return soon >= _SLICES_SOON_MIN and later >= _SLICES_LATER_MIN
 
 
 def _damage(directory: Path) -> int:

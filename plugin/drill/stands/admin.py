@@ -68,6 +68,10 @@ class StandAdmin:
         """Set the cursor back to the beginning of the topic. Raises ``FaultError``."""
         self.must("POST", f"/{topic_path(topic)}/subscription/{quote(subscription, safe='')}/resetcursor/0")
 
+    def delete(self, topic: str) -> None:
+        """Delete the topic with all that is on it, if it is there and can be."""
+        self.request("DELETE", f"/{topic_path(topic)}?force=true")
+
     def must(self, method: str, path: str, body: object = None) -> None:
         """A request that has to succeed. Raises ``FaultError`` with the broker's reason."""
         answer = self.request(method, path, body)

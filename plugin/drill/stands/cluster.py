@@ -27,7 +27,7 @@ NAMESPACE = "public/drills"
 # One bundle, so that all of the namespace moves together.
 _BUNDLE = "0x00000000_0xffffffff"
 _MOVE_TIMEOUT_S = 30.0
-_USABLE_TIMEOUT_S = 60.0
+_USABLE_TIMEOUT_S = 180.0
 _POLL_S = 0.02
 
 
@@ -72,6 +72,7 @@ class ClusterStand:
             pause=pause,
         )
         self._ours = ours
+        self._topic: str | None = None
         self._admin = StandAdmin(lambda: self._live()[0].broker.admin_url)
 
     @property
@@ -147,10 +148,12 @@ class ClusterStand:
         raise FaultError(f"the daemon's disk is no small one, and is not {'filled' if full else 'freed'}")
 
     def topic(self, drill: str, number: int) -> str:
-        """One of its own for each round, at the first broker."""
-        topic = f"persistent://{NAMESPACE}/drill-{drill}-{number}"
-        self.move_to_first(topic)
-        return topic
+        """One of its own for each round, at the first broker; that of the round before goes."""
+        if self._topic is not None:
+            self._admin.delete(self._topic)
+        self._topic = f"persistent://{NAMESPACE}/drill-{drill}-{number}"
+        self.move_to_first(self._topic)
+        return self._topic
 
     def move_to_first(self, topic: str) -> None:
         """Have the first broker own it."""
@@ -197,7 +200,7 @@ class ClusterStand:
         return self._admin.delayed(topic, subscription)
 
     def release(self, topic: str, subscription: str) -> None:
-        """One topic a round, which goes with the cluster."""
+        """The topic goes with the next round, or with the cluster."""
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
         """As each broker that runs counts them."""

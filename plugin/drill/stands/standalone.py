@@ -28,13 +28,13 @@ from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import free_ports
 
-_USABLE_TIMEOUT_S = 60.0
+_USABLE_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _READ_AHEAD = "pulsar_delayed_tidegate_read_ahead_entries"
 _DISK_BYTES = 128 * 2**20
 # So small that a drill of a few thousand messages goes through several slices, on disk and in memory.
-DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
+DAEMON_SETTINGS = {"slice_width_ms": "5000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
 
 
 class _Broker(Broker):
@@ -112,6 +112,7 @@ class Standalone:
             pause=pause,
         )
         self._admin = StandAdmin(lambda: self._broker.admin_url)
+        self._topic: str | None = None
         self._disk: SmallDisk | None = None
         self._clocks: dict[str, SetClock] = {}
         if clocks:
@@ -213,8 +214,11 @@ class Standalone:
         return 0
 
     def topic(self, drill: str, number: int) -> str:
-        """One of its own for each round."""
-        return f"persistent://public/default/drill-{drill}-{number}"
+        """One of its own for each round; that of the round before goes, with what is due tomorrow."""
+        if self._topic is not None:
+            self._admin.delete(self._topic)
+        self._topic = f"persistent://public/default/drill-{drill}-{number}"
+        return self._topic
 
     def wait_usable(self, topic: str) -> None:  # noqa: ARG002
         """Return when the broker is connected to the daemon."""
@@ -226,7 +230,7 @@ class Standalone:
         return self._admin.delayed(topic, subscription)
 
     def release(self, topic: str, subscription: str) -> None:
-        """One topic a round, which goes with the broker."""
+        """The topic goes with the next round, or with the broker."""
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
         """As the broker counts them."""

@@ -22,6 +22,13 @@ def found(tmp_path: Path, number: int = 1) -> dict[str, object]:
     return as_json(Result("broker-killed", "kills", "tidegate", [verdict]))
 
 
+def batch(revision: str) -> cells.Batch:
+    """Rounds of a revision."""
+    return cells.Batch(
+        started_at="2026-01-01T00:00:00+00:00", revision=revision, cpu="c", cores=2, load_1min=1
+    )
+
+
 def test_rounds_are_added_up_and_read_back(tmp_path: Path) -> None:
     rounds = cells.Rounds()
     for number in (1, 2):
@@ -34,6 +41,32 @@ def test_rounds_are_added_up_and_read_back(tmp_path: Path) -> None:
     assert cell.counts == {"sent": 400, "lost": 0, "early": 0, "sent_twice": 0, "unconfirmed": 0}
     assert cell.times["gap_s"] == [2.1, 2.1]
     assert cell.times["max_ms"] == [2_100, 2_100]
+
+
+def test_each_round_has_its_revision(tmp_path: Path) -> None:
+    """Also in a file of before, where that was not kept."""
+    rounds = cells.Rounds()
+    rounds.add(found(tmp_path))
+    rounds.cells[0].batches = []
+    for number, revision in enumerate(("aaa", "bbb"), start=2):
+        rounds.batches.append(batch(revision))
+        rounds.add(found(tmp_path, number))
+    cells.save(rounds, tmp_path / "drills.json")
+    again = cells.load(tmp_path / "drills.json")
+    (cell,) = again.cells
+    assert cell.batches == [None, 0, 1]
+    assert [one.revision for one in again.batches] == ["aaa", "bbb"]
+    assert "with their rounds: aaa (1), bbb (1)" in table.by_drill(again.cells, again.batches)
+
+
+def test_how_far_it_is_is_told(tmp_path: Path) -> None:
+    rounds = cells.Rounds()
+    pairs = [("broker-killed", "tidegate"), ("burst", "tidegate")]
+    rounds.add(found(tmp_path), took_s=1_800.0)
+    rounds.add(as_json(Result("burst", "", "tidegate", [], ["no"])), took_s=5_400.0)
+    assert cells.told(rounds, pairs, 3) == (
+        "2 of 6 rounds (2 drills and trackers, 3 of each), 1 failed; the others take about 4.0 h"
+    )
 
 
 def test_what_could_not_be_done_is_a_round_that_failed(tmp_path: Path) -> None:

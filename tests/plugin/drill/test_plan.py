@@ -25,6 +25,13 @@ def test_a_burst_is_one_instant() -> None:
     assert len(np.unique(plan(Load(messages=500, shape=Shape.BURST, far=0.0), 1).due_ms)) == 1
 
 
+def test_what_is_sent_at_once_has_the_time_that_the_machine_needs() -> None:
+    load = Load(messages=6_000, shape=Shape.BURST, far=0.0)
+    fast, slow = plan(load, 1, sends_per_s=6_000), plan(load, 1, sends_per_s=3_000)
+    assert slow.lead_ms - fast.lead_ms == 1_000
+    assert slow.end_ms == slow.lead_ms
+
+
 def test_holes_alternate() -> None:
     made = plan(Load(messages=500, shape=Shape.HOLES, span_s=9.0, far=0.0), 1)
     assert (made.due_ms[1::2] == made.lead_ms).all()

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidegate.plugin.drill.catalogue import DRILLS, named
-from tidegate.plugin.drill.course import given_up
+from tidegate.plugin.drill.course import given_up, slower_pace
 from tidegate.plugin.drill.fault import FaultError, Need, State
+from tidegate.plugin.drill.faults.stored import has_spilled
+from tidegate.plugin.drill.plan import FAR_MS
 from tidegate.plugin.drill.stands.clock import SetClock, build_clock
 from tidegate.plugin.drill.stands.hook import HookPart
 from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for
@@ -130,6 +133,45 @@ def test_patience_begins_when_deliveries_are_possible_again() -> None:
     second = 1_000_000
     assert not given_up(90 * second, 3 * second, 10 * second, 85 * second)
     assert given_up(146 * second, 3 * second, 10 * second, 85 * second)
+
+
+def test_only_slices_of_the_round_count_as_spilled() -> None:
+    now_ms = 1_000_000
+
+    def status(topic: str, soon: int, later: int, omitted: int = 0) -> dict[str, Any]:
+        starts_ms = [now_ms + 5_000 * one for one in range(soon)]
+        starts_ms += [now_ms + FAR_MS + 5_000 * one for one in range(later)]
+        slices = [{"start_ms": start_ms, "state": "stored"} for start_ms in starts_ms]
+        found = {"topic": topic, "slices": slices, "slices_omitted": omitted}
+        return {"daemon": {"now_ms": now_ms}, "subscriptions": [found]}
+
+    assert has_spilled(status(TOPIC, 2, 12), TOPIC)
+    assert has_spilled(status(TOPIC, 2, 4, omitted=8), TOPIC)
+    assert not has_spilled(status(TOPIC, 1, 12), TOPIC)
+    assert not has_spilled(status(TOPIC, 14, 0), TOPIC)
+    assert not has_spilled(status(f"{TOPIC}-of-before", 2, 12), TOPIC)
+    over = status(TOPIC, 2, 12)
+    over["subscriptions"][0]["slices"][0]["state"] = "finished"
+    assert not has_spilled(over, TOPIC)
+    assert not has_spilled(None, TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("share", "sent", "sends_per_s"),
+    [
+        (0.5, 50_000, None),
+        (0.5, 41_000, None),
+        (0.5, 30_000, 3_600),
+        (1.0, 100_000, None),
+        (1.0, 99_999, 5_999),
+    ],
+)
+def test_a_burst_that_will_not_be_stored_in_time_is_given_a_slower_pace(
+    share: float, sent: int, sends_per_s: int | None
+) -> None:
+    """Half-way it may be a little behind."""
+    elapsed_ms = 10_000 * share
+    assert slower_pace(sent, 100_000, elapsed_ms, 10_000, last=share == 1.0) == sends_per_s
 
 
 def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:
