@@ -366,6 +366,7 @@ async def test_a_flipped_byte_in_a_block_costs_reading_its_messages(
         await stream.until(lambda: len(stream.unheld) == 50)
         stream.add(entries(50, due_ms))
         assert len(await stream.take_due(50)) == 50
+        await stream.durable()
         await until(lambda: up_to_date(daemon))
         assert "positions lost to a corrupt block are read again" in log.getvalue()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
