@@ -42,7 +42,7 @@ _SHARES = 1_000_000
 _SAMPLE_AGES = 24
 _PARTS = 16
 _SECOND_MS = 1_000
-_CHANGED = "spill bigint, blocks double, entries double, blocks_written double, entries_written double"
+_CHANGED = "spill bigint, " + ", ".join(f"{name} double" for name in Changes._fields)
 _DDL = f"width_ms bigint, kind tinyint, {_CHANGED}"
 
 
@@ -155,7 +155,7 @@ def _filled(
 ) -> dict[int, Filled]:
     """What the slices of each width do: each group by itself, with its part of the time."""
     at_ms, carry_ms = spills.at_ms, index.carry_ms
-    followed = {width_ms: Filled(0, 0, Changes.none(len(at_ms)), Fullest(0, 0)) for width_ms in WIDTHS_MS}
+    followed = {width_ms: Filled(0, 0, Changes.none(len(at_ms)), Fullest(0, 0), {}) for width_ms in WIDTHS_MS}
     if not len(at_ms):
         return followed
 
@@ -225,12 +225,8 @@ def _as_table(width_ms: int, filled: Filled) -> pa.Table:
     """One row a spill that changes something, and one for the rest."""
     changes = np.stack(filled.changes)
     at = np.flatnonzero(changes.any(axis=0))
-    columns = [
-        np.append(changes[number, at], value)
-        for number, value in enumerate(
-            (filled.spilled, filled.pairs, filled.fullest.entries, filled.fullest.runs)
-        )
-    ]
+    rest = (filled.spilled, filled.pairs, filled.fullest.entries, filled.fullest.runs, 0)
+    columns = [np.append(of_spills[at], value) for of_spills, value in zip(changes, rest, strict=True)]
     kind = np.append(np.zeros(len(at), np.int8), np.int8(1))
     spill = np.append(at, 0).astype(np.int64)
     names = ["width_ms", "kind", "spill", *Changes._fields]
@@ -244,9 +240,9 @@ def _of_table(told: pa.Table, spills: int, times: float) -> Filled:
     changes = Changes.none(spills)
     for total, value in zip(changes, values, strict=True):
         np.add.at(total, spill[kind == 0], value[kind == 0] * times)
-    spilled, pairs, entries, runs = (value[kind == 1] for value in values)
+    spilled, pairs, entries, runs, _ = (value[kind == 1] for value in values)
     fullest = Fullest(int(entries.max(initial=0)), int(runs.max(initial=0)))
-    return Filled(float(spilled.sum()) * times, float(pairs.sum()) * times, changes, fullest)
+    return Filled(float(spilled.sum()) * times, float(pairs.sum()) * times, changes, fullest, {})
 
 
 def _sample(trace: DataFrame, span: Span, index: IndexOptions) -> Trace:

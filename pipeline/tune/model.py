@@ -18,19 +18,25 @@ from tidegate.plugin.durations import duration
 BLOCK_MEMORY_BYTES = 600
 """Of a block's descriptor, as the index counts it."""
 
+TIDY_BYTES = 4 << 20
+"""What is written before the store puts what its log has into tables."""
+
 
 class Activity(NamedTuple):
     """What an index does with a trace at one width.
 
-    blocks_max, stored_max: most blocks and entries in slices at any time. pairs: blocks that spills write,
+    slices_max, blocks_max, stored_max: most slices, and blocks and entries in them, at any time. records_max:
+    most records in the journal, about. pairs: blocks that spills write,
     one at least for each slice and spill. spilled: entries that reach slices.
     """
 
     width_ms: int
     spills: int
     staged_max: int
+    records_max: int
     spilled: int
     pairs: int
+    slices_max: int
     blocks_max: int
     stored_max: int
     blocks_written: int
@@ -45,8 +51,10 @@ class Activity(NamedTuple):
             width_ms,
             len(spills.at_ms),
             spills.staged_max,
+            spills.records_max,
             round(filled.spilled),
             round(filled.pairs),
+            round(np.cumsum(changes.slices).max(initial=0)),
             round(np.cumsum(changes.blocks).max(initial=0)),
             round(np.cumsum(changes.entries).max(initial=0)),
             round(changes.blocks_written.sum()),
@@ -55,31 +63,134 @@ class Activity(NamedTuple):
         )
 
 
+class Opening(NamedTuple):
+    """What a pop does before it has its first entry.
+
+    queued: blocks of slices that begin, which become items of the heap. loaded: those of them that are read,
+    because they may have an entry that is due, and their ``entries``. passed: entries that are due and not
+    held any more.
+    """
+
+    queued: float
+    loaded: float
+    entries: float
+    passed: float = 0.0
+
+    def plus(self, other: Opening) -> Opening:
+        """Both."""
+        return Opening(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class Restart(NamedTuple):
+    """What a killed index has, and what its first pop does.
+
+    blocks, slices: stored. records, journaled: in its journal, and the entries in these. logged_bytes: that
+    its store has in no table yet.
+    """
+
+    blocks: float
+    slices: float
+    records: float
+    journaled: float
+    logged_bytes: float
+    first: Opening
+
+
 class Costs(NamedTuple):
     """What things cost on this machine, from runs of the real index: seconds and bytes.
 
-    write_*: of the spills, merges included. open_*: of a block that a pop needs, with its entries. recover_*:
-    from the start of a killed index to its first due entry.
+    write_*: of the spills, merges included. pop_s: of a pop, then for each block that it queues, each that it
+    loads, each entry in these, and each that it passes. open_*: to open a killed index, as in `Restart`.
+    logged_*: bytes that the store's log grows by, for each entry that arrives and each block written.
     """
 
     write_block_s: float
     write_entry_s: float
+    pop_s: float
+    queue_block_s: float
+    load_block_s: float
+    load_entry_s: float
+    pass_entry_s: float
+    open_s: float
     open_block_s: float
+    open_slice_s: float
+    open_record_s: float
     open_entry_s: float
-    recover_s: float
-    recover_block_s: float
-    recover_staged_s: float
+    open_logged_s: float
     block_bytes: float
     entry_bytes: float
+    logged_entry_bytes: float
+    logged_block_bytes: float
     held_memory_bytes: float
+
+    def first_pop_s(self, first: Opening) -> float:
+        """How long it takes until a pop has its first entry."""
+        return (
+            self.pop_s
+            + first.queued * self.queue_block_s
+            + first.loaded * self.load_block_s
+            + first.entries * self.load_entry_s
+            + first.passed * self.pass_entry_s
+        )
+
+    def opened_s(self, restart: Restart) -> float:
+        """How long it takes to open a killed index."""
+        return (
+            self.open_s
+            + restart.blocks * self.open_block_s
+            + restart.slices * self.open_slice_s
+            + restart.records * self.open_record_s
+            + restart.journaled * self.open_entry_s
+            + restart.logged_bytes * self.open_logged_s
+        )
+
+    def recovery_s(self, restart: Restart) -> float:
+        """From the start of a killed index to its first due entry."""
+        return self.opened_s(restart) + self.first_pop_s(restart.first)
+
+    def logged_bytes(self, entries: float, blocks_written: float) -> float:
+        """What the log has after so much, on average: the store empties it when it is this long."""
+        grown = entries * self.logged_entry_bytes + blocks_written * self.logged_block_bytes
+        return grown if grown < TIDY_BYTES else TIDY_BYTES / 2
+
+
+def begins(runs: Sequence[float], width_ms: int, block_entries: int) -> Opening:
+    """A slice with these runs begins: of most of them the first block is not due with the very first entry.
+
+    Entries count as due evenly over the slice. A run has one in the same millisecond as another with the
+    chance that it has one in any millisecond.
+    """
+    sizes = np.asarray(runs, np.float64)
+    chance = -np.expm1(-sizes / width_ms)
+    some = -np.expm1(np.log1p(-np.minimum(chance, 1 - 1e-12)).sum())
+    loaded = chance / max(some, 1e-12)
+    return Opening(
+        float(np.ceil(sizes / block_entries).sum()),
+        float(loaded.sum()),
+        float((loaded * np.minimum(sizes, block_entries)).sum()),
+    )
+
+
+def passes(runs: Sequence[float], share: float, block_entries: int) -> Opening:
+    """A slice with these runs is popped from its beginning, and that share of it is not held any more."""
+    sizes = np.asarray(runs, np.float64)
+    blocks = np.ceil(sizes / block_entries)
+    loaded = np.ceil(np.maximum(blocks * share, 1))
+    return Opening(
+        float(blocks.sum()),
+        float(loaded.sum()),
+        float(np.minimum(loaded * block_entries, sizes).sum()),
+        float(sizes.sum()) * share,
+    )
 
 
 class Prediction(NamedTuple):
     """What a width would be like.
 
     memory_bytes: most at any time, of entries, descriptors and sets. bytes: most in slices at any time.
-    work_s: of all spills and merges together. boundary_ms: to open what a slice begins with, if nothing was
-    read ahead. recovery_ms: from the start after a kill -9 to the first due entry. cost: the index's measure.
+    work_s: of all spills and merges together. boundary_ms: of the pop with which a slice begins, if nothing
+    was read ahead. recovery_ms: from the start after a kill -9 to the first due entry. cost: the index's
+    measure.
     """
 
     width_ms: int
@@ -100,23 +211,34 @@ class Prediction(NamedTuple):
         return {"width": duration(self.width_ms), **told}
 
 
-def predict(done: Activity, costs: Costs, options: IndexOptions) -> Prediction:
-    """What this activity comes to."""
-    fill = done.spilled / max(done.pairs, 1)
-    runs, block = max(done.fullest.runs, 1), options.block_entries
-    opened = min(done.fullest.entries, runs * block)
-    boundary_s = runs * costs.open_block_s + opened * costs.open_entry_s
-    recovery_s = (
-        costs.recover_s
-        + done.blocks_max * costs.recover_block_s
-        + done.staged_max * costs.recover_staged_s
-        + boundary_s
-    )
-    memory = (
+def memory_bytes(done: Activity, opened: float, costs: Costs) -> float:
+    """At its most, with so many entries of slices loaded."""
+    return (
         (done.staged_max + opened) * ENTRY_BYTES
         + done.blocks_max * BLOCK_MEMORY_BYTES
         + (done.stored_max + done.staged_max) * costs.held_memory_bytes
     )
+
+
+def predict(done: Activity, costs: Costs, options: IndexOptions) -> Prediction:
+    """What this activity comes to, at its worst: for the fullest slice, and killed when there is most of all.
+
+    To begin a slice costs most when it is full, to pass one when nearly all of it is done.
+    """
+    fill = done.spilled / max(done.pairs, 1)
+    runs, block = max(done.fullest.runs, 1), options.block_entries
+    fullest = [done.fullest.entries / runs] * runs
+    first = begins(fullest, done.width_ms, block)
+    # When it is killed the log may be just about to be emptied.
+    restart = Restart(
+        done.blocks_max,
+        done.slices_max,
+        done.records_max,
+        done.staged_max,
+        TIDY_BYTES + done.staged_max * costs.logged_entry_bytes,
+        passes(fullest, 1.0, block),
+    )
+    memory = memory_bytes(done, min(done.fullest.entries, runs * block), costs)
     return Prediction(
         done.width_ms,
         memory,
@@ -124,8 +246,8 @@ def predict(done: Activity, costs: Costs, options: IndexOptions) -> Prediction:
         done.blocks_max,
         done.spills,
         done.blocks_written * costs.write_block_s + done.entries_written * costs.write_entry_s,
-        boundary_s * 1000,
-        recovery_s * 1000,
+        costs.first_pop_s(first) * 1000,
+        costs.recovery_s(restart) * 1000,
         BLOCK_COST_ENTRIES / max(fill, 1) + done.fullest.entries / slice_entries_max(options),
         fill,
         done.fullest.entries,

@@ -34,10 +34,12 @@ class History(NamedTuple):
 class Changes(NamedTuple):
     """What changes with each spill, one element a spill and one more for what comes after the last.
 
-    blocks, entries: how many are stored more, or fewer; what is compacted after a spill counts with the next.
+    slices, blocks, entries: how many are stored more, or fewer; what is compacted after a spill counts with
+    the next.
     blocks_written, entries_written: compactions included.
     """
 
+    slices: Float64
     blocks: Float64
     entries: Float64
     blocks_written: Float64
@@ -73,12 +75,17 @@ class Time(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """What slices of one width do. spilled: entries. pairs: of a slice and a spill that fills it."""
+    """What slices of one width do.
+
+    spilled: entries. pairs: of a slice and a spill that fills it. left: the entries of each run, by slice, of
+    those that are there after the last spill; none where only sums are told.
+    """
 
     spilled: float
     pairs: float
     changes: Changes
     fullest: Fullest
+    left: dict[int, list[int]]
 
 
 def history(deliver_at_ms: Int64, spill: Int64, width_ms: int) -> History:
@@ -98,7 +105,7 @@ def follow(
     """What the slices of a history do; without ``time`` there is enough of it. O(history log history)."""
     spills = len(spills_at_ms)
     if not len(found.slice_number):
-        return Filled(0, 0, Changes.none(spills), Fullest(0, 0))
+        return Filled(0, 0, Changes.none(spills), Fullest(0, 0), {})
     followed = _Followed(spills, options)
     order = np.lexsort((found.slice_number, found.spill))
     numbers, entries = found.slice_number[order].tolist(), found.entries[order].tolist()
@@ -119,9 +126,10 @@ def follow(
         room.spent(spent_s)
     for place in range(begin[spills], len(numbers)):
         followed.fill(numbers[place], entries[place], spills)
+    left = followed.runs()
     for number in dropped.get(spills, ()):
         followed.drop(number, spills)
-    return Filled(int(found.entries.sum()), len(numbers), followed.changes, followed.fullest)
+    return Filled(int(found.entries.sum()), len(numbers), followed.changes, followed.fullest, left)
 
 
 def _dropped(found: History, width_ms: int, spills_at_ms: Float64) -> dict[int, list[int]]:
@@ -150,6 +158,7 @@ class _Followed:
 
     def fill(self, number: int, entries: int, spill: int) -> None:
         """A spill puts a run into a slice."""
+        self.changes.slices[spill] += number not in self._runs
         runs = self._runs.setdefault(number, [])
         runs.append(entries)
         self._write(spill, [], entries)
@@ -159,9 +168,14 @@ class _Followed:
     def drop(self, number: int, spill: int) -> None:
         """A slice is over."""
         runs = self._runs.pop(number)
+        self.changes.slices[spill] -= 1
         self.changes.blocks[spill] -= sum(map(self._blocks, runs))
         self.changes.entries[spill] -= sum(runs)
         self.fullest = self.fullest.or_more(Fullest(sum(runs), len(runs)))
+
+    def runs(self) -> dict[int, list[int]]:
+        """The entries of each run, by slice."""
+        return {number: list(runs) for number, runs in self._runs.items()}
 
     @property
     def most_runs(self) -> int:

@@ -6,6 +6,7 @@ anyway. Entries that are due before that never reach a slice: they are popped ou
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from tidegate.index import ENTRY_BYTES, IndexOptions
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
+GROUP_COMMIT_MS = 5
+"""The daemon waits 2 ms for more, and syncing takes as long and longer."""
+
 STEPS_MAX = 4_000
 _STEPS_IN_AGE = 30
 _PLACES = 1 << 10
@@ -24,10 +28,15 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Spills(NamedTuple):
-    """at_ms: when each spill is, ascending. staged_max: most entries in staging at any time."""
+    """When an index spills.
+
+    at_ms: when each spill is, ascending. staged_max: most entries in staging at any time. records_max: most
+    records in the journal, if as much is acknowledged as arrives.
+    """
 
     at_ms: Float64
     staged_max: int
+    records_max: int
 
     def number_of(self, arrival_ms: Int64, deliver_at_ms: Int64) -> Int64:
         """Which spill takes these entries; as many as there are spills if none does.
@@ -87,7 +96,18 @@ def find_spills(first_ms: int, step: int, arrivals: Int64, options: IndexOptions
             at_ms.append(first_ms + (number + 1) * step)
             due[:] = 0
             oldest = None
-    return Spills(np.array(at_ms, np.float64), int(staged_max))
+    gaps_ms = np.diff(np.array([first_ms, *at_ms, first_ms + steps * step], np.float64))
+    span_ms = min(float(gaps_ms.max()), options.persist_age_ms)
+    return Spills(np.array(at_ms, np.float64), int(staged_max), records_in(int(staged_max), span_ms))
+
+
+def records_in(entries: int, span_ms: float) -> int:
+    """How many journal records so many entries come to that arrive evenly within a time, or nearly so many.
+
+    What comes within one group commit is one record, and what is acknowledged meanwhile another.
+    """
+    commits = max(span_ms / GROUP_COMMIT_MS, 1)
+    return 2 * math.ceil(commits * -math.expm1(-entries / commits))
 
 
 def arrivals_of(

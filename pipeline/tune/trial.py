@@ -1,11 +1,14 @@
-"""The real index with one slice width, in processes of its own: a trace is played to it, then it is killed.
+"""The real index with one slice width: a trace is played to it, it is killed, and opened again.
 
-``python -m tidegate.pipeline.tune.trial PHASE FOLDER`` with ``trial.json`` (a `Setting`) and ``trace.npy``
-(arrival_ms and deliver_at_ms, two rows, by arrival) in FOLDER does one phase and prints its figures as JSON:
+``python -m tidegate.pipeline.tune.trial PHASE FOLDER…`` with ``trial.json`` (a `Setting`) and ``trace.npy``
+(arrival_ms and deliver_at_ms, two rows, by arrival) in each FOLDER does one phase for all of them and prints
+their figures as JSON:
 
 - ``play`` gives the index the entries as they arrive, by a clock that is set to their times; what is due is
   popped and acknowledged, and the index spills when it wants to. Then it ends without closing anything;
-- ``recover`` opens what is there and pops the first due entry.
+- ``recover`` opens what is there and pops the first due entry, then goes on from slice to slice. It does so
+  several times, with a copy of the folder each, and all folders in turn: what else the machine does at one
+  moment must not count for one of them.
 
 Everything is as in the daemon, but for the work of a spill, which is done on the spot.
 """
@@ -14,16 +17,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from tidegate.index import (
     ENTRY_BYTES,
@@ -43,11 +47,15 @@ _NAME = SubscriptionName("persistent://tune/trial/trace", "trial")
 _INCARNATION = bytes(16)
 _BATCH = 5_000
 _COMMIT = 50_000
-_STEP_MS = 1_000
+STEP_MS = 1_000
 _POP = 10_000
 _BOUNDARIES = 40
+_WORTH_A_LOOK = 100
+"""The beginning of a slice that has a hundredth of the fullest one's entries says nothing."""
+_STARTS = 7
 _LEDGER_ENTRIES = 50_000
 _TIMEOUT_S = 300.0
+INDEX, NOW = "index", "now"
 
 
 class Setting(BaseModel):
@@ -64,9 +72,11 @@ class Setting(BaseModel):
 
 
 class Measured(BaseModel):
-    """What a trial has shown; the names are those of a prediction.
+    """What a trial has shown; most names are those of a prediction.
 
-    boundary_ms: of the first pop of a slice, as most of them took; None if no slice began.
+    boundary_ms: of the first pop of a slice, on average; None if no slice began. boundaries: each of them,
+    (when the slice begins, ms). recovery_ms: opened_ms, then first_pop_ms. All of these are the least of
+    several. logged_bytes: of the store's log, when it was killed.
     """
 
     memory_bytes: int
@@ -75,26 +85,44 @@ class Measured(BaseModel):
     spills: int
     work_s: float
     boundary_ms: float | None
+    boundaries: list[tuple[int, float]] = Field(exclude=True)
+    opened_ms: float
+    first_pop_ms: float
     recovery_ms: float
     held: int
     staged: int
+    logged_bytes: int
+
+    @property
+    def starts_ms(self) -> list[int]:
+        """When the slices begin that were looked at."""
+        return [start_ms for start_ms, _ in self.boundaries]
 
 
-def run_trial(folder: Path, setting: Setting, arrival_ms: Int64Array, deliver_at_ms: Int64Array) -> Measured:
+class Trial(NamedTuple):
+    """A trace and the index that it is to be played to. ``name`` is a file's."""
+
+    name: str
+    setting: Setting
+    arrival_ms: Int64Array
+    deliver_at_ms: Int64Array
+
+
+def run_trials(folder: Path, trials: Sequence[Trial]) -> list[Measured]:
     """Both phases, each in a process of its own. Raises ``PipelineError``."""
-    folder.mkdir(parents=True)
-    np.save(folder / "trace.npy", np.stack([arrival_ms, deliver_at_ms]))
-    (folder / "trial.json").write_text(setting.model_dump_json())
-    figures = {**_phase("play", folder), **_phase("recover", folder)}
-    boundaries_s = figures.pop("boundaries_s") + figures.pop("later_boundaries_s")
-    figures["boundary_ms"] = float(np.median(boundaries_s)) * 1000 if boundaries_s else None
-    return Measured.model_validate(figures)
+    folders = [folder / one.name for one in trials]
+    for path, one in zip(folders, trials, strict=True):
+        path.mkdir(parents=True)
+        np.save(path / "trace.npy", np.stack([one.arrival_ms, one.deliver_at_ms]))
+        (path / "trial.json").write_text(one.setting.model_dump_json())
+    played, recovered = (_phase(phase, folders) for phase in ("play", "recover"))
+    return [Measured.model_validate({**one, **other}) for one, other in zip(played, recovered, strict=True)]
 
 
-def _phase(phase: str, folder: Path) -> dict[str, Any]:
+def _phase(phase: str, folders: Sequence[Path]) -> list[dict[str, Any]]:
     try:
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "tidegate.pipeline.tune.trial", phase, str(folder)],
+            [sys.executable, "-m", "tidegate.pipeline.tune.trial", phase, *map(str, folders)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=None,
@@ -104,7 +132,7 @@ def _phase(phase: str, folder: Path) -> dict[str, Any]:
     except subprocess.TimeoutExpired as error:
         raise PipelineError(f"a trial of the index took longer than {_TIMEOUT_S:.0f} s") from error
     try:
-        figures: dict[str, Any] = json.loads(done.stdout)
+        figures: list[dict[str, Any]] = json.loads(done.stdout)
     except ValueError as error:
         raise PipelineError(f"a trial of the index failed ({phase}, exit code {done.returncode})") from error
     return figures
@@ -131,34 +159,83 @@ class Inline(Executor):
 
 
 class Opened(NamedTuple):
-    """An index with what drives it."""
+    """An index with what drives it: time passes as it is told to."""
 
     catalog: Catalog
     delays: DelayIndex
     clock: ManualClock
     executor: Inline
 
+    @classmethod
+    def open(cls, folder: Path, setting: Setting, now_ms: int) -> Opened:
+        """What is in the folder, or a new one."""
+        clock, executor = ManualClock(now_ms), Inline()
+        catalog = Catalog.open(RocksStore.open(folder), clock, setting.options(), executor)
+        return cls(catalog, catalog.subscription(_NAME, _INCARNATION), clock, executor)
+
+    def pass_until(self, now_ms: int) -> None:
+        """Time passes: what is due is popped and acknowledged."""
+        self._set(now_ms)
+        while (due_ms := self.delays.next_due_ms()) is not None and due_ms <= self.clock.now_ms():
+            self._pop()
+
+    def pop_first(self) -> None:
+        """Time passes until there is a due entry, which is popped."""
+        while (due_ms := self.delays.next_due_ms()) is not None:
+            self._set(due_ms)
+            if self._pop():
+                return
+
+    def boundaries_s(self, starts_ms: Int64Array) -> dict[int, float]:
+        """Time passes; how long the first pop of each slice that begins then takes, in seconds."""
+        found = {}
+        for start_ms in starts_ms.tolist():
+            self.pass_until(start_ms - 1)
+            due_ms = self.delays.next_due_ms()
+            if due_ms is None:
+                break
+            self._set(max(start_ms, due_ms))
+            began_s = time.perf_counter()
+            popped = self.delays.pop_due(self.clock.now_ms(), _POP)
+            took_s = time.perf_counter() - began_s
+            if len(popped):
+                found[start_ms] = took_s
+                self.delays.acknowledge(PositionSet.of_entries(popped))
+        return found
+
+    def _set(self, now_ms: int) -> None:
+        if now_ms > self.clock.now_ms():
+            self.clock.set_ms(now_ms)
+
+    def _pop(self) -> int:
+        popped = self.delays.pop_due(self.clock.now_ms(), _POP)
+        if len(popped):
+            self.delays.acknowledge(PositionSet.of_entries(popped))
+        return len(popped)
+
+
+_KEPT: list[Opened] = []
+
 
 class Player:
     """Plays a trace to an index, and keeps what it sees."""
 
     def __init__(self, opened: Opened) -> None:
+        self._opened = opened
         self._catalog, self._index, self._clock, self._executor = opened
         self._memory = self._blocks = self._bytes = 0
-        self._boundary_s: list[float] = []
         self._spills = 0
 
-    def play(self, arrival_ms: Int64Array, deliver_at_ms: Int64Array, width_ms: int) -> dict[str, Any]:
+    def play(self, arrival_ms: Int64Array, deliver_at_ms: Int64Array) -> dict[str, Any]:
         """All of it; the figures."""
         place = np.arange(len(arrival_ms), dtype=np.int64)
         ledger, entry = 1 + place // _LEDGER_ENTRIES, place % _LEDGER_ENTRIES
-        boundaries = _some(np.unique(deliver_at_ms // width_ms) * width_ms)
         begin = uncommitted = 0
         while begin < len(arrival_ms):
-            until_ms = max(int(arrival_ms[begin]) + _STEP_MS, self._clock.now_ms())
+            until_ms = max(int(arrival_ms[begin]) + STEP_MS, self._clock.now_ms())
             end = min(int(np.searchsorted(arrival_ms, until_ms, side="right")), begin + _BATCH)
             now_ms = int(arrival_ms[end - 1])
-            self._pass(now_ms, boundaries)
+            self._opened.pass_until(now_ms)
             batch = slice(begin, end)
             self._index.add(Entries(deliver_at_ms[batch], ledger[batch], entry[batch]))
             # How often the journal is synced has nothing to do with slices.
@@ -175,14 +252,8 @@ class Player:
             "blocks": self._blocks,
             "spills": self._spills,
             "work_s": self._executor.work_s,
-            "boundaries_s": self._boundary_s,
             "staged": self._index.staged_entries,
         }
-
-    def pass_on(self, until_ms: int, boundaries: Int64Array) -> list[float]:
-        """Time passes and nothing arrives; how long the first pop of each slice took, in seconds."""
-        self._pass(until_ms, boundaries)
-        return self._boundary_s
 
     def _maintain(self, now_ms: int) -> None:
         staged, jobs = self._index.staged_entries, self._executor.jobs
@@ -197,31 +268,26 @@ class Player:
         self._blocks = max(self._blocks, stats.blocks)
         self._bytes = max(self._bytes, stats.disk_bytes - stats.journal_bytes)
 
-    def _pass(self, now_ms: int, boundaries: Int64Array) -> None:
-        """Time passes: what is due is popped and acknowledged, and the beginnings of slices are looked at."""
-        for start_ms in boundaries[(boundaries > self._clock.now_ms()) & (boundaries <= now_ms)].tolist():
-            self._set(start_ms - 1)
-            self._pop()
-            first_ms = self._index.next_due_ms()
-            self._set(max(start_ms, first_ms or 0) if first_ms and first_ms <= now_ms else start_ms)
-            began_s = time.perf_counter()
-            popped = self._index.pop_due(self._clock.now_ms(), _POP)
-            took_s = time.perf_counter() - began_s
-            if len(popped):
-                self._boundary_s.append(took_s)
-                self._index.acknowledge(PositionSet.of_entries(popped))
-        self._set(now_ms)
-        self._pop()
 
-    def _set(self, now_ms: int) -> None:
-        if now_ms > self._clock.now_ms():
-            self._clock.set_ms(now_ms)
+class Start(NamedTuple):
+    """A killed index is opened again. Seconds; boundaries_s: of the first pop of each slice."""
 
-    def _pop(self) -> None:
-        while (due_ms := self._index.next_due_ms()) is not None and due_ms <= self._clock.now_ms():
-            popped = self._index.pop_due(self._clock.now_ms(), _POP)
-            if len(popped):
-                self._index.acknowledge(PositionSet.of_entries(popped))
+    opened_s: float
+    first_pop_s: float
+    boundaries_s: dict[int, float]
+    held: int
+
+
+def _start(folder: Path, setting: Setting, now_ms: int, boundaries: Int64Array) -> Start:
+    began_s = time.perf_counter()
+    opened = Opened.open(folder, setting, now_ms)
+    opened_s = time.perf_counter() - began_s
+    opened.pop_first()
+    first_pop_s = time.perf_counter() - began_s - opened_s
+    held = len(opened.delays.held())
+    found = opened.boundaries_s(boundaries)
+    opened.catalog.close()
+    return Start(opened_s, first_pop_s, found, held)
 
 
 def _some(boundaries: Int64Array) -> Int64Array:
@@ -230,38 +296,70 @@ def _some(boundaries: Int64Array) -> Int64Array:
     return boundaries[:: max(step, 1)]
 
 
-def _opened(folder: Path, setting: Setting, now_ms: int) -> Opened:
-    clock, executor = ManualClock(now_ms), Inline()
-    catalog = Catalog.open(RocksStore.open(folder / "index"), clock, setting.options(), executor)
-    return Opened(catalog, catalog.subscription(_NAME, _INCARNATION), clock, executor)
+def play(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The phase; its figures."""
+    told = []
+    for folder in folders:
+        arrival_ms, deliver_at_ms = np.load(folder / "trace.npy")
+        opened = Opened.open(folder / INDEX, _setting(folder), int(arrival_ms[0]))
+        # What nobody refers to any more is closed: a killed index is not.
+        _KEPT.append(opened)
+        told.append(Player(opened).play(arrival_ms, deliver_at_ms))
+        (folder / NOW).write_text(str(opened.clock.now_ms()))
+    return told
 
 
-def main(phase: str, folder: Path) -> None:
+def recover(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The phase; its figures."""
+    starts: list[list[Start]] = [[] for _ in folders]
+    for number in range(_STARTS):
+        for folder, mine in zip(folders, starts, strict=True):
+            setting, now_ms = _setting(folder), int((folder / NOW).read_text())
+            copied = folder / f"{INDEX}-{number}"
+            shutil.copytree(folder / INDEX, copied)
+            mine.append(_start(copied, setting, now_ms, _boundaries(folder, setting, now_ms)))
+            shutil.rmtree(copied)
+    return [_recovered(folder, mine) for folder, mine in zip(folders, starts, strict=True)]
+
+
+def _boundaries(folder: Path, setting: Setting, now_ms: int) -> Int64Array:
+    """When the slices begin that are looked at."""
+    _, deliver_at_ms = np.load(folder / "trace.npy")
+    numbers, entries = np.unique(deliver_at_ms // setting.width_ms, return_counts=True)
+    starts_ms = numbers[entries >= entries.max() / _WORTH_A_LOOK] * setting.width_ms
+    return _some(starts_ms[starts_ms > now_ms])
+
+
+def _recovered(folder: Path, starts: Sequence[Start]) -> dict[str, Any]:
+    opened_ms = 1000 * min(one.opened_s for one in starts)
+    first_pop_ms = 1000 * min(one.first_pop_s for one in starts)
+    boundaries = [
+        (start_ms, 1000 * min(one.boundaries_s[start_ms] for one in starts))
+        for start_ms in starts[0].boundaries_s
+    ]
+    return {
+        "opened_ms": opened_ms,
+        "first_pop_ms": first_pop_ms,
+        "recovery_ms": opened_ms + first_pop_ms,
+        "boundaries": boundaries,
+        "boundary_ms": sum(took_ms for _, took_ms in boundaries) / len(boundaries) if boundaries else None,
+        "held": starts[0].held,
+        "logged_bytes": sum(path.stat().st_size for path in (folder / INDEX).glob("*.log")),
+    }
+
+
+def _setting(folder: Path) -> Setting:
+    return Setting.model_validate_json((folder / "trial.json").read_text())
+
+
+PHASES = {"play": play, "recover": recover}
+
+
+def main(phase: str, folders: Sequence[Path]) -> None:
     """Do one phase and end without closing anything."""
-    setting = Setting.model_validate_json((folder / "trial.json").read_text())
-    arrival_ms, deliver_at_ms = np.load(folder / "trace.npy")
-    if phase == "play":
-        opened = _opened(folder, setting, int(arrival_ms[0]))
-        figures = Player(opened).play(arrival_ms, deliver_at_ms, setting.width_ms)
-        (folder / "now").write_text(str(opened.clock.now_ms()))
-    else:
-        began_s = time.perf_counter()
-        opened = _opened(folder, setting, int((folder / "now").read_text()))
-        index, clock = opened.delays, opened.clock
-        due_ms = index.next_due_ms()
-        while due_ms is not None:
-            clock.set_ms(max(clock.now_ms(), due_ms))
-            if len(index.pop_due(clock.now_ms(), _POP)):
-                break
-            due_ms = index.next_due_ms()
-        figures = {"recovery_ms": (time.perf_counter() - began_s) * 1000, "held": len(index.held())}
-        boundaries = _some(np.unique(deliver_at_ms // setting.width_ms) * setting.width_ms)
-        figures["later_boundaries_s"] = Player(opened).pass_on(
-            int(boundaries[-1]) + setting.width_ms, boundaries
-        )
-    print(json.dumps(figures), flush=True)
+    print(json.dumps(PHASES[phase](folders)), flush=True)
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], [Path(one) for one in sys.argv[2:]])

@@ -185,21 +185,22 @@ class Intake:
         index = self._catalog.get(name)
         if index is not None:
             # What has been acknowledged since it was put in is the broker's business already.
-            self._owner.tell_held(name, fresh.intersection(index.held()))
+            self._owner.tell_held(name, index.held_among(fresh))
         return {"entries": len(entries), "added": len(fresh)}
 
     def _add(self, name: SubscriptionName, part: Entries, fresh: PositionSet) -> int:
         if self._owner.storage_failing:
             raise UserError("the store is failing, nothing can be made durable: try again later")
         index = self._index(name)
-        known = index.held()
+        positions = PositionSet.of_entries(part)
+        known = index.held_among(positions)
         try:
             token = index.add(part)
         except TidegateIndexError as error:
             raise UserError(f"the index of {name} refuses entries: {error}") from error
-        positions = PositionSet.of_entries(part).difference(known).intersection(index.held())
-        fresh.update(positions)
-        self._owner.added(index, len(positions))
+        new = index.held_among(positions).difference(known)
+        fresh.update(new)
+        self._owner.added(index, len(new))
         return token
 
     async def _durable(self, token: int) -> None:

@@ -30,7 +30,7 @@ def test_what_may_be_done_is_done_and_what_may_not_is_said(cluster: Cluster, tmp
         ],
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=500,
         check=False,
     )  # fmt: skip
     assert run.returncode == 1, run.stderr
@@ -74,7 +74,7 @@ def test_a_wrong_place_is_told_at_once_in_a_line(
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )  # fmt: skip
     assert run.returncode == 2, run.stdout + run.stderr

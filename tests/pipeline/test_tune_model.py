@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 from tidegate.index import ENTRY_BYTES, WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.tune.calibrate import Played, Trace, calibrate
-from tidegate.pipeline.tune.model import Costs, predict, recommend
+from tidegate.pipeline.tune.model import Costs, begins, passes, predict, recommend
 from tidegate.pipeline.tune.options import parse_delays
 from tidegate.pipeline.tune.slices import Filled, History, Time, follow, history
-from tidegate.pipeline.tune.spills import arrivals_of, find_spills
-from tidegate.pipeline.tune.trial import Setting, run_trial
+from tidegate.pipeline.tune.spills import GROUP_COMMIT_MS, arrivals_of, find_spills, records_in
+from tidegate.pipeline.tune.trial import INDEX, Opened, Setting, Trial, run_trials
 
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
-COSTS = Costs(1e-4, 1e-7, 1e-4, 1e-8, 0.02, 5e-5, 1e-7, 250, 4, 0.1)
+COSTS = Costs(
+    1e-4, 1e-7, 1e-4, 1e-6, 1e-4, 1e-8, 1e-8, 0.01, 5e-6, 5e-6, 4e-5, 1e-7, 3e-9, 250, 4, 10, 500, 0.1
+)
 
 
 def spills(arrival_ms: list[int], delay_ms: list[int], **options: int) -> tuple[list[float], int]:
@@ -189,13 +191,54 @@ def test_the_recommendation_has_a_reason() -> None:
 def test_the_real_index_does_what_the_model_says(tmp_path: Path) -> None:
     """Blocks and bytes at two widths: the model knows no more than times and what a block costs."""
     trace = uniform(20_000, 2 * HOUR_MS, 12 * HOUR_MS)
-    for width_ms in (HOUR_MS, 6 * HOUR_MS):
-        setting = Setting(width_ms=width_ms, staging_bytes=1 << 20)
-        measured = run_trial(tmp_path / str(width_ms), setting, *trace)
-        done = Played(trace, setting.options()).activity(width_ms)
+    settings = [Setting(width_ms=width_ms, staging_bytes=1 << 20) for width_ms in (HOUR_MS, 6 * HOUR_MS)]
+    trials = [Trial(str(one.width_ms), one, *trace) for one in settings]
+    for setting, measured in zip(settings, run_trials(tmp_path, trials), strict=True):
+        done = Played(trace, setting.options()).activity(setting.width_ms)
         assert measured.blocks == pytest.approx(done.blocks_max, rel=0.3)
         assert measured.spills == pytest.approx(done.spills, abs=6)
         assert measured.held > 0 and measured.recovery_ms > 0
+
+
+def test_what_a_killed_index_has(tmp_path: Path) -> None:
+    """The real one is opened again: blocks, slices and journal records are what the model counts."""
+    trace = uniform(20_000, HOUR_MS, 6 * HOUR_MS)
+    settings = [Setting(width_ms=width_ms, staging_bytes=1 << 16) for width_ms in (HOUR_MS // 6, HOUR_MS)]
+    run_trials(tmp_path, [Trial(str(one.width_ms), one, *trace) for one in settings])
+    for setting in settings:
+        opened = Opened.open(tmp_path / str(setting.width_ms) / INDEX, setting, int(trace.arrival_ms[-1]))
+        stats = opened.delays.stats()
+        found = Played(trace, setting.options()).restart(setting.width_ms, COSTS)
+        assert stats.blocks == pytest.approx(found.blocks, rel=0.1)
+        assert len(stats.slices) == pytest.approx(found.slices, abs=2)
+        assert opened.delays.log.records == pytest.approx(found.records, rel=0.3, abs=10)
+        opened.catalog.close()
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=6))
+@settings(deadline=None, max_examples=20)
+def test_how_many_blocks_a_slice_begins_with(runs: list[int]) -> None:
+    """Against drawing them: of each run the first block is loaded if it has an entry as early as any."""
+    width_ms, draws = 500, 800
+    random = np.random.default_rng(1)
+    first = np.stack([random.integers(0, width_ms, (draws, size)).min(axis=1) for size in runs])
+    loaded = first == first.min(axis=0)
+    found = begins(runs, width_ms, block_entries=1_000)
+    assert found.queued == len(runs)
+    assert found.loaded == pytest.approx(loaded.sum(axis=0).mean(), rel=0.1)
+    assert found.entries == pytest.approx((loaded * np.array(runs)[:, None]).sum(axis=0).mean(), rel=0.15)
+
+
+def test_what_is_passed_of_a_slice() -> None:
+    half = passes([2_500, 100], 0.5, block_entries=1_000)
+    assert half == (4, 3, 2_100, 1_300)
+    assert passes([2_500, 100], 1.0, block_entries=1_000).loaded == 4
+
+
+def test_journal_records() -> None:
+    assert records_in(0, 300_000) == 0
+    assert records_in(10, 300_000) == 20, "few come alone"
+    assert records_in(10**7, 300_000) == 2 * 300_000 // GROUP_COMMIT_MS, "many come together"
 
 
 def test_calibration_compares_at_three_widths(tmp_path: Path) -> None:
@@ -207,7 +250,7 @@ def test_calibration_compares_at_three_widths(tmp_path: Path) -> None:
         errors = one.errors_percent()
         assert {"memory_bytes", "bytes", "blocks", "recovery_ms"} <= errors.keys()
         assert abs(errors["bytes"]) < 40
-    assert found.costs.entry_bytes > 0 and found.costs.recover_s >= 0
+    assert found.costs.entry_bytes > 0 and found.costs.open_s > 0
     assert told
 
 

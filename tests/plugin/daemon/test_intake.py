@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from pyroaring import BitMap64
 
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient, entries, random_incarnation
-from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, sort_entries
+from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, positions, sort_entries
 from tidegate.index.format import encode_block
+from tidegate.plugin.daemon.intake import PIECE_ENTRIES
 from tidegate.plugin.errors import DaemonAwayError, UserError
 from tidegate.plugin.wire.messages import Ingest, Query, Reply, Role, json_body
 from tidegate.plugin.wire.session import DaemonSession
@@ -32,7 +34,7 @@ async def ask(path: Path, questions: Callable[[DaemonSession], T]) -> T:
     """Run `questions` with a session in a thread, as a command does in its process."""
 
     def run() -> T:
-        with DaemonSession(path, timeout_s=20) as session:
+        with DaemonSession(path, timeout_s=60) as session:
             return questions(session)
 
     return await asyncio.to_thread(run)
@@ -75,6 +77,27 @@ async def test_what_was_put_in_is_durable_and_comes_when_due(start: StartDaemon,
     async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC, incarnation=random_incarnation())
         assert not stream.held, "another life of the subscription"
+
+
+async def test_what_is_held_is_not_copied_for_each_piece(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 100 M held that would take longer than all else."""
+    copied: list[int] = []
+
+    def copy(bitmap: BitMap64) -> BitMap64:
+        copied.append(len(bitmap))
+        return copy_of(bitmap)
+
+    copy_of = positions._copied
+    async with start():
+        monkeypatch.setattr(positions, "_copied", copy)
+        blocks = [entries(20 * PIECE_ENTRIES, later_ms()).part(at, at + 65_536) for at in (0, 65_536)]
+        assert await ask(socket_path, lambda session: put(session, *blocks)) == [65_536, 65_536]
+    # A persist takes a snapshot, which costs one.
+    assert (
+        len([size for size in copied if size > 2 * PIECE_ENTRIES]) < len(blocks) * 65_536 / PIECE_ENTRIES / 4
+    )
 
 
 async def test_one_rebuild_at_a_time(start: StartDaemon, socket_path: Path) -> None:
