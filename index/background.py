@@ -175,7 +175,8 @@ class Background:
         if self._running is not None and self._running.future.done():
             self._apply()
         if self._running is None:
-            if self._retry_at_ms is None or now_ms >= self._retry_at_ms:
+            # A clock that was set back is no reason to wait.
+            if self._retry_at_ms is None or not 0 < self._retry_at_ms - now_ms <= self._options.retry_ms:
                 self._start(now_ms)
         elif self._running.pause is not None and self._is_ready(self._most_wanted(now_ms)):
             self._running.pause.hurry()
@@ -342,7 +343,7 @@ class Background:
             return None
         wanting = self._context.wanting
         for gone in [each for each in wanting if self._indexes.get(each.name) is not each]:
-            wanting.discard(gone)
+            del wanting[gone]
         self._look_at_ms = now_ms + _LOOK_INTERVAL_MS
         self._context.added_entries = 0
         self._staged_entries = sum(index.staged_entries for index in self._indexes.values())

@@ -20,7 +20,8 @@ class Context(Generic[IndexT]):
 
     due_changed: called with an index whose next due time may have changed.
     crowding_changed: called with an index that may have become more or less crowded.
-    wanting: indexes with something for a persist to do besides spilling (drop, quarantine, put right).
+    wanting: indexes with something for a persist to do besides spilling (drop, quarantine, put right), in the
+        order in which they began to want it.
     corrupt_records: corrupt stored values met since the start, blocks included.
     lost_commits: synced writes that were gone when the store was opened, at least.
     added_entries: entries staged since the catalog last counted the staging.
@@ -32,7 +33,7 @@ class Context(Generic[IndexT]):
     journal: Journal
     due_changed: Callable[[IndexT], None]
     crowding_changed: Callable[[IndexT], None]
-    wanting: set[IndexT] = field(default_factory=set)
+    wanting: dict[IndexT, None] = field(default_factory=dict)
     corrupt_records: int = 0
     lost_commits: int = 0
     added_entries: int = 0

@@ -110,7 +110,7 @@ class DelayIndex:
         index._tell_wishes()
         if found.damaged or found.reader.damaged:
             index.damaged = True
-            context.wanting.add(index)
+            context.wanting[index] = None
         return index
 
     # ---- entries
@@ -299,7 +299,7 @@ class DelayIndex:
         gone = positions.intersection(self._positions.held)
         self._lose(gone)
         self._finish_slices()
-        self._context.wanting.add(self)
+        self._context.wanting[self] = None
         self._context.due_changed(self)
         return gone
 
@@ -308,7 +308,7 @@ class DelayIndex:
         positions that no entry has: those are lost, as to a corrupt block."""
         self._quarantine.audit = True
         self.forget_acknowledgements()
-        self._context.wanting.add(self)
+        self._context.wanting[self] = None
 
     def reading(self) -> Reading:
         """Everything that is stored or staged now, also what is not held any more. O(blocks)."""
@@ -368,7 +368,7 @@ class DelayIndex:
         """After anything that may have made a slice useless."""
         self._timeline.finish_slices()
         if self._timeline.worth_dropping:
-            self._context.wanting.add(self)
+            self._context.wanting[self] = None
 
     # ---- damage
 
@@ -388,7 +388,7 @@ class DelayIndex:
         if self._quarantine.report(block):
             _LOG.error("%s: %s; its positions will be read again", self.name, reason)
             self._context.corrupt_records += 1
-            self._context.wanting.add(self)
+            self._context.wanting[self] = None
 
     def _take_damage(self, result: PersistResult) -> None:
         """What a persist has found: positions that nobody has, and blocks that it could not read."""
@@ -433,7 +433,7 @@ class DelayIndex:
     def begin_persist(self, now_ms: int) -> PersistJob:
         """Take everything for a persist, to be run by any thread."""
         job = self._persisting.begin(now_ms)
-        self._context.wanting.discard(self)
+        self._context.wanting.pop(self, None)
         return job
 
     def finish_persist(self) -> None:
@@ -448,7 +448,7 @@ class DelayIndex:
     def abandon_persist(self) -> None:
         """A persist has failed: everything is as before it, and will be tried again."""
         self._persisting.abandon()
-        self._context.wanting.add(self)
+        self._context.wanting[self] = None
         self._tell_wishes()
         self._context.due_changed(self)
 
@@ -480,7 +480,7 @@ class DelayIndex:
         result = self._compacting.finish(failed=failed)
         self._report_all(result.corrupt)
         if failed:
-            self._context.wanting.add(self)
+            self._context.wanting[self] = None
         self._finish_slices()
         self._tell_wishes()
         self._context.due_changed(self)
@@ -489,12 +489,12 @@ class DelayIndex:
     def remove(self) -> None:
         """The subscription is gone: give its share of the journal back."""
         self._context.journal.remove(self.log)
-        self._context.wanting.discard(self)
+        self._context.wanting.pop(self, None)
 
     def _tell_wishes(self) -> None:
         """Let the catalog know what this index would have done besides spilling."""
         if self._persisting.wanted:
-            self._context.wanting.add(self)
+            self._context.wanting[self] = None
         self._context.crowding_changed(self)
 
     # ---- telling

@@ -6,7 +6,7 @@ windows of several runs at once, because taking prefixes in turn degenerates to 
 interleave.
 
 Invariants: an item is in the heap under a key that is not after its first entry; a run in the heap is not
-consumed.
+consumed; the runs in the heap are known apart from what is still to be opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from heapdict import heapdict
 
 from tidegate.index.entry import Entries, EntryKey
-from tidegate.index.errors import TidegateIndexError
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
 
@@ -54,6 +53,7 @@ class RunHeap:
     def __init__(self) -> None:
         self._heap: heapdict = heapdict()
         self._stored: heapdict = heapdict()
+        self._runs: set[Run] = set()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -61,13 +61,15 @@ class RunHeap:
     def push(self, key: EntryKey, item: Item) -> None:
         """Put an item in, or move it to another key."""
         self._heap[item] = key
-        if not isinstance(item, Run) and item.stored:
+        if isinstance(item, Run):
+            self._runs.add(item)
+        elif item.stored:
             self._stored[item] = key
 
     def push_run(self, run: Run) -> None:
         """Put a run in, unless it is consumed."""
         if len(run):
-            self._heap[run] = run.key()
+            self.push(run.key(), run)
 
     def discard(self, item: Item) -> None:
         """Take an item out, if it is in."""
@@ -75,6 +77,13 @@ class RunHeap:
             del self._heap[item]
         if item in self._stored:
             del self._stored[item]
+        if isinstance(item, Run):
+            self._runs.discard(item)
+
+    @property
+    def entries_in_runs(self) -> int:
+        """Entries that can be popped without anything being opened. O(runs)."""
+        return sum(map(len, self._runs))
 
     def items(self) -> list[tuple[Item, EntryKey]]:
         """All (item, key) pairs, in no order."""
@@ -120,8 +129,9 @@ class RunHeap:
         while need > left_max and scanned < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
-            except TidegateIndexError:
-                # What was popped before a failing load must reach the caller; the next call meets the error.
+            except Exception:
+                # What was popped before a failing load counts as handed out, and must reach the caller,
+                # whatever has failed: the next call meets the error.
                 if popped:
                     break
                 raise
@@ -161,7 +171,7 @@ class RunHeap:
                         self.push_run(run)
                     raise
                 continue
-            self._heap.popitem()
+            self.discard(item)
             runs.append(item)
             if len(item) >= need:
                 last = item.entries.key(item.at + need - 1)

@@ -86,8 +86,8 @@ class Staging:
         self._held = held
         self._seal_entries = seal_entries
         self._open_chunk: Chunk | None = None
-        self._chunks: set[Chunk] = set()
-        self._runs: set[Run] = set()
+        self._chunks: dict[Chunk, None] = {}  # these two in order, so that a run can be repeated
+        self._runs: dict[Run, None] = {}
         self.in_flight = InFlightLog()
         self.removals = 0
         """The index's count of removals when the oldest entry here was added."""
@@ -104,7 +104,7 @@ class Staging:
             chunk = self._open_chunk
             if chunk is None or chunk.count + len(part) > self._seal_entries:
                 chunk = self._open_chunk = Chunk(self)
-                self._chunks.add(chunk)
+                self._chunks[chunk] = None
             before = chunk.first_ms if chunk.count else None
             chunk.append(part)
             if chunk.first_ms != before:
@@ -115,25 +115,25 @@ class Staging:
         """Stage entries that are sorted and without repeats."""
         if len(entries):
             run = Run(entries, self)
-            self._runs.add(run)
+            self._runs[run] = None
             self._waiting += len(entries)
             self._heap.push_run(run)
 
     def sorted_run(self, chunk: Chunk) -> Run:
         """Turn a chunk into a run (the heap does the exchange)."""
-        self._chunks.discard(chunk)
+        self._chunks.pop(chunk, None)
         if chunk is self._open_chunk:
             self._open_chunk = None
         run = Run(sort_entries(Entries.concat(chunk.parts()), unique=True), self)
         self._waiting -= chunk.count - len(run)
-        self._runs.add(run)
+        self._runs[run] = None
         return run
 
     def consumed(self, run: Run, count: int) -> None:
         """Count what was popped of `run`; let go of a run that is used up."""
         self._waiting -= count
         if not len(run):
-            self._runs.discard(run)
+            self._runs.pop(run, None)
 
     def parts(self) -> list[Entries]:
         """Everything staged, in no order, as immutable arrays."""

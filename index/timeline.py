@@ -29,6 +29,7 @@ from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
+from tidegate.index.run import Run
 from tidegate.index.slices import BlockOwner, Load, Slice
 from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
@@ -64,7 +65,7 @@ class Timeline:
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
         self._slices: dict[SliceId, Slice] = {}
-        self._touched: set[Slice] = set()
+        self._touched: dict[Slice, None] = {}
         """Active slices of which something was consumed since they were last looked at."""
         self._exhausted = Exhausted()
         self._finished_entries = 0
@@ -98,7 +99,13 @@ class Timeline:
         return None if key is None else key[0]
 
     def prefetch(self, now_ms: int) -> bool:
-        """Load the next block that is due within the prefetch time; whether there was one."""
+        """Load the next block that is due within the prefetch time; whether there was one.
+
+        While enough is in memory to pop from, none is: what is overdue after a week without consumers, or due
+        at one instant, must not come into memory all at once.
+        """
+        if self._heap.entries_in_runs >= self._options.merge_runs * self._options.block_entries:
+            return False
         return self._heap.open_next(now_ms + self._options.prefetch_ms + 1)
 
     def rewind(self) -> None:
@@ -134,7 +141,7 @@ class Timeline:
             run.owner.consumed(run, len(part))
             by_log.setdefault(run.owner.in_flight, []).append(part)
             if isinstance(run.owner, BlockOwner):
-                self._touched.add(run.owner.block.of)
+                self._touched[run.owner.block.of] = None
         accepted = []
         for log, parts in by_log.items():
             kept, positions, handed_out = self._positions.hand_out(Entries.concat(parts))
@@ -147,7 +154,7 @@ class Timeline:
 
     def touch(self, each: Slice) -> None:
         """Something of a slice was consumed, other than by a pop: a block that cannot be read."""
-        self._touched.add(each)
+        self._touched[each] = None
 
     def depart(self, positions: PositionSet) -> None:
         """These positions are not held any more. To be told before `finish_slices`."""
@@ -265,9 +272,9 @@ class Timeline:
             if compacted and finished:
                 each.finish(self._heap)
             self._exhausted.discard(each)
-            self._touched.add(each)
+            self._touched[each] = None
             if not each.blocks:
-                self._touched.discard(each)
+                self._touched.pop(each, None)
                 each.leave(self._heap)
                 del self._slices[slice_id]
             self._rank(each)
@@ -393,7 +400,12 @@ class Timeline:
         read: as `load`, but without consequences.
         complete: whether everything held must be somewhere (no block is known to be corrupt).
         """
-        sources = Sources(self._heap.items())
+        items = self._heap.items()
+        require(
+            self._heap.entries_in_runs == sum(len(item) for item, _ in items if isinstance(item, Run)),
+            f"{self._heap.entries_in_runs} entries are counted in runs",
+        )
+        sources = Sources(items)
         stagings: Iterable[Staging] = filter(None, (self._staging, self._frozen))
         for staging in stagings:
             staging.check(sources)

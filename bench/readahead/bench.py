@@ -46,6 +46,8 @@ DUE = 100
 FAR_MS = (2 * 3_600_000, 24 * 3_600_000)
 LIVE_PER_S = 500
 QUIET_S, QUIET_QUICK_S = 10.0, 4.0
+SLOW_MS = 20.0
+"""A publisher that waits longer than that has felt something."""
 WARM_UP_S = 3.0
 POLL_S = 0.05
 PATIENCE_S = 600.0
@@ -201,6 +203,10 @@ def record_live(recorder: Recorder, peer: str, live: LiveTraffic, windows: dict[
             for name, quantile in (("p50", 0.5), ("p99", 0.99)):
                 metric = recorder.metric(scenario, f"{title} {name}, {when}", "ms", headline=quantile == 0.99)
                 metric.add(peer, round(float(np.quantile(taken_ms, quantile)), 2))
+        # One tracker takes seconds for a backlog, another a minute: a quantile hides how many feel it.
+        slow = int((messages.publish_ms(parts) > SLOW_MS).sum())
+        metric = recorder.metric(scenario, f"published in more than {SLOW_MS:.0f} ms, {when}", "messages")
+        metric.add(peer, slow)
 
 
 def measure(plan: Plan, recorder: Recorder, peer: str, *, with_storage: bool) -> None:

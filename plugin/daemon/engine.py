@@ -200,7 +200,12 @@ class DaemonEngine:
     @property
     def storage_failing(self) -> bool:
         """See ``intake.IntakeOwner``."""
-        return self._storage_failing
+        return self._storage_failing or self._memory_full
+
+    @property
+    def _memory_full(self) -> bool:
+        """Whether there is no room for entries, and none is made because they cannot be spilled."""
+        return self._admission.stopped and self.catalog.persist_failure is not None
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
         """See ``intake.IntakeOwner``."""
@@ -318,6 +323,10 @@ class DaemonEngine:
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
             )
+        if isinstance(change, Add) and self._memory_full:
+            raise StreamError(
+                ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
+            )
         try:
             entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:
@@ -337,6 +346,8 @@ class DaemonEngine:
 
     def read_pause_s(self) -> float:
         """See ``stream.Engine``."""
+        if self.storage_failing:
+            return 0.0  # entries are refused: to read no more would keep credit and acknowledgements from us
         return self._admission.pause_s(self.clock.monotonic_ns())
 
     def paused(self, seconds: float) -> None:

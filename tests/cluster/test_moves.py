@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pulsar
+import pytest
 
+from tests.support import offloading
 from tests.support.inbox import UID, Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.lane import MINUTES_10_MS, SHARED, Lane
 from tests.support.resetting import keep_only
-from tests.support.two_brokers import TwoBrokers
+from tests.support.two_brokers import LEDGER_ENTRIES, MOVING, TwoBrokers
 from tests.support.waiting import wait_until
 
 INDEX_LOG = "none"
@@ -121,6 +124,35 @@ def test_more_holes_than_the_cursor_keeps_survive_an_unload(two: TwoBrokers, lan
     two.move(lane.topic, two.a)
     lane.subscribe(after)
     lane.finish(after, even(sent))
+
+
+@pytest.fixture
+def tiered(two: TwoBrokers, tmp_path: Path) -> Iterator[None]:
+    """There is a tiered storage for topics that are made now."""
+    two.admin.call("POST", f"/namespaces/{MOVING}/offloadPolicies", offloading.policies(tmp_path))
+    yield
+    two.admin.call("DELETE", f"/namespaces/{MOVING}/removeOffloadPolicies")
+
+
+@pytest.mark.usefixtures("tiered")
+def test_a_new_owner_reads_ahead_what_is_not_in_tiered_storage(two: TwoBrokers, lane: Lane) -> None:
+    two.move(lane.topic, two.a)
+    lane.reserve()
+    delays = [MINUTES_10_MS] * (8 * LEDGER_ENTRIES)
+    delays[::100] = [200] * len(delays[::100])
+    sent = lane.send_in(*delays)
+    ledgers = [one["ledgerId"] for one in lane.admin.internal_stats(lane.topic)["ledgers"]]
+    offloaded = set(ledgers[:3])
+    offloading.offload(lane.admin, lane.topic, before=ledgers[3])
+    lane.admin.trim(lane.topic)
+    wait_until(lambda: not two.ledgers() & offloaded, "they are not in BookKeeper any more")
+
+    inbox = Inbox()
+    two.move(lane.topic, two.b)
+    lane.admin = two.admin_of(two.b)
+    lane.subscribe(inbox)
+    lane.finish_partly(inbox, sent[::100], left=len(sent) - len(sent[::100]))
+    assert 0 < lane.metrics("pulsar_delayed_tidegate_")["read_ahead_entries"] <= 5 * LEDGER_ENTRIES
 
 
 def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBrokers, lane: Lane) -> None:

@@ -288,6 +288,31 @@ def test_each_subscription_has_its_blocks_loaded_ahead_whichever_is_due_first() 
         assert sum(each.loaded_entries() for each in index._timeline.slices) == 10, index.name
 
 
+def test_what_is_due_at_one_instant_is_not_loaded_ahead_all_at_once() -> None:
+    options = dataclasses.replace(OPTIONS, prefetch_ms=500, block_entries=10)
+    catalog, index = opened(MemoryStore(), options)
+    index.add(Entries.of((START_MS + 10_000, 5, at) for at in range(2_000)))
+    catalog.persist(NAME)
+    most = 0
+
+    def load_ahead(now_ms: int) -> None:
+        nonlocal most
+        for _ in range(250):
+            catalog.maintain(now_ms)
+        blocks = [block for each in index._timeline.slices for block in each.blocks.values()]
+        most = max(most, sum(len(block.run.entries) for block in blocks if block.run is not None))
+
+    load_ahead(START_MS + 9_999)
+    handed_out = 0
+    while due := len(entries := index.pop_due(START_MS + 10_000, 7)):
+        index.acknowledge(PositionSet.of_entries(entries))
+        handed_out += due
+        if handed_out % 70 == 0:
+            load_ahead(START_MS + 10_000)
+    assert handed_out == 2_000
+    assert 10 <= most <= (options.merge_runs + 1) * 10
+
+
 def test_stats_add_up() -> None:
     catalog, index = opened(MemoryStore())
     other = catalog.subscription(OTHER, INCARNATION)

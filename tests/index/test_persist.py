@@ -375,6 +375,23 @@ def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
     assert drained(index) == list(sort_entries(spread(100, 1_000)))
 
 
+def test_a_clock_that_is_set_back_after_a_failure_is_no_reason_to_wait() -> None:
+    """What is staged fills the memory meanwhile, and then nothing is read any more."""
+    store, clock = FailingStore(), ManualClock(START_MS)
+    catalog = Catalog.open(store, clock, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index = catalog.subscription(NAME, b"1" * 16)
+    index.add(spread(100, 1_000))
+    catalog.commit()
+    store.writes_left = 0
+    with pytest.raises(StorageError):
+        catalog.maintain(clock.now_ms())
+    store.writes_left = None
+    clock.set_ms(START_MS - 3_600_000)
+    catalog.maintain(clock.now_ms())
+    assert catalog.persist_failure is None
+    assert catalog.stats().persists == 1
+
+
 @pytest.mark.parametrize("meanwhile", ["clear", "remove", "new life", "acknowledge", "rewind", "fail"])
 def test_changes_during_a_persist(meanwhile: str) -> None:
     store = FailingStore()

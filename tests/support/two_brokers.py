@@ -22,10 +22,11 @@ _BUNDLE = "0x00000000_0xffffffff"
 _MOVES_MAX = 6
 # So few that a short test has more acknowledgements out of order than the cursor's record has room for.
 _RANGES_MAX = 500
+LEDGER_ENTRIES = 2_000
 _CONF = {
     "managedLedgerMaxUnackedRangesToPersist": str(_RANGES_MAX),
     "managedLedgerMaxUnackedRangesToPersistInMetadataStore": "100",
-    "managedLedgerMaxEntriesPerLedger": "2000",
+    "managedLedgerMaxEntriesPerLedger": str(LEDGER_ENTRIES),
     "topicLevelPoliciesEnabled": "false",
 }
 

@@ -155,3 +155,40 @@ async def test_an_unforeseen_failure_is_never_taken_for_success(
         assert stream.durable_seq == 0
         store.failing = False
         await until(lambda: store.memory.disk_bytes() > 0)
+
+
+async def test_memory_that_is_full_because_nothing_can_be_spilled_holds_up_nothing_but_adds(
+    start: StartDaemon, socket_path: Path, store: FlakyStore
+) -> None:
+    """Nothing was read any more, so no credit and no acknowledgement came for what was held already."""
+    async with (
+        start(
+            store=store,
+            staging_bytes=65_536,
+            staging_bytes_max=131_072,
+            maintain_interval_ms=10,
+            storage_retry_ms=20,
+        ) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        held = await client.open(f"{TOPIC}-held", credit=1)
+        held.add(entries(3, now_ms()))
+        await held.take_due(1)
+        store.failing_persists = True
+        far = await client.open(TOPIC)
+        far.add(entries(20_000, now_ms() + HOUR_MS))
+        await far.durable()
+        await until(lambda: daemon.engine.catalog.persist_failure is not None)
+        far.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        assert (await far.ended()).code == ErrorCode.STORAGE
+        held.give_credit(2)
+        assert len(await held.take_due(2)) == 2
+        held.ack(PositionSet.of([(1, 0)]))
+        await held.durable()
+
+        store.failing_persists = False
+        await until(lambda: daemon.health.ready)
+        last = await client.open(TOPIC)
+        assert len(last.held) == 20_000
+        last.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        await last.durable()

@@ -14,8 +14,7 @@ final class AheadGate {
     static final long NO_TICKET = 0;
     /** A pass that did not advance for so long is not waited for. */
     static final long PATIENCE_MS = 100;
-
-    private record Advance(Position next, long atMs) {}
+    private record Advance(Position next, Position lastLeft, long atMs) {}
 
     private TopicReader reader;
     private int enoughInVain;
@@ -26,7 +25,6 @@ final class AheadGate {
     private volatile boolean wanted;
     private int readInVain;
     private volatile Advance advance;
-
     /**
      * Connects it with who reads; without, nothing is ever read ahead. {@code inVain} delayed messages that the dispatcher had
      * to read by itself show that more of them may lie ahead; {@code reachEntries} it reads at once.
@@ -83,9 +81,9 @@ final class AheadGate {
         return held != NO_TICKET && held == ticket;
     }
 
-    /** A pass has dealt with everything before {@code next}. */
-    void advance(Position next, long nowMs) {
-        advance = new Advance(next, nowMs);
+    /** A pass has dealt with everything before {@code next}; up to {@code lastLeft} it has left something to the dispatcher. */
+    void advance(Position next, Position lastLeft, long nowMs) {
+        advance = new Advance(next, lastLeft, nowMs);
     }
 
     /** No pass is under way any more. */
@@ -93,15 +91,19 @@ final class AheadGate {
         advance = null;
     }
 
-    /** Whether the dispatcher does better not to read now: a pass is about to tell what it would read in vain. */
+    /**
+     * Whether the dispatcher does better not to read now: it would read in vain what a pass is about to tell. Its read leaves out
+     * what is contained, however much that is, and goes on behind it, entry by entry: so also where it is far behind the pass,
+     * if nothing before that was left to it.
+     */
     boolean isAwaited(long nowMs) {
         Advance last = advance;
-        return last != null && nowMs - last.atMs() < PATIENCE_MS && nowMs >= last.atMs() && isReached(last.next());
+        return last != null && nowMs - last.atMs() < PATIENCE_MS && nowMs >= last.atMs() && isInVain(last);
     }
 
-    /** Whether the dispatcher's next read goes as far as there. */
-    private boolean isReached(Position next) {
+    private boolean isInVain(Advance last) {
         Position from = reader.readPosition();
-        return new Position(from.ledgerId(), from.entryId() + reach - 1).compareTo(next) >= 0;
+        boolean isAllTold = last.lastLeft().compareTo(from) < 0;
+        return isAllTold || new Position(from.ledgerId(), from.entryId() + reach - 1).compareTo(last.next()) >= 0;
     }
 }

@@ -146,12 +146,16 @@ final class AheadSide {
         }
     }
 
-    /** A pass has dealt with everything before {@code next}: the dispatcher may go there, too. */
-    void advance(TrackerHost.Position next) {
+    /**
+     * A pass has dealt with everything before {@code next}, and up to {@code lastLeft} left something to the dispatcher, which may
+     * go there.
+     */
+    void advance(TrackerHost.Position next, TrackerHost.Position lastLeft) {
         boolean read;
         synchronized (lock) {
-            ahead.advance(next, clock.millis());
-            read = gate.goOn();
+            long nowMs = clock.millis();
+            ahead.advance(next, lastLeft, nowMs);
+            read = gate.mayGoOn(nowMs);
         }
         if (read) {
             host.readMore();

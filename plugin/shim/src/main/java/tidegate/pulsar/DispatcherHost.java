@@ -11,15 +11,16 @@ final class DispatcherHost extends CursorHost {
     private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
     private final Wakeups wakeups;
     /** Guarded by the dispatcher's lock. */
-    private final SeenConsumers seen = new SeenConsumers();
+    private final SeenConsumers seen;
     private ScheduledFuture<?> wake;
 
-    /** {@code background} may wait for Pulsar's locks. */
+    /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
             Executor background, LogLedgers.Shared logs) {
         super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
+        seen = new SeenConsumers(dispatcher.getConsumers());
     }
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */

@@ -43,6 +43,8 @@ final class LinkSession {
     private final Set<TrackerCore> undrained = new HashSet<>();
     /** Those that have failed, and why. Nothing is told to them or fetched from them any more. */
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
+    /** Those whose streams the daemon has given up. They are opened again, unless somebody takes them out. */
+    private final Set<TrackerCore> refused = new LinkedHashSet<>();
     /** Answers about index logs that other threads have brought. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
     private final Runnable wake;
@@ -86,6 +88,7 @@ final class LinkSession {
             unopened.remove(core);
             toAsk.remove(core);
             undrained.remove(core);
+            refused.remove(core);
         }
     }
 
@@ -102,6 +105,13 @@ final class LinkSession {
     Map<TrackerCore, Throwable> takeFailed() {
         Map<TrackerCore, Throwable> taken = new LinkedHashMap<>(failed);
         failed.clear();
+        return taken;
+    }
+
+    /** The cores whose streams the daemon has given up since this was last asked. */
+    Set<TrackerCore> takeRefused() {
+        Set<TrackerCore> taken = new LinkedHashSet<>(refused);
+        refused.clear();
         return taken;
     }
 
@@ -266,6 +276,7 @@ final class LinkSession {
         } else if (frame instanceof Frame.Error error) {
             core.daemon().onStreamError(error.code(), error.message());
             expectOpen(core);
+            refused.add(core);
         } else if (frame instanceof Frame.Close) {
             core.daemon().onClosed();
             expectOpen(core);

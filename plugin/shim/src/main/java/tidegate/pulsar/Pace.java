@@ -6,11 +6,14 @@ import java.util.concurrent.TimeUnit;
  * How fast is read ahead: as fast as is allowed while nobody publishes; else as fast as live traffic does not feel it, and
  * never slower than a dispatcher would read by itself.
  *
- * <p>What live traffic takes while nothing is read is the measure. Above twice that, and 2 ms, the speed falls by half at
- * each look; below, it rises by a small part, and by a smaller one near the speed that was felt last. If even the lowest speed
+ * <p>What live traffic takes while nothing is read is the measure. Above twice that, and some ms, the speed falls by half at
+ * each look; below, it rises by a small part, and by a smaller one near the speed that was felt last, but not beyond what is
+ * made use of: a fall would change nothing then. If even the lowest speed
  * does not help, it is something else that live traffic feels, and this becomes the measure. Beside live traffic what is read
  * is read in small pieces, one after the other: a publisher waits for the pieces that are under way, however slowly they
- * follow each other. Pure: times and figures are passed in. Not thread-safe.
+ * follow each other. After each there is a rest, as long as a part of the time that the piece took: a mean tells too late of a
+ * machine that is busy for a moment, a piece that takes longer tells at once. Pure: times and figures are passed in. Not
+ * thread-safe.
  */
 final class Pace {
     /** What live traffic took since the last look, a mean in ms; NaN where there was none. */
@@ -29,9 +32,15 @@ final class Pace {
     private static final double NEAR_RISE = 1.005;
     /** So many looks in a row without anything published tell that nobody publishes. */
     private static final int QUIET_LOOKS = 20;
-    /** A batch is what is read in so long: a longer one holds up whatever comes behind it on the way. */
+    /** Beside live traffic a batch is what is read in so long: a longer one holds up whatever comes behind it on the way. */
     private static final long BATCHES_PER_SECOND = 200;
     private static final long SMALLEST_BATCH = 256;
+    /** About 2 ms of processor time from the bookie to the daemon. */
+    private static final long LARGEST_BATCH = 512;
+    /** Of the time that a piece took. A third of the time is nobody's but live traffic's, and more when pieces take longer. */
+    private static final double REST = 0.5;
+    /** A piece that hung tells nothing of how busy the machine is. */
+    private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
     /** What was not used of the speed so long ago may be made up for. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
@@ -39,10 +48,14 @@ final class Pace {
     private static final class Latency {
         private static final double UNKNOWN_LIMIT_MS = 10;
         private static final double FACTOR = 2;
-        private static final double SLACK_MS = 2;
         private static final double LOOK_WEIGHT = 0.4;
+        private final double slackMs;
         private double nowMs = Double.NaN;
         private double calmMs = Double.NaN;
+
+        Latency(double slackMs) {
+            this.slackMs = slackMs;
+        }
 
         void look(double feltMs) {
             nowMs = mean(nowMs, feltMs, LOOK_WEIGHT);
@@ -53,7 +66,7 @@ final class Pace {
         }
 
         boolean isHigh() {
-            return nowMs > (Double.isNaN(calmMs) ? UNKNOWN_LIMIT_MS : calmMs * FACTOR + SLACK_MS);
+            return nowMs > (Double.isNaN(calmMs) ? UNKNOWN_LIMIT_MS : calmMs * FACTOR + slackMs);
         }
 
         private static double mean(double before, double nextMs, double weight) {
@@ -64,6 +77,9 @@ final class Pace {
         }
     }
 
+    private static final double PUBLISH_SLACK_MS = 2;
+    /** A task waits for a piece or two where there are as few processors as there are pieces on their way. */
+    private static final double DISPATCH_SLACK_MS = 5;
     /** However much was read at once. */
     private static final long LONGEST_REST_NS = TimeUnit.SECONDS.toNanos(1);
     private static final double IDLE_WEIGHT = 0.2;
@@ -71,20 +87,25 @@ final class Pace {
 
     private final long lowest;
     private final long highest;
-    private final Latency publish = new Latency();
-    private final Latency dispatch = new Latency();
+    private final Latency publish = new Latency(PUBLISH_SLACK_MS);
+    private final Latency dispatch = new Latency(DISPATCH_SLACK_MS);
     private double perSecond;
     /** The speed at which live traffic felt it last. */
     private double feltPerSecond = Double.MAX_VALUE;
     private int quietLooks;
+    /** When the speed allows more, and when the rest after the last piece is over. */
     private long freeAtNs;
+    private long restUntilNs;
     private boolean spent;
+    /** Whether more would have been read since the last look, had the speed been higher. */
+    private boolean limited;
 
     Pace(long highestPerSecond, long nowNs) {
         highest = highestPerSecond;
         lowest = Math.min(LOWEST_PER_SECOND, highest);
         perSecond = Math.min(FIRST_PER_SECOND, highest);
         freeAtNs = nowNs;
+        restUntilNs = nowNs;
     }
 
     long perSecond() {
@@ -94,7 +115,9 @@ final class Pace {
     /** Takes what live traffic has felt since the last look, which is a short while ago. */
     void look(Felt felt) {
         boolean wasReading = spent;
+        boolean wasLimited = limited;
         spent = false;
+        limited = false;
         publish.look(felt.publishMs());
         dispatch.look(felt.dispatchMs());
         boolean isPublished = !Double.isNaN(felt.publishMs());
@@ -110,7 +133,7 @@ final class Pace {
         } else if (wasQuiet || !wasReading) {
             perSecond = Math.min(perSecond, Math.min(FIRST_PER_SECOND, highest));
         } else {
-            adapt(isPublished && (publish.isHigh() || dispatch.isHigh()));
+            adapt(isPublished && (publish.isHigh() || dispatch.isHigh()), wasLimited);
         }
     }
 
@@ -119,8 +142,11 @@ final class Pace {
         return quietLooks >= QUIET_LOOKS;
     }
 
-    private void adapt(boolean isFelt) {
+    private void adapt(boolean isFelt, boolean isLimited) {
         if (!isFelt) {
+            if (!isLimited) {
+                return;
+            }
             boolean near = perSecond * NEAR_FACTOR > feltPerSecond && perSecond < feltPerSecond * NEAR_FACTOR;
             perSecond = Math.min(highest, perSecond * (near ? NEAR_RISE : RISE));
         } else if (perSecond <= lowest) {
@@ -138,7 +164,11 @@ final class Pace {
 
     /** How many entries to ask for at once, {@code most} at most. */
     int batch(int most) {
-        return isQuiet() ? most : (int) Math.min(most, Math.max(SMALLEST_BATCH, perSecond / BATCHES_PER_SECOND));
+        if (isQuiet()) {
+            return most;
+        }
+        long piece = Math.min(LARGEST_BATCH, Math.max(SMALLEST_BATCH, (long) perSecond / BATCHES_PER_SECOND));
+        return (int) Math.min(most, piece);
     }
 
     /** How many reads may be under way, {@code most} at most. */
@@ -153,17 +183,19 @@ final class Pace {
 
     /** How long until more may be asked for, in ns; 0 or less if it may be now. */
     long restNs(long nowNs) {
-        return freeAtNs - nowNs;
+        return Math.max(freeAtNs - nowNs, restUntilNs - nowNs);
     }
 
-    /** So many entries were read. */
-    void spend(long entries, long nowNs) {
+    /** So many entries were read, in so long from asking for them to having dealt with them. */
+    void spend(long entries, long tookNs, long nowNs) {
         if (entries > 0) {
             spent = true;
             if (freeAtNs - nowNs < -BURST_NS) {
                 freeAtNs = nowNs - BURST_NS;
             }
             freeAtNs += (long) Math.min(LONGEST_REST_NS, entries * 1e9 / perSecond);
+            restUntilNs = nowNs + (isQuiet() ? 0 : (long) Math.min(LONGEST_YIELD_NS, tookNs * REST));
+            limited |= freeAtNs - restUntilNs >= 0;
         }
     }
 }

@@ -272,24 +272,31 @@ final class PositionStates {
         settling.add(ledgerId, entryId);
     }
 
-    /** A settling one is deleted in the cursor, or never will be. */
+    /** A settling one is deleted in the cursor. */
     void settled(long ledgerId, long entryId) {
         if (settling.remove(ledgerId, entryId)) {
             contained.remove(ledgerId, entryId);
         }
     }
 
-    /** It is not acknowledged after all. */
+    /** A settling one is not acknowledged after all. The dispatcher may have passed it, so it is sought. */
     void unreport(long ledgerId, long entryId) {
         reported.remove(ledgerId, entryId);
-        settled(ledgerId, entryId);
+        if (settling.remove(ledgerId, entryId)) {
+            PositionSet one = new PositionSet();
+            one.add(ledgerId, entryId);
+            sought.seek(one);
+        }
     }
 
-    /** Nothing known acknowledged is believed before it has been looked at again. */
+    /**
+     * Nothing known acknowledged is believed before it has been looked at again. What was settling is sought: it is not deleted,
+     * and not everything that takes the seal has the dispatcher rewind.
+     */
     void doubt() {
         doubtful.addAll(reported);
         reported.clear();
-        contained.removeAll(settling);
+        sought.seek(settling);
         settling.clear();
     }
 

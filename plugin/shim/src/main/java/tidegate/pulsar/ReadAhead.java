@@ -194,7 +194,7 @@ final class ReadAhead implements AutoCloseable {
         boolean worthwhile = reader.unreadEntries() >= stride.worthwhile() || core.ahead().sought() >= stride.worthwhile();
         if (core.ahead().mayAdd(ticket) && reader.isAllowed() && worthwhile) {
             long nowMs = clock.millis();
-            active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, this::wake), nowMs));
+            active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, nanoTime, this::wake), nowMs));
         }
     }
 
@@ -205,7 +205,8 @@ final class ReadAhead implements AutoCloseable {
             Turn turn = i.next();
             boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.ahead().hasRoom(maxWaiting);
             ScanPass.Progress progress = turn.pass.step(window, mayRead ? pace.batch(stride.batch()) : 0);
-            pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), nanoTime.getAsLong());
+            pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), turn.pass.stepTookNs(),
+                    nanoTime.getAsLong());
             if (progress == ScanPass.Progress.ENDED) {
                 i.remove();
                 end(turn);

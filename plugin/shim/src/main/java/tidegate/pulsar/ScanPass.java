@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.TrackerHost.Position;
@@ -21,6 +22,7 @@ final class ScanPass {
     /** Of a sample this part must have been worth telling. */
     private static final int USEFUL_PART = 20;
     private static final int MAX_FAILURES = 3;
+    private static final Position NOWHERE = new Position(-1, -1);
 
     /**
      * How a pass reads.
@@ -36,13 +38,14 @@ final class ScanPass {
     /** What a step did. */
     enum Progress { WAITS, ADVANCED, ENDED }
 
-    private record Range(long ledgerId, long first, long last, CompletableFuture<TopicReader.Batch> read) {}
+    private record Range(long ledgerId, long first, long last, long askedNs, CompletableFuture<TopicReader.Batch> read) {}
 
     private final TrackerCore core;
     private final TopicReader reader;
     private final Stride stride;
     private final long ticket;
     private final long beganMs;
+    private final LongSupplier nanoTime;
     private final Runnable wake;
     private final Deque<Range> ranges = new ArrayDeque<>();
     private final Records found = new Records();
@@ -52,6 +55,8 @@ final class ScanPass {
     /** The ledger of {@code next} being looked at; null if that is not known yet. */
     private CompletableFuture<Long> lastEntry;
     private boolean lastEntryIsFresh;
+    /** Nothing behind it was left to the dispatcher so far. */
+    private Position lastLeft = NOWHERE;
     private boolean planned;
     private int failures;
     private long entriesRead;
@@ -60,14 +65,19 @@ final class ScanPass {
     private long sampleTold;
     private int stepRead;
     private long stepBytes;
+    private long stepTookNs;
     private int batch;
 
-    /** {@code wake} is called, on any thread, when a step may have something to do. */
-    ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, Runnable wake) {
+    /**
+     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code wake} is called, on any thread, when a step may
+     * have something to do.
+     */
+    ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, LongSupplier nanoTime, Runnable wake) {
         this.core = core;
         this.reader = reader;
         this.stride = stride;
         this.ticket = ticket;
+        this.nanoTime = nanoTime;
         this.wake = wake;
         beganMs = nowMs;
         next = first();
@@ -85,6 +95,7 @@ final class ScanPass {
         batch = entries;
         stepRead = 0;
         stepBytes = 0;
+        stepTookNs = 0;
         if (!core.ahead().mayAdd(ticket) || !reader.isAllowed()) {
             return Progress.ENDED;
         }
@@ -99,7 +110,9 @@ final class ScanPass {
             return Progress.WAITS;
         }
         ranges.poll();
-        return take(head) ? Progress.ADVANCED : Progress.ENDED;
+        boolean goesOn = take(head);
+        stepTookNs = nanoTime.getAsLong() - head.askedNs();
+        return goesOn ? Progress.ADVANCED : Progress.ENDED;
     }
 
     /** How many entries the last step read. */
@@ -110,6 +123,11 @@ final class ScanPass {
     /** How many bytes they had. */
     long stepBytes() {
         return stepBytes;
+    }
+
+    /** How long that took, from asking for them to having told them, in ns. */
+    long stepTookNs() {
+        return stepTookNs;
     }
 
     /** Has the next range read; false if there is none, or it is not known yet. */
@@ -140,6 +158,10 @@ final class ScanPass {
                 continue;
             }
             long confirmed = lastEntry.join();
+            if (confirmed < 0) {
+                // It may be elsewhere, where the dispatcher can read it.
+                leaveUpTo(new Position(next.ledgerId(), Long.MAX_VALUE));
+            }
             long last = next.ledgerId() == end.ledgerId() ? Math.min(confirmed, end.entryId()) : confirmed;
             if (planIn(last)) {
                 return true;
@@ -179,7 +201,7 @@ final class ScanPass {
             }
         }
         if (entriesRead == 0 && ranges.isEmpty()) {
-            core.ahead().advance(new Position(ledgerId, first));
+            core.ahead().advance(new Position(ledgerId, first), lastLeft);
         }
         ranges.add(read(ledgerId, first, lastUnknown));
         next = new Position(ledgerId, lastUnknown + 1);
@@ -188,9 +210,10 @@ final class ScanPass {
     }
 
     private Range read(long ledgerId, long first, long last) {
+        long askedNs = nanoTime.getAsLong();
         CompletableFuture<TopicReader.Batch> batch = reader.read(ledgerId, first, (int) (last - first + 1));
         batch.whenComplete((entries, error) -> wake.run());
-        return new Range(ledgerId, first, last, batch);
+        return new Range(ledgerId, first, last, askedNs, batch);
     }
 
     private void look(boolean fresh) {
@@ -206,8 +229,16 @@ final class ScanPass {
         next = position;
     }
 
+    /** There is something before it, or there, that the dispatcher must read. */
+    private void leaveUpTo(Position position) {
+        if (position.compareTo(lastLeft) > 0) {
+            lastLeft = position;
+        }
+    }
+
     /** Leaves the rest of the ledger to the dispatcher; false if that happened too often. */
     private boolean leave(String verb) {
+        leaveUpTo(new Position(next.ledgerId(), Long.MAX_VALUE));
         LOG.debug("[{}] Ledger {} cannot be {} ahead: it is left to the dispatcher", core.name(), next.ledgerId(), verb);
         moveTo(new Position(next.ledgerId() + 1, 0));
         return ++failures < MAX_FAILURES;
@@ -216,6 +247,7 @@ final class ScanPass {
     /** Deals with what was read; false if the pass is over. */
     private boolean take(Range range) {
         if (range.read().isCompletedExceptionally()) {
+            leaveUpTo(new Position(range.ledgerId(), Long.MAX_VALUE));
             if (next.ledgerId() == range.ledgerId() && !leave("read")) {
                 return false;
             }
@@ -241,7 +273,10 @@ final class ScanPass {
             if (done < range.last()) {
                 ranges.addFirst(read(range.ledgerId(), done + 1, range.last()));
             }
-            core.ahead().advance(new Position(range.ledgerId(), done + 1));
+            if (found.size() < stepRead) {
+                leaveUpTo(new Position(range.ledgerId(), done));
+            }
+            core.ahead().advance(new Position(range.ledgerId(), done + 1), lastLeft);
         }
         return isUseful();
     }

@@ -10,7 +10,12 @@ import java.util.List;
  */
 final class SeenConsumers {
     /** The consumers of the last look that showed any. */
-    private Object[] seen = {};
+    private Object[] seen;
+
+    /** Begins with those that are there now. */
+    SeenConsumers(List<?> consumers) {
+        seen = consumers.toArray();
+    }
 
     /** Whether there were consumers, there are some now, and none of the former ones is among them. */
     boolean replacedBy(List<?> consumers) {

@@ -91,7 +91,12 @@ final class SettlingDeletes {
             return false;
         }
         List<TrackerHost.Position> targets = underWay.targets;
+        boolean sealed = seal.stood(underWay.generation);
         underWay = null;
+        if (!sealed) {
+            // Perhaps the cursor has left out everything: what is deleted will show when the new seal is there.
+            return true;
+        }
         if (done) {
             chunkMax = Math.min(CHUNK_MAX, chunkMax * 2);
             targets.forEach(position -> positions.settled(position.ledgerId(), position.entryId()));

@@ -26,7 +26,7 @@ final class TrackerTable {
     /** What fails each time it is opened must not take a whole core. */
     private static final long RESTART_MS = 1000;
 
-    private final Map<String, TrackerCore> byKey = new HashMap<>();
+    private final Map<TrackerCore.Key, TrackerCore> byKey = new HashMap<>();
     /** Only these are asked at each step whether they are closed, which takes their lock. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
@@ -116,7 +116,8 @@ final class TrackerTable {
 
     /**
      * For those that have failed it is as if the connection had been lost, and for nobody else: their streams end, and are
-     * opened again after a while. A former tracker and its successor do that together, for the order of their changes.
+     * opened again after a while. A former tracker and its successor do that together, for the order of their changes; also when
+     * the daemon has given up the former's stream: opened again behind its successor's, it would end that.
      */
     void restartFailed(long nowMs) {
         if (session == null) {
@@ -124,18 +125,24 @@ final class TrackerTable {
         }
         session.takeFailed().forEach((failed, cause) -> {
             LOG.error("[{}] The tracker failed; its stream is opened again, the others go on", failed.name(), cause);
-            List<TrackerCore> same = cores.stream().filter(core -> core.key().equals(failed.key())).toList();
-            same.forEach(core -> session.abandon(core, "the tracker failed: " + cause));
-            each(same, core -> core.daemon().onDisconnected());
-            each(same, this::leaveToSuccessor);
-            same.stream().filter(cores::contains).forEach(core -> restartMs.put(core, nowMs + RESTART_MS));
+            restart(failed.key(), "the tracker failed: " + cause, nowMs);
         });
+        session.takeRefused().stream().filter(core -> byKey.get(core.key()) != core)
+                .forEach(former -> restart(former.key(), "another tracker tells what the former has left", nowMs));
         for (TrackerCore core : List.copyOf(restartMs.keySet())) {
             if (restartMs.get(core) <= nowMs) {
                 restartMs.remove(core);
                 session.attach(core);
             }
         }
+    }
+
+    private void restart(TrackerCore.Key key, String why, long nowMs) {
+        List<TrackerCore> same = cores.stream().filter(core -> core.key().equals(key)).toList();
+        same.forEach(core -> session.abandon(core, why));
+        each(same, core -> core.daemon().onDisconnected());
+        each(same, this::leaveToSuccessor);
+        same.stream().filter(cores::contains).forEach(core -> restartMs.put(core, nowMs + RESTART_MS));
     }
 
     /** Ends every tracker. */

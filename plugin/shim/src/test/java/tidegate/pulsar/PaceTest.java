@@ -24,7 +24,7 @@ class PaceTest {
         for (long endNs = nowNs + LOOK_NS; nowNs < endNs; nowNs += 1_000_000) {
             if (pace.mayRead(nowNs)) {
                 int batch = pace.batch(4096);
-                pace.spend(batch, nowNs);
+                pace.spend(batch, 0, nowNs);
                 read += batch;
             }
         }
@@ -165,8 +165,59 @@ class PaceTest {
     }
 
     @Test
+    void besideLiveTrafficEachPieceIsFollowedByARest() {
+        long tookNs = TimeUnit.MILLISECONDS.toNanos(10);
+        pace.look(CALM);
+        pace.spend(1, tookNs, nowNs);
+        assertFalse(pace.mayRead(nowNs + tookNs / 2 - 1));
+        assertTrue(pace.mayRead(nowNs + tookNs / 2));
+        // As long as pieces take, but not as long as one that hung.
+        nowNs += tookNs;
+        pace.spend(1, 4 * tookNs, nowNs);
+        assertFalse(pace.mayRead(nowNs + 2 * tookNs - 1));
+        nowNs += 4 * tookNs;
+        pace.spend(1, TimeUnit.MINUTES.toNanos(1), nowNs);
+        assertTrue(pace.mayRead(nowNs + TimeUnit.MILLISECONDS.toNanos(100)));
+    }
+
+    @Test
+    void besideLiveTrafficPiecesStaySmallHoweverFastItIs() {
+        Pace fast = new Pace(10_000_000, nowNs);
+        fast.look(CALM);
+        for (int i = 0; i < 100; i++) {
+            fast.spend(10_000_000, 0, nowNs);
+            fast.look(CALM);
+        }
+        assertEquals(10_000_000, fast.perSecond());
+        assertTrue(fast.batch(4096) <= 512, fast.batch(4096) + " at once");
+    }
+
+    @Test
+    void aSpeedThatIsNotMadeUseOfDoesNotRise() {
+        pace.look(CALM);
+        long first = pace.perSecond();
+        for (int i = 0; i < 20; i++) {
+            nowNs += LOOK_NS;
+            // The storage gives no more than that.
+            pace.spend(512, LOOK_NS, nowNs);
+            pace.look(CALM);
+        }
+        assertEquals(first, pace.perSecond());
+        read(3, SLOW_PUBLISH);
+        assertTrue(pace.perSecond() < first, "what is felt makes it slower at once");
+    }
+
+    @Test
+    void whereNobodyPublishesNobodyNeedsARest() {
+        read(40, Pace.Felt.NOTHING);
+        nowNs += TimeUnit.SECONDS.toNanos(1);
+        pace.spend(1, TimeUnit.MINUTES.toNanos(1), nowNs);
+        assertTrue(pace.mayRead(nowNs));
+    }
+
+    @Test
     void restsForASecondAtMost() {
-        pace.spend(Long.MAX_VALUE / 1000, nowNs);
+        pace.spend(Long.MAX_VALUE / 1000, 0, nowNs);
         assertTrue(pace.mayRead(nowNs + TimeUnit.SECONDS.toNanos(1)));
     }
 
@@ -174,7 +225,7 @@ class PaceTest {
     void keepsToALowerSpeedThanItWouldBackOffTo() {
         Pace slow = new Pace(1000, 0);
         assertEquals(1000, slow.perSecond());
-        slow.spend(1000, 0);
+        slow.spend(1000, 0, 0);
         slow.look(SLOW_PUBLISH);
         assertEquals(1000, slow.perSecond());
         assertFalse(slow.mayRead(TimeUnit.MILLISECONDS.toNanos(900)));

@@ -64,6 +64,14 @@ class ScanPassTest {
     }
 
     @Test
+    void meanwhileTheDispatcherReadsNothingInVain() {
+        publishFar(BACKLOG);
+        attach();
+        // Before there was a tracker, and at both ends of a pass.
+        assertTrue(world.broker.reads <= 6 * world.stride.reach(), world.broker.reads + " read by the dispatcher");
+    }
+
+    @Test
     void whatIsPlainOrDueComesInBetween() {
         for (int entry = 0; entry < BACKLOG; entry++) {
             publish(entry, entry % 100 == 7 ? -1 : entry % 100 == 8 ? 0 : 3_600_000);

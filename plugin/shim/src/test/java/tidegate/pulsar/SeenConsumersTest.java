@@ -23,7 +23,14 @@ class SeenConsumersTest {
         }
     }
 
-    private final SeenConsumers seen = new SeenConsumers();
+    private final SeenConsumers seen = new SeenConsumers(List.of());
+
+    /** A tracker is made amid a batch; its consumers may be gone before its dispatcher reads again. */
+    @Test
+    void thoseThatWereThereAtTheBeginningCount() {
+        assertTrue(new SeenConsumers(List.of("A")).replacedBy(List.of("B")));
+        assertFalse(new SeenConsumers(List.of("A")).replacedBy(List.of("A", "B")));
+    }
 
     @Test
     void aRollingReplacementIsNone() {

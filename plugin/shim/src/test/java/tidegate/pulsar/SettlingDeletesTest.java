@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
+import java.util.Random;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
@@ -69,9 +70,39 @@ class SettlingDeletesTest extends TrackerScenario {
         }
         assertEquals(0, world.core().stats().settling());
         assertFalse(index().acknowledged.contains(new Position(1, 3)), "rather twice than never");
+        assertEquals(List.of(3L), delivered(), "the dispatcher had passed it: it is given it to read");
     }
 
-    /** The cursor has it as deleted in memory whether or not it could write that down: nothing is to be read again. */
+    /** Skipping takes the seal and rewinds nothing: what the dispatcher has passed is not deleted, so it is read again. */
+    @Test
+    void skippingWhileAcknowledgementsAreDeletedAgainLeavesNothingBehind() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.toShim(Integer.MAX_VALUE);
+        assertEquals(9, world.core().stats().settling());
+        world.broker.clearBacklog(new Position(1, 0));
+        world.runUntil(world.now() + 2000);
+        assertEquals(0, world.core().stats().settling());
+        assertEquals(List.of(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L), delivered().stream().sorted().toList());
+    }
+
+    /** The cursor says that all is done though it has left out everything: it had lost the seal. */
+    @Test
+    void whatTheCursorHasLeftOutIsNotTakenForDeleted() {
+        ToyBroker host = new ToyBroker(world.clock);
+        host.connect();
+        TrackerParts parts = new TrackerParts(host, world.clock, new TrackerCore.Settings("topic", "sub",
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), new PendingBudget(1000));
+        parts.positions.settle(1, 5);
+        host.beforeDelete = () -> host.putSeal(Seal.NONE);
+        parts.deletes.go();
+        host.runCursor();
+        parts.deletes.go();
+        assertFalse(host.isDeleted(1, 5));
+        assertTrue(parts.positions.contains(1, 5), "somebody must have it read again first");
+        parts.check();
+    }
+
     @Test
     void whatTheCursorDeletesAndCannotStoreIsNotGivenUp() {
         acknowledgeAllBut(0);

@@ -79,7 +79,7 @@ class ToyBroker implements TrackerHost {
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
-    private final SeenConsumers seen = new SeenConsumers();
+    private SeenConsumers seen = new SeenConsumers(List.of());
     private boolean trackerMade;
     int readBatch = 5;
     int permits = 20;
@@ -463,6 +463,7 @@ class ToyBroker implements TrackerHost {
         long deliverAtMs = log.get(position);
         if (deliverAtMs >= 0 && !trackerMade) {
             trackerMade = true;
+            seen = new SeenConsumers(consumers);
             core = maker.make();
         }
         if (core != null && core.dispatcher().addMessage(position.ledgerId(), position.entryId(), deliverAtMs)) {

@@ -295,6 +295,70 @@ class TrackerTableTest {
         assertTrue(successor.daemon().isOpen());
     }
 
+    /** A subscription was deleted and made again while the daemon's disk is full: an OPEN of its former life ends this one's. */
+    @Test
+    void aFormerTrackerThatTheDaemonRefusesIsNotOpenedBehindItsSuccessor() throws ProtocolException {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        connect();
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        ToyBroker host = new ToyBroker(clock);
+        TrackerCore successor = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub",
+                Ownership.first(new Random(9)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+        host.core = successor;
+        successor.speakForLast();
+        table.register(successor);
+        answerOpens();
+        successor.dispatcher().addMessage(7, 1, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(7, 1, LATER_MS))), sent(successor));
+
+        daemonSends(1, 0, new Frame.Error(ProtocolException.STORAGE, "the disk is full"));
+        for (int second = 0; second < 5; second++) {
+            clock.advance(1000);
+            table.restartFailed(clock.millis());
+            answerOpens();
+        }
+        assertFalse(former.daemon().isOpen(), "its successor speaks for the subscription");
+        assertTrue(successor.daemon().isOpen());
+    }
+
+    /** What the former had not got onto the daemon's disk is told before what its successor has told since. */
+    @Test
+    void aFormerTrackerThatTheDaemonRefusesLeavesItsChangesToItsSuccessor() throws ProtocolException {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        connect();
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        answerOpens();
+        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
+        table.restartFailed(clock.millis());
+        clock.advance(1000);
+        table.restartFailed(clock.millis());
+        answerOpens();
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
+                new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
+        assertTrue(successor.daemon().isOpen());
+    }
+
+    /** Both names may have blanks and slashes: a topic of an old namespace, with a cluster in its name, in its last part. */
+    @Test
+    void namesThatLookAlikeWhenTheyAreJoinedAreTwoSubscriptions() {
+        List<TrackerCore> cores = new ArrayList<>();
+        for (String[] names : new String[][] {{"topic / a", "b"}, {"topic", "a / b"}}) {
+            ToyBroker host = new ToyBroker(clock);
+            host.core = new TrackerCore(host, clock, new TrackerCore.Settings(names[0], names[1],
+                    Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+            cores.add(host.core);
+            table.register(host.core);
+        }
+        assertFalse(cores.get(0).isFinished(), "it would hand out nothing any more");
+        assertFalse(cores.get(1).isFinished());
+    }
+
     /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
     @Test
     void aLastWordDoesNotEndTheTrackerThatIsThere() throws ProtocolException {
