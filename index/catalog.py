@@ -328,10 +328,16 @@ class Catalog:
             for index in looked:
                 self._due_changed(index)
 
-    def want_persist(self, index: DelayIndex) -> None:
-        """Persist a subscription soon, though none of its own reasons asks for it."""
-        if self._indexes.get(index.name) is index and not self._background.is_persisting(index):
+    def want_persist(self, index: DelayIndex) -> bool:
+        """Persist a subscription soon, though none of its own reasons asks for it.
+
+        False while a persist of it runs: how much is left after that is not known yet.
+        """
+        if self._background.is_persisting(index):
+            return False
+        if self._indexes.get(index.name) is index:
             self._context.wanting[index] = None
+        return True
 
     def persist(self, name: SubscriptionName) -> None:
         """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""

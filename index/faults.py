@@ -18,7 +18,8 @@ _RUNNING = {
     errno.EDQUOT: ("the disk quota for {} is used up", "raise it or free some space, then it goes on"),
     errno.EROFS: (
         "the file system of {} is read-only",
-        "see in the kernel's log why, mount it writable, then it goes on",
+        "see in the kernel's log why, mount it writable, then it goes on; "
+        "if it must be checked first (fsck), stop the daemon for that",
     ),
     errno.EACCES: ("this process may no longer write to {}", "give it back to its user, then it goes on"),
     errno.EPERM: ("{} does not permit writing", "see its owner and attributes, then it goes on"),
@@ -41,6 +42,9 @@ _STARTING = {
 
 _UNREADABLE = (errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
 """How Linux says that a sector, or what the file system knows of it, cannot be read."""
+
+
+_CAME_OF_IT = "; IO error: "
 
 
 def is_corruption(error: Exception) -> bool:
@@ -84,8 +88,11 @@ def opening(path: Path, error: Exception) -> StorageError:
 
 
 def _number(error: Exception, known: Iterable[int]) -> int:
-    """The errno of `error`, 0 if it is none of `known`. RocksDB has it as text only, at the end."""
+    """The errno of `error`, 0 if it is none of `known`.
+
+    RocksDB has it as text only: at the end, or before what failed for the same reason after it.
+    """
     if isinstance(error, OSError):
         return error.errno or 0
-    text = str(error)
+    text = str(error).partition(_CAME_OF_IT)[0]
     return next((number for number in known if text.endswith(os.strerror(number))), 0)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 128 * 1024
 SILENT_HEARTBEATS = 3
+BEATS = 4  # a heartbeat: how often is looked
 CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
 NS_PER_MS = 1_000_000
 
@@ -121,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._heartbeat: asyncio.TimerHandle | None = None
         self._received_ns = clock.monotonic_ns()
+        self._silent_beats = 0
 
     @property
     def peer_name(self) -> str:
@@ -175,6 +177,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by asyncio: so many bytes came."""
         self._received_ns = self._clock.monotonic_ns()
+        self._silent_beats = 0
         self._metrics.bytes_received.inc(nbytes)
         if self._closing:
             return
@@ -379,19 +382,19 @@ class Connection(asyncio.BufferedProtocol):
         if self._pause is not None or not self.writable:
             self._transport.pause_reading()
         else:
-            self._received_ns = self._clock.monotonic_ns()  # silence while nobody listened does not count
+            self._silent_beats = 0  # silence while nobody listened does not count
             self._transport.resume_reading()
 
     def _beat(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        silent_ns = now_ns - self._received_ns
-        if silent_ns > SILENT_HEARTBEATS * self._heartbeat_ns and self._pause is None:
-            self._log.warning(
-                "no sign of life, closing", peer=self.peer_name, silent_ms=silent_ns // NS_PER_MS
-            )
+        # Beats are counted, not time: what this process itself was late is no silence of its peer.
+        self._silent_beats += 1
+        if self._silent_beats > SILENT_HEARTBEATS * BEATS and self._pause is None:
+            silent_ms = (now_ns - self._received_ns) // NS_PER_MS
+            self._log.warning("no sign of life, closing", peer=self.peer_name, silent_ms=silent_ms)
             self.read_rest()
             self.abort()
             return
         if self.hello is not None and now_ns - self._out.sent_ns >= self._heartbeat_ns // 2:
             self.send(Ping())
-        self._heartbeat = self._loop.call_later(self._heartbeat_ns / 4 / 1e9, self._beat)
+        self._heartbeat = self._loop.call_later(self._heartbeat_ns / BEATS / 1e9, self._beat)

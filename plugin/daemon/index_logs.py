@@ -47,10 +47,16 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 RESTORE_SECONDS = 8.0  # the shim decides alone after ten
+LOOK_AGAIN_SECONDS = 0.2
 BEGINNINGS_MAX = 4  # snapshots and restorations at a time: each costs the home more than its size says
 CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
+
+
+def restore_deadline() -> asyncio.Timeout:
+    """Ends a restoration that the answer to OPEN can wait for no longer."""
+    return asyncio.timeout(RESTORE_SECONDS)
 
 
 class IndexLogs:
@@ -85,6 +91,8 @@ class IndexLogs:
         self._cleared: set[Identity] = set()
         """Whose log was deleted, and that no stream has served since."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._too_long: set[StreamLog] = set()
+        """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
         store.on_noted(self._noted)
 
@@ -147,7 +155,7 @@ class IndexLogs:
         )
         adopted = False
         try:
-            async with asyncio.timeout(RESTORE_SECONDS), self.beginnings:
+            async with restore_deadline(), self.beginnings:
                 log = await read_log(home, pointer.ledger_id, identity, landing)
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log, identity, Chain(pointer.ledger_id, pointer.home))
@@ -157,6 +165,9 @@ class IndexLogs:
                 return
             index = self._catalog.adopt(landing.subscription_id)
             adopted = True
+            # What was written without a sync is durable with the commit of this. A DURABLE that follows may
+            # be of nothing else, and the log away when it is needed.
+            self._set_chain(index, Chain(pointer.ledger_id, pointer.home))
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
             return
@@ -368,10 +379,21 @@ class IndexLogs:
                 log.writer.note(noted)
                 touched[log] = None
         for log in touched:
-            journal = log.index.log
-            if (
-                journal.records > self.options.journal_records
-                or journal.size_bytes > self.options.journal_bytes
-            ):
-                self._catalog.want_persist(log.index)
+            self._keep_short(log)
             log.wake()
+
+    def _keep_short(self, log: StreamLog) -> None:
+        """Have an index persisted of which a new owner would replay too much."""
+        journal = log.index.log
+        too_long = (
+            journal.records > self.options.journal_records or journal.size_bytes > self.options.journal_bytes
+        )
+        if too_long and not self._catalog.want_persist(log.index) and log not in self._too_long:
+            # A persist is on its way, and what came after its begin may be too much as well.
+            self._too_long.add(log)
+            self.loop.call_later(LOOK_AGAIN_SECONDS, self._look_again, log)
+
+    def _look_again(self, log: StreamLog) -> None:
+        self._too_long.discard(log)
+        if self._by_id.get(log.index.log.subscription_id) is log:
+            self._keep_short(log)

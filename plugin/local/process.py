@@ -11,6 +11,7 @@ The demo, the tests, the benches and drills all start their brokers and daemons 
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -28,9 +29,12 @@ LOOPBACK = "127.0.0.1"
 Pause = Callable[[float], None]
 """Waits for so many seconds; may raise to end the wait."""
 # One that cannot start ends, which is noticed at once; a machine with a great deal to do takes minutes.
-START_TIMEOUT_S = 240.0
+START_TIMEOUT_S = 280.0
 _POLL_S = 0.02
-_KILLED_TIMEOUT_S = 10.0
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PORT_MIN, _PORT_END = 10_000, 65_536
+_PORTS_ENOUGH = 1_000
+_KILLED_TIMEOUT_S = 60.0
 
 
 class LocalProcessError(UserError):
@@ -175,9 +179,30 @@ class LocalProcess(ABC):
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that are free now: all are held open together, so that they differ."""
+    """Loopback ports that are free now: all are held open together, so that they differ.
+
+    None is of those that the system gives to outgoing connections. A server that is away for a while would
+    find such a port taken: even by a client that tries to reach it, and so connects to itself.
+    """
+    candidates = list(_server_ports())
+    secrets.SystemRandom().shuffle(candidates)
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        found: list[int] = []
+        while len(found) < count:
+            if not candidates:
+                raise LocalProcessError(f"there are no {count} free ports on {LOOPBACK}: stop what has them")
+            port, one = candidates.pop(), stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind((LOOPBACK, port))
+                found.append(port)
+        return found
+
+
+def _server_ports() -> range:
+    """The longer run of ports beside those of outgoing connections, all if there is next to none."""
+    try:
+        low, high = map(int, _OUTGOING_PORTS.read_text("ascii").split())
+    except (OSError, ValueError):
+        return range(_PORT_MIN, _PORT_END)
+    beside = max(range(_PORT_MIN, low), range(high + 1, _PORT_END), key=len)
+    return beside if len(beside) >= _PORTS_ENOUGH else range(_PORT_MIN, _PORT_END)

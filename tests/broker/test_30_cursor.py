@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly
-from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane, now_ms
+from tests.support.lane import KEY_SHARED, LATER_MS, MINUTES_10_MS, SHARED, Lane, now_ms
 from tests.support.waiting import wait_until
 
 KINDS = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["shared", "key-shared"])
@@ -55,14 +55,13 @@ def test_seek_to_earliest_brings_everything_again(retained: Lane, kind: pulsar.C
 def test_seek_to_earliest_after_acknowledgements_out_of_order(retained: Lane) -> None:
     lane, first, second = retained, Inbox(), Inbox()
     consumer = lane.subscribe(first, ack_even)
-    sent = lane.send_in(*[300] * 300, *[2500] * 100)
-    due = sent[:300]
+    due, later = lane.send_in(*[300] * 300), lane.send_in(*[LATER_MS] * 100)
     first.wait_for(due)
     lane.wait_stats(lambda now: now.backlog == len(odd(due)) + 100, "the acknowledgements are known")
     consumer.close()
     lane.admin.reset_to_time(lane.topic, "sub", 0)
     lane.subscribe(second)
-    lane.finish(second, sent)
+    lane.finish(second, due + later)
     assert_exactly(first.arrivals, due)
 
 
@@ -112,11 +111,11 @@ def test_seek_back_to_a_position(retained: Lane) -> None:
 def test_seek_forward_drops_what_was_skipped(retained: Lane) -> None:
     lane, inbox = retained, Inbox()
     consumer = lane.subscribe(inbox)
-    skipped = lane.send_in(*[2000] * 50, *[MINUTES_10_MS] * 50)
+    skipped = lane.send_in(*[LATER_MS] * 50, *[MINUTES_10_MS] * 50)
     lane.wait_delayed(len(skipped))
     border_ms = now_ms() + 1
     wait_until(lambda: now_ms() > border_ms, "the clock has moved on")
-    kept = lane.send_in(*[2500] * 50)
+    kept = lane.send_in(*[LATER_MS] * 50)
     consumer.close()
     lane.admin.reset_to_time(lane.topic, "sub", border_ms)
     lane.subscribe(inbox)
@@ -138,13 +137,13 @@ def test_clear_backlog(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox, ack_even)
     due = lane.send_in(*[300] * 50)
-    held = lane.send_in(*[2500] * 100, *[MINUTES_10_MS] * 100)
+    held = lane.send_in(*[LATER_MS] * 100, *[MINUTES_10_MS] * 100)
     inbox.wait_for(due)
     lane.wait_delayed(len(held))
     lane.admin.clear_backlog(lane.topic, "sub")
     lane.wait_stats(lambda now: now.backlog == now.delayed == 0, "nothing is left")
     # Due after what was cleared: had any of that stayed, it would come first.
-    fresh = lane.send_in(2600)
+    fresh = lane.send_in(LATER_MS)
     inbox.wait_for(fresh)
     assert_exactly(inbox.arrivals, due + fresh)
     lane.not_early(inbox.arrivals)
@@ -166,14 +165,13 @@ def test_clear_backlog_without_a_consumer(lane: Lane) -> None:
 def test_unsubscribe_and_subscribe_again_from_the_earliest(retained: Lane) -> None:
     lane, first, second = retained, Inbox(), Inbox()
     consumer = lane.subscribe(first, ack_even)
-    sent = lane.send_in(*[300] * 100, *[None] * 10, *[3000] * 100)
-    due = sent[:110]
+    due, later = lane.send_in(*[300] * 100, *[None] * 10), lane.send_in(*[LATER_MS] * 100)
     first.wait_for(due)
     lane.wait_delayed(100)
     consumer.unsubscribe()
     assert "sub" not in lane.admin.stats(lane.topic)["subscriptions"]
     lane.subscribe(second)
-    lane.finish(second, sent)
+    lane.finish(second, due + later)
     assert_exactly(first.arrivals, due)
 
 
@@ -209,12 +207,12 @@ def test_subscription_deleted_while_its_topic_is_unloaded_has_no_tracker(retaine
 def test_topic_deleted_and_made_again(lane: Lane) -> None:
     inbox, again = Inbox(), Inbox()
     consumer = lane.subscribe(inbox)
-    old = lane.send_in(*[2500] * 50, *[MINUTES_10_MS] * 50)
+    old = lane.send_in(*[LATER_MS] * 50, *[MINUTES_10_MS] * 50)
     lane.wait_delayed(len(old))
     consumer.close()
     lane.admin.delete_topic(lane.topic)
     lane.subscribe(again)
-    new = lane.send_in(*[3000] * 50, *[None] * 5)
+    new = lane.send_in(*[LATER_MS] * 50, *[None] * 5)
     lane.finish(again, new)
     assert inbox.arrivals == []
 
@@ -270,8 +268,7 @@ def test_the_daemon_forgets_a_deleted_topic(make_lane: Callable[..., Lane], clus
 def test_topic_unloaded(lane: Lane, kind: pulsar.ConsumerType) -> None:
     inbox = Inbox()
     lane.subscribe(inbox, ack_even, kind=kind)
-    sent = lane.send_in(*[300] * 200, *[3000] * 200, keys=["a", "b", "c"])
-    due, future = sent[:200], sent[200:]
+    due, future = (lane.send_in(*[ms] * 200, keys=["a", "b", "c"]) for ms in (300, LATER_MS))
     inbox.wait_for(due)
     lane.wait_stats(lambda now: now.backlog == 300, "the acknowledgements of the even ones are known")
     lane.admin.unload(lane.topic)
@@ -279,7 +276,7 @@ def test_topic_unloaded(lane: Lane, kind: pulsar.ConsumerType) -> None:
     inbox.wait_for(odd(due), times=2)
     inbox.wait_for(future)
     lane.wait_stats(lambda now: now.delayed == 0 and now.backlog == 200, "the even ones are acknowledged")
-    assert Counter(inbox.uids) == Counter(one.uid for one in sent + odd(due))
+    assert Counter(inbox.uids) == Counter(one.uid for one in due + future + odd(due))
     lane.not_early(inbox.arrivals)
 
 

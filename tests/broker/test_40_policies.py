@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.inbox import UID, Arrival, Inbox, Verdict, assert_exactly
-from tests.support.lane import MINUTES_10_MS, Lane, now_ms
+from tests.support.lane import LATER_MS, MINUTES_10_MS, Lane, now_ms
 from tests.support.waiting import wait_until
 
 
@@ -208,13 +208,13 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
 def test_expired_messages_do_not_come(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)
-    sent = lane.send_in(*[3000] * 50, *[MINUTES_10_MS] * 50)
+    sent = lane.send_in(*[LATER_MS] * 50, *[MINUTES_10_MS] * 50)
     lane.wait_delayed(len(sent))
     published_ms = now_ms()
     wait_until(lambda: now_ms() - published_ms > 1200, "the messages are more than a second old")
     lane.admin.expire(lane.topic, "sub", 1)
     _wait_expired(lane)
-    fresh = lane.send_in(2500, 2600, None)
+    fresh = lane.send_in(LATER_MS, LATER_MS + 100, None)
     inbox.wait_for(fresh)
     _wait_expired(lane)
     assert_exactly(inbox.arrivals, fresh)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
-from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.lane import LATER_MS, MINUTES_10_MS, Lane
 from tests.support.resetting import ResetLane
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
@@ -61,7 +61,7 @@ def test_daemon_killed_again_and_again(lane: Lane, cluster: Cluster) -> None:
 def test_daemon_stops_gracefully_and_comes_back(lane: Lane, cluster: Cluster) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)
-    held = lane.send_in(*[4000] * 200, *[MINUTES_10_MS] * 200)
+    held = lane.send_in(*[LATER_MS] * 200, *[MINUTES_10_MS] * 200)
     lane.wait_delayed(len(held))
     assert cluster.daemon.stop() == 0
     while_away = lane.send_in(*[None] * 20, *[500] * 50, *[4000] * 50)
@@ -101,13 +101,13 @@ def test_daemon_starts_on_an_old_copy_of_its_data(lane: Lane, cluster: Cluster, 
     inbox = Inbox()
     lane.subscribe(inbox)
     far = lane.send_in(*[MINUTES_10_MS] * 300)
-    soon, later = lane.send_in(*[1000] * 300), lane.send_in(*[20_000] * 300)
+    soon, later = lane.send_in(*[1000] * 300), lane.send_in(*[28_000] * 300)
     lane.wait_delayed(len(far) + len(later))
     cluster.daemon.stop()
     shutil.copytree(cluster.daemon.data_dir, tmp_path / "copy")
     cluster.daemon.start()
     # What the copy does not know: messages, and that those it holds have come and are acknowledged.
-    unknown_far, unknown = lane.send_in(*[MINUTES_10_MS] * 200), lane.send_in(*[500] * 200, *[22_000] * 200)
+    unknown_far, unknown = lane.send_in(*[MINUTES_10_MS] * 200), lane.send_in(*[500] * 200, *[28_000] * 200)
     inbox.wait_for(soon + unknown[:200])
     lane.wait_delayed(len(far) + len(unknown_far) + len(later) + 200)
 
@@ -162,7 +162,7 @@ def test_cursors_are_moved_while_the_daemon_is_away(make_lane: Callable[..., Lan
     consumers = {lane.topic: lane.subscribe(inboxes[lane.topic]) for lane in lanes}
     done = {lane.topic: lane.send_in(*[300] * 50) for lane in lanes}
     # Further away than the horizon: the broker leaves these to the daemon.
-    held = {lane.topic: lane.send_in(*[15_000] * 100) for lane in lanes}
+    held = {lane.topic: lane.send_in(*[22_000] * 100) for lane in lanes}
     for lane in lanes:
         lane.finish_partly(inboxes[lane.topic], done[lane.topic], left=100)
 

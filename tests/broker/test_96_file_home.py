@@ -96,7 +96,7 @@ def test_a_daemon_that_lost_its_data_gets_it_from_the_folder(lane: Lane, stand: 
     lane.subscribe(inbox)
     far, done = lane.send_in(*[MINUTES_10_MS] * 5_000), lane.send_in(*[300] * 100)
     inbox.wait_for(done)
-    due = lane.send_in(*[12_000] * 100)
+    due = lane.send_in(*[20_000] * 100)
     wait_logged(stand, lane, len(far) + len(due))
     stand.daemon.kill()
     shutil.rmtree(stand.daemon.data_dir)

@@ -84,7 +84,8 @@ def test_each_in_its_own_words_whoever_says_it(number: int, running: str, openin
     path = Path("/var/lib/tidegate")
     by_system = OSError(number, os.strerror(number))
     by_rocksdb = Exception(f"IO error: While appending to file: {path}/000004.log: {os.strerror(number)}")
-    for error in (by_system, by_rocksdb):
+    by_rocksdb_again = Exception(f"{by_rocksdb}; IO error: Writer has previous error.")
+    for error in (by_system, by_rocksdb, by_rocksdb_again):
         assert running in str(faults.running(path, error))
         assert opening in str(faults.opening(path, error))
         assert str(path) in str(faults.running(path, error))

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.pipeline.job.request import StageEvent
 
-TIMEOUT_S = 240.0
+TIMEOUT_S = 480.0
 TIDEGATE = [sys.executable, "-m", "tidegate.plugin.cli"]
 SMALL_SPARK = [
     "--master",

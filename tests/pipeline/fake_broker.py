@@ -55,9 +55,9 @@ class FakeBroker:
         return [name for name, _ in self.seen]
 
     def wait_for(self, name: str) -> Any:
-        """The first command of this name; waits up to 10 s for one that its sender need not wait for."""
+        """The first command of this name; waits up to 60 s for one that its sender need not wait for."""
         with self._came:
-            self._came.wait_for(lambda: name in self.names(), 10)
+            self._came.wait_for(lambda: name in self.names(), 60)
         assert name in self.names(), f"no {name}, only {self.names()}"
         return next(command for seen, command in self.seen if seen == name)
 

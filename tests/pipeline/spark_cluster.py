@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import psutil
 import pyspark
 
 from tests.support.waiting import wait_until
+from tidegate.plugin.local.process import free_ports
 
 _HOME = Path(pyspark.__file__).parent
 _LOOPBACK = "127.0.0.1"
@@ -29,7 +29,7 @@ class StandaloneSpark:
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self.folder = folder
         self._workers = workers
-        self._port, self._web_port = _free_port(), _free_port()
+        self._port, self._web_port = free_ports(2)
         self.master_process: subprocess.Popen[bytes] | None = None
         self.worker_processes: list[subprocess.Popen[bytes]] = []
 
@@ -125,10 +125,4 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    process.wait(10)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    process.wait(60)

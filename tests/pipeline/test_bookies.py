@@ -17,6 +17,7 @@ from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, 
 from tidegate.pipeline.topic.bookie_frames import FRAME_MAX_BYTES, frame_size, parse_response, payloads_of
 from tidegate.pipeline.topic.bookies import Bookies, MissingError, parse_address
 from tidegate.pipeline.topic.ranges import Ledger, Segment
+from tidegate.plugin.local.process import free_ports
 
 LEDGER = 5
 ENTRIES = {(LEDGER, number): f"entry {number}".encode() for number in range(100)}
@@ -63,9 +64,7 @@ def test_a_ledger_that_moved_to_other_bookies() -> None:
 
 
 def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 def test_one_of_two_is_away() -> None:

@@ -190,22 +190,39 @@ def test_a_dry_run_only_says_what_would_be_read(
     assert not list(tmp_path.iterdir())
 
 
+STANDS_STILL = """
+import pathlib, threading
+from tidegate.pipeline.rebuild.files import Files
+write = Files.write
+def stands(self, name, data):
+    write(self, name, data)
+    if name == "manifest.json":
+        pathlib.Path({told!r}).touch()
+        threading.Event().wait()
+Files.write = stands
+"""
+"""A job that has written down the first of what it has read, and does nothing more."""
+
+
 def test_a_killed_job_goes_on_and_a_second_one_is_refused(
     cluster: Cluster, make_lane: Callable[..., Lane], tmp_path: Path
 ) -> None:
     lane = make_lane(namespace=RETAINED)
     lane.reserve()
     lane.send_in(*[HOUR_MS + number for number in range(1_500)])
-    work = tmp_path / "work"
-    more: list[str | Path] = ["--work", work, "--entries-per-task", "3"]
+    work, stands = tmp_path / "work", tmp_path / "stands"
+    (tmp_path / "sitecustomize.py").write_text(STANDS_STILL.format(told=str(stands)))
+    more: list[str | Path] = ["--work", work, "--entries-per-task", "100"]
     first = subprocess.Popen(
         [*TIDEGATE, *arguments(cluster, lane, "rebuild", *more)],
-        cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path)),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_until((work / "manifest.json").is_file, "some of it is read", timeout_s=TIMEOUT_S)
+        wait_until(
+            lambda: stands.exists() or first.poll() is not None, "some of it is read", timeout_s=TIMEOUT_S
+        )
         (process,) = psutil.Process(first.pid).children()
-        process.suspend()
         with pytest.raises(UserError, match="another rebuild"):
             job(rebuild, Unstarted(), cluster, lane, tmp_path / "second")
         os.killpg(process.pid, signal.SIGKILL)

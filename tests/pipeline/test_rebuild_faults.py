@@ -28,13 +28,17 @@ from tidegate.index.format import encode_block
 from tidegate.pipeline.errors import PipelineError, TopicError, UnreachableError
 from tidegate.pipeline.job.request import StageEvent
 from tidegate.pipeline.rebuild import job as rebuild
-from tidegate.pipeline.rebuild import verify
-from tidegate.pipeline.rebuild.stages import PART, READ
+from tidegate.pipeline.rebuild import stages, verify
+from tidegate.pipeline.rebuild.files import Files
+from tidegate.pipeline.rebuild.plan import Task
+from tidegate.pipeline.rebuild.stages import PART, Part
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.plan import backlog, survey
 from tidegate.pipeline.topic.ranges import Bounds, Segment
 from tidegate.pipeline.topic.reader import Cluster as PulsarCluster
 from tidegate.pipeline.topic.reader import EntryReader, ReadFrom
+
+ReadTask = Callable[[PulsarCluster, Files, Task], Part]
 
 
 def filled(lane: Lane, count: int) -> None:
@@ -71,51 +75,40 @@ def test_a_small_backlog_does_not_wait_for_spark(cluster: Cluster, lane: Lane, t
     ]
 
 
-class Killer(threading.Thread):
-    """Kills Spark's Python workers as soon as one of them has read something."""
+def killing(read_task: ReadTask, killed: Path, driver: int) -> ReadTask:
+    """Reads as ever, but for two tasks whose Python worker is killed when it has read them.
 
-    def __init__(self, work: Path) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self.killed: list[int] = []
+    Made in here, so that it travels to the workers as it is: this module is not there.
+    """
 
-    def run(self) -> None:
-        wait_until(lambda: any((self._work / READ).glob(f"*{PART}")), "a task is done", timeout_s=120)
-        for pid in python_workers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                self.killed.append(pid)
+    def task(cluster: PulsarCluster, files: Files, one: Task) -> Part:
+        found = read_task(cluster, files, one)
+        for name in ("first", "second"):
+            with contextlib.suppress(FileExistsError):
+                (killed / name).touch(exist_ok=False)
+                assert os.getpid() != driver, "it was not left to Spark"
+                os.kill(os.getpid(), signal.SIGKILL)
+        return found
 
-
-def python_workers() -> list[int]:
-    """The processes that Spark's daemon of Python workers has forked for this test's session."""
-    parents = {}
-    names = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            stat = (folder / "stat").read_text().rpartition(")")[2].split()
-            parents[int(folder.name)] = int(stat[1])
-            names[int(folder.name)] = (folder / "cmdline").read_bytes()
-    daemons = {
-        pid
-        for pid, name in names.items()
-        if b"pyspark.daemon" in name and parents.get(parents[pid]) == os.getpid()
-    }
-    return [pid for pid, parent in parents.items() if parent in daemons and pid not in daemons]
+    return task
 
 
 @pytest.mark.parametrize("module", [rebuild, verify])
 def test_workers_are_killed_in_the_middle(
-    cluster: Cluster, lane: Lane, spark: SparkSession, tmp_path: Path, module: Any
+    cluster: Cluster,
+    lane: Lane,
+    spark: SparkSession,
+    tmp_path: Path,
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     filled(lane, 600)
     if module is verify:
         job(rebuild, Unstarted(), cluster, lane, tmp_path / "first")
-    killer = Killer(tmp_path / "work")
-    killer.start()
+    (tmp_path / "killed").mkdir()
+    monkeypatch.setattr(stages, "read_task", killing(stages.read_task, tmp_path / "killed", os.getpid()))
     result, code = job(module, spark, cluster, lane, tmp_path / "work", entries_per_task=20)
-    killer.join()
-    assert killer.killed
+    assert len(list((tmp_path / "killed").iterdir())) == 2
     assert code == 0
     assert result["entries" if module is rebuild else "checked"] == 600
 

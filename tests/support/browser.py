@@ -12,8 +12,8 @@ from typing import Any
 
 import aiohttp
 
-_START_TIMEOUT_S = 60.0
-_ANSWER_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0
+_ANSWER_TIMEOUT_S = 60.0
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -14,7 +14,7 @@ from tests.support.waiting import until
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.local.daemon import Daemon, without_settings
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 StartDaemon = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 

@@ -9,7 +9,7 @@ from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.store import Batch, MemoryStore
 
-STUCK_SECONDS_MAX = 30.0
+STUCK_SECONDS_MAX = 240.0
 
 
 class FlakyStore:

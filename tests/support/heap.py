@@ -15,7 +15,7 @@ def live_objects(pid: int, prefix: str) -> Counter[str]:
     jcmd = shutil.which("jcmd")
     assert jcmd is not None, "no jcmd found: install a whole JDK, not only its runtime"
     done = subprocess.run(
-        [jcmd, str(pid), "GC.class_histogram"], capture_output=True, text=True, timeout=60, check=True
+        [jcmd, str(pid), "GC.class_histogram"], capture_output=True, text=True, timeout=180, check=True
     )
     return Counter(
         {

@@ -46,7 +46,7 @@ from tidegate.plugin.wire.messages import (
     Welcome,
 )
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 READ_BYTES = 256 * 1024
 INCARNATION = bytes(range(16))
 NO_POSITION = (-1, -1)

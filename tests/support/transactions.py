@@ -46,7 +46,7 @@ def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
             java, "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(SENDER),
             lane.cluster.service_url, f"persistent://{lane.topic}", *arguments,
         ],
-        cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=90, check=False,
+        cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert result.returncode == 0, f"the Java client failed: {result.stderr[-2000:]}{result.stdout[-2000:]}"
     return committed

@@ -27,7 +27,7 @@ from bench.pulsar import jvm
 
 COUNT = 2 * ENTRIES_PER_LEDGER + 20_000
 SEALED = 2 * ENTRIES_PER_LEDGER
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

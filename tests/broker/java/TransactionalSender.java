@@ -28,7 +28,7 @@ public final class TransactionalSender {
                         .create()) {
             for (int at = 2; at < arguments.length; at += 4) {
                 Transaction transaction = client.newTransaction()
-                        .withTransactionTimeout(1, TimeUnit.MINUTES)
+                        .withTransactionTimeout(10, TimeUnit.MINUTES)
                         .build()
                         .get(30, TimeUnit.SECONDS);
                 int first = Integer.parseInt(arguments[at + 1]);

@@ -94,7 +94,7 @@ async def test_blocks_are_written_while_the_log_is_read(store: WatchedStore) -> 
     with ThreadPoolExecutor(1) as executor:
         landing = Landing(store, SUBSCRIPTION_ID, executor=executor, abandon=abandoned.append)
         reading = asyncio.create_task(read_log(home, 1, IDENTITY, landing))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not blocks_of(store, SUBSCRIPTION_ID):
                 await asyncio.sleep(0.001)
         home.may_end.set()
@@ -119,7 +119,7 @@ async def test_what_is_given_up_is_abandoned_when_nobody_writes_any_more(store: 
             async with asyncio.timeout(0.2):
                 await read_log(home, 1, IDENTITY, landing)
         landing.give_up()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while abandoned != [SUBSCRIPTION_ID]:
                 await asyncio.sleep(0.001)
     assert store.get(keys.subscription_key(keys.IDENTITY, SUBSCRIPTION_ID)) is None

@@ -48,7 +48,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 def tidegate(*arguments: str | Path) -> str:
     command = [sys.executable, "-m", "tidegate.plugin.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def held(daemon: Daemon, home: Path) -> int:
@@ -67,7 +67,7 @@ def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemo
         deliver_at_ms = time.time_ns() // 1_000_000 + DELAY_MS
         producer.send(b"later", deliver_at=deliver_at_ms)
         producer.send(b"tomorrow", deliver_at=deliver_at_ms + 86_400_000)
-        message = consumer.receive(timeout_millis=30_000)
+        message = consumer.receive(timeout_millis=60_000)
         assert time.time_ns() // 1_000_000 >= deliver_at_ms
         assert message.data() == b"later"
         consumer.acknowledge(message)

@@ -40,7 +40,7 @@ def test_as_a_regular_expression_would(parts: list[str], name: str) -> None:
     assert Glob("*".join(parts)).matches(name) == (expected is not None)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 def test_a_long_name_and_many_stars() -> None:
     assert not Glob("*t" * 1_000 + "*Z").matches("t" * 100_000)
     assert Glob("*t" * 1_000 + "*Z").matches("t" * 100_000 + "Z")

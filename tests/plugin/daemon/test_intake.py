@@ -34,7 +34,7 @@ async def ask(path: Path, questions: Callable[[DaemonSession], T]) -> T:
     """Run `questions` with a session in a thread, as a command does in its process."""
 
     def run() -> T:
-        with DaemonSession(path, timeout_s=20) as session:
+        with DaemonSession(path, timeout_s=60) as session:
             return questions(session)
 
     return await asyncio.to_thread(run)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemons import StartDaemon
-from tests.support.shim_client import DaemonError, ShimClient, entries
+from tests.support.shim_client import TIMEOUT_S, DaemonError, ShimClient, entries
 from tests.support.stores import copied
 from tests.support.waiting import until
 from tidegate.index.format import keys
@@ -126,12 +126,14 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         await ShimClient.connect(socket_path, "newer") as newer,
     ):
         former.logs, newer.logs = SlowHome(world), SlowHome(world)
-        with monkeypatch.context() as patch:
-            patch.setattr(index_logs, "RESTORE_SECONDS", 0.2)
-            late = former.begin_open(TOPIC, epoch=2)
-            await former.logs.has_read.wait()
+        deadlines = [asyncio.timeout(None), asyncio.timeout(None)]
+        waiting = iter(deadlines)
+        monkeypatch.setattr(index_logs, "restore_deadline", lambda: next(waiting))
+        late = former.begin_open(TOPIC, epoch=2)
+        await former.logs.has_read.wait()
         stream = newer.begin_open(TOPIC, epoch=3)
         await newer.logs.has_read.wait()
+        deadlines[0].reschedule(asyncio.get_running_loop().time())
         with pytest.raises(DaemonError) as caught:
             await late.until(lambda: late.answered)
         assert caught.value.code == ErrorCode.STALE_EPOCH
@@ -165,11 +167,13 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
         await client.open(TOPIC)
         client.streams[1].add(entries(10, later_ms()))
         await client.streams[1].close()
-    monkeypatch.setattr(index_logs, "RESTORE_SECONDS", 0.3)
+    deadline = asyncio.timeout(None)
+    monkeypatch.setattr(index_logs, "restore_deadline", lambda: deadline)
     async with start(store=store), await ShimClient.connect(socket_path) as client:
         client.logs = MemoryHome(world)
         stream = client.begin_open(TOPIC, epoch=2)
-        assert await asyncio.to_thread(store.stands.wait, 10)
+        assert await asyncio.to_thread(store.stands.wait, TIMEOUT_S)
+        deadline.reschedule(asyncio.get_running_loop().time())
         await stream.until(lambda: stream.answered)
         assert not stream.held
         stream.add(entries(5, later_ms(), ledger_id=2))
@@ -182,7 +186,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
             rows = list(store.scan(*keys.kind_range(keys.IDENTITY)))
             return len(rows) == 1 and len(list(store.scan(*keys.kind_range(keys.CHAIN)))) <= 1
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while not await committed():
                 pass
     async with start(store=store.reopen()) as daemon:

@@ -24,6 +24,7 @@ from tests.support.shim_client import (
     GENERATION,
     INCARNATION,
     NO_POSITION,
+    TIMEOUT_S,
     ClientStream,
     DaemonError,
     ShimClient,
@@ -32,6 +33,7 @@ from tests.support.shim_client import (
 )
 from tests.support.stores import corrupt_blocks
 from tests.support.waiting import until
+from tidegate.index.clock import ManualClock
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
@@ -227,7 +229,7 @@ class LazyReader:
     async def read(self, enough: Callable[[Message], bool]) -> list[Message]:
         """What came on stream 1 until the one that is `enough`."""
         messages: list[Message] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_S):
             while not any(enough(message) for message in messages):
                 frames = self._decoder.feed(await self._reader.read(1 << 20))
                 messages += [decode(frame) for frame in frames if frame.stream == 1]
@@ -323,7 +325,7 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
                 assert len(await neighbour.take_due(1)) == 1
                 assert index.stats().in_flight < count / 4
                 read_bytes = 0
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(TIMEOUT_S):
                     while read_bytes < count * 24:
                         read_bytes += len(await reader.read(1 << 20))
                 assert index.stats().in_flight == count
@@ -442,7 +444,7 @@ async def test_reading_is_held_back_while_spilling_is_behind(
         stream = await client.open(TOPIC)
         store.stick()  # nothing can be spilled
         stream.add(entries(20_000, now_ms() + HOUR_MS, ledger_id=0))
-        assert await asyncio.to_thread(store.arrived.wait, 20.0)
+        assert await asyncio.to_thread(store.arrived.wait, TIMEOUT_S)
         stream.add(entries(20_000, now_ms() + HOUR_MS, ledger_id=1))
         await until(lambda: "reading is held back" in log.getvalue())
         store.release()
@@ -712,6 +714,16 @@ async def test_a_silent_client_is_closed_and_one_that_answers_is_not(
         assert not alive.closed
 
 
+async def test_what_the_daemon_itself_is_late_is_no_silence_of_a_client(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    clock = ManualClock(now_ms())
+    async with start(clock=clock, heartbeat_ms=100), await ShimClient.connect(socket_path) as client:
+        for pings in range(1, 4):
+            clock.advance(60_000)
+            await client.until(lambda pings=pings: len(client.received) >= pings)  # type: ignore[misc]
+
+
 # --- shutting down ----------------------------------------------------------------------------------------
 
 
@@ -774,4 +786,4 @@ async def test_a_fault_at_the_end_of_a_connection_does_not_keep_the_daemon(
         monkeypatch.setattr(daemon.engine, "gone", lambda _: 1 / 0)
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         await client.disconnect()
-        await asyncio.wait_for(connection.lost, 10)
+        await asyncio.wait_for(connection.lost, TIMEOUT_S)

@@ -246,7 +246,7 @@ async def test_a_width_that_was_set_outlives_an_empty_subscription(
         assert one["slice_width_ms"] == (5_000 if own else HOUR_MS)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 async def test_a_pattern_that_would_keep_a_regular_expression_busy(
     start: StartDaemon, socket_path: Path
 ) -> None:

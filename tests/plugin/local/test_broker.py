@@ -6,13 +6,16 @@ be held there, so a program in its place answers the admin interface.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.support.waiting import wait_until
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.process import LocalProcessError
 
@@ -39,6 +42,12 @@ def broker_that_answers(directory: Path, answers: Answers) -> Broker:
     program.write_text(f"#!/bin/sh\nexec {shlex.join(map(str, command))}\n")
     program.chmod(0o755)
     return Broker(home, directory / "broker")
+
+
+def answers_at_all(broker: Broker) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return bool(httpx.get(f"{broker.admin_url}{HEALTH}", trust_env=False).status_code)
+    return False
 
 
 def asked(directory: Path) -> list[str]:
@@ -71,12 +80,13 @@ def test_what_never_comes_is_named(tmp_path: Path, never: Answers, said: str) ->
     broker = broker_that_answers(tmp_path, READY | never)
     try:
         broker.spawn()
+        wait_until(lambda: answers_at_all(broker), "its program is up")
         with pytest.raises(LocalProcessError) as late:
-            broker.wait_ready(timeout_s=1.0)
+            broker.wait_ready(timeout_s=0.0)
     finally:
         broker.kill()
     log = tmp_path / "broker" / "broker.log"
-    assert str(late.value) == f"the broker was not ready after 1 s: {said}; its log may say why: {log}"
+    assert str(late.value) == f"the broker was not ready after 0 s: {said}; its log may say why: {log}"
 
 
 def test_a_pause_that_raises_ends_the_wait(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_what_was_not_forgotten_is_killed_when_the_pipe_ends() -> None:
         guard.watch(forgotten.pid)
         guard.forget(forgotten.pid)
         guard.close()
-        assert watched.wait(10) == -9
+        assert watched.wait(60) == -9
         assert forgotten.poll() is None
         forgotten.kill()
 
@@ -47,7 +47,7 @@ def test_the_owner_of_the_guard_is_killed() -> None:
         assert owner.stdout is not None
         child = psutil.Process(int(owner.stdout.readline()))
         owner.kill()
-        owner.wait(10)
+        owner.wait(60)
     # The orphan is reaped by whoever adopted it: gone, or dead and not yet reaped.
-    _, alive = psutil.wait_procs([child], timeout=10)
+    _, alive = psutil.wait_procs([child], timeout=60)
     assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]

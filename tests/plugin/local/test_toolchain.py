@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.plugin.local import toolchain
+from tidegate.plugin.local.process import free_ports
 from tidegate.plugin.local.toolchain import Problem, Tool
 
 SCRIPT = Path(toolchain.__file__).resolve()
@@ -107,12 +108,8 @@ def test_disk_space_is_asked_where_the_directory_will_be(tmp_path: Path) -> None
 
 
 def test_a_port_in_use_is_named() -> None:
-    with socket.socket() as server, socket.socket() as free:
-        for one in (server, free):
-            one.bind(("127.0.0.1", 0))
-        server.listen()
-        port, free_port = server.getsockname()[1], free.getsockname()[1]
-        free.close()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port, (free_port,) = server.getsockname()[1], free_ports(1)
         problems = toolchain.check_ports({"broker": port, "web": free_port})
     assert [text(problem) for problem in problems] == [
         f"port {port} (broker) is in use: stop what listens there, "

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.daemons import StartDaemon
 from tests.support.promlint import problems
-from tests.support.shim_client import ShimClient, entries
+from tests.support.shim_client import TIMEOUT_S, ShimClient, entries
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
@@ -177,7 +177,7 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         index.prefetch(at)
         stream.add(entries(staged, at, ledger_id=2))
         await stream.durable()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_S):
             while client.received_bytes != await sent_bytes(daemon):
                 await asyncio.sleep(0.01)
         seen = samples((await daemon.exposition()).decode())

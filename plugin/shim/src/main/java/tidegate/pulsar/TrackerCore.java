@@ -20,6 +20,9 @@ final class TrackerCore {
     record Settings(String topic, String subscription, Ownership ownership, int horizonMs, int credit, long nearMaxEntries,
                     long daemonWaitMs) {}
 
+    /** One subscription of one topic: at most one stream is open for it. Not as one text: names may have anything in them. */
+    record Key(String topic, String subscription) {}
+
     /** A picture of the state for metrics and tests. */
     record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
                  boolean open, boolean paused, long memoryBytes) {}
@@ -46,9 +49,8 @@ final class TrackerCore {
         return parts.host.name();
     }
 
-    /** One subscription of one topic: at most one stream is open for it. */
-    String key() {
-        return parts.settings.topic() + " / " + parts.settings.subscription();
+    Key key() {
+        return new Key(parts.settings.topic(), parts.settings.subscription());
     }
 
     // ---- its sides ------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ final class TrackerTable {
     /** What fails each time it is opened must not take a whole core. */
     private static final long RESTART_MS = 1000;
 
-    private final Map<String, TrackerCore> byKey = new HashMap<>();
+    private final Map<TrackerCore.Key, TrackerCore> byKey = new HashMap<>();
     /** Only these are asked at each step whether they are closed, which takes their lock. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
@@ -137,7 +137,7 @@ final class TrackerTable {
         }
     }
 
-    private void restart(String key, String why, long nowMs) {
+    private void restart(TrackerCore.Key key, String why, long nowMs) {
         List<TrackerCore> same = cores.stream().filter(core -> core.key().equals(key)).toList();
         same.forEach(core -> session.abandon(core, why));
         each(same, core -> core.daemon().onDisconnected());

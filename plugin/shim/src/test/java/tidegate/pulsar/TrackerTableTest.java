@@ -344,6 +344,21 @@ class TrackerTableTest {
         assertTrue(successor.daemon().isOpen());
     }
 
+    /** Both names may have blanks and slashes: a topic of an old namespace, with a cluster in its name, in its last part. */
+    @Test
+    void namesThatLookAlikeWhenTheyAreJoinedAreTwoSubscriptions() {
+        List<TrackerCore> cores = new ArrayList<>();
+        for (String[] names : new String[][] {{"topic / a", "b"}, {"topic", "a / b"}}) {
+            ToyBroker host = new ToyBroker(clock);
+            host.core = new TrackerCore(host, clock, new TrackerCore.Settings(names[0], names[1],
+                    Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+            cores.add(host.core);
+            table.register(host.core);
+        }
+        assertFalse(cores.get(0).isFinished(), "it would hand out nothing any more");
+        assertFalse(cores.get(1).isFinished());
+    }
+
     /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
     @Test
     void aLastWordDoesNotEndTheTrackerThatIsThere() throws ProtocolException {
