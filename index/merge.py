@@ -19,7 +19,6 @@ import numpy as np
 from heapdict import heapdict
 
 from tidegate.index.entry import Entries, EntryKey
-from tidegate.index.errors import TidegateIndexError
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
 
@@ -130,8 +129,9 @@ class RunHeap:
         while need > left_max and scanned < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
-            except TidegateIndexError:
-                # What was popped before a failing load must reach the caller; the next call meets the error.
+            except Exception:
+                # What was popped before a failing load counts as handed out, and must reach the caller,
+                # whatever has failed: the next call meets the error.
                 if popped:
                     break
                 raise

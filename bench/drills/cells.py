@@ -118,8 +118,8 @@ def _short(value: float | None) -> float | None:
 
 
 def _general(reason: str) -> str:
-    """Without numbers, so that the same reason of two rounds is one, and without paths of this machine."""
-    words = [word for word in reason.split() if not word.startswith("/")]
+    """Without numbers, so that the same reason of two rounds is one, and without places of this machine."""
+    words = [word for word in reason.split() if not word.startswith(("/", "http://"))]
     return " ".join("…" if word.strip("().,:;").replace(",", "").isdigit() else word for word in words)[:120]
 
 

@@ -3,10 +3,10 @@
 A subscription has many delayed messages that are due tomorrow; beside them twenty a second are published,
 delayed by some seconds, delivered and acknowledged all the time. Then the owner is unloaded, restarted,
 killed with its daemon, paused for longer than its session lasts, or its daemon loses its disk; at the end the
-topic moves ten times, and the cursor is reset twice meanwhile. The clock runs from the moment the consumer
-is connected to the new owner. ``entries read again`` is the new owner's own count of entries that it read
-from BookKeeper since it opened the topic, less one for each that was delivered, and one for each that was
-published meanwhile.
+topic moves ten times, and the cursor is reset twice meanwhile. The clock runs from the moment that the new
+owner has the topic and its consumer, by its own word. ``entries read again`` is the new owner's own count of
+entries that it read from BookKeeper since it opened the topic, less one for each that was delivered, and one
+for each that was published meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.harness.errors import BenchError
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
 from bench.harness.waiting import settled, until
 from bench.pulsar.stand import SUBSCRIPTION, now_ms
-from bench.takeover.judge import Outage, Outcome, first_after, judge, missing, read_again
+from bench.takeover.judge import Outage, Outcome, first_after, judge, missing, read_again, served_since
 from bench.takeover.place import TOPIC, Place
 from bench.takeover.traffic import PER_S, Traffic
 from tidegate.plugin.drill.fault import FaultError
@@ -137,7 +137,8 @@ class Course:
         connected_ns = time.time_ns()
         if fault.moves:
             connected_ns = self.traffic.wait_connected(begun_ns, self.patience_s)
-        first_s, read = self._after(connected_ns, read_before)
+        connected_ns, first_s = self._first_due(connected_ns)
+        read = self._read_again(connected_ns, read_before)
         if self.place.ours and self.place.log:
             owner = self.place.owner()
             now_s = self.place.restored_s(owner)
@@ -149,20 +150,25 @@ class Course:
         self._record(title, fault, (connected_ns - begun_ns) / 1e9, first_s, read, outcome)
         self.stand.wait_usable(TOPIC)
 
-    def _after(self, connected_ns: int, read_before: int) -> tuple[float, int]:
-        """Seconds to the first due message, and entries read again. ``read_before``: by the same broker."""
+    def _first_due(self, connected_ns: int) -> tuple[int, float]:
+        """When the owner had the consumer, in ns, and how many seconds later the first due message came."""
         first_ns = until(
             "the first due message",
             lambda: first_after(list(self.traffic.arrivals), connected_ns),
             self.patience_s,
             interval_s=0.005,
         )
+        since_ns = served_since(connected_ns, self.place.consumer_since_ns(), first_ns)
+        return since_ns, (first_ns - since_ns) / 1e9
+
+    def _read_again(self, since_ns: int, read_before: int) -> int:
+        """Entries read again since then; ``read_before`` by the same broker."""
         self.place.wait_delayed(self._far, self.patience_s)
         settled("the reads to end", lambda: self.place.entries_read() // (PER_S * 10), self.patience_s)
         read = self.place.entries_read() - read_before
-        delivered = sum(one.arrived_at_ns >= connected_ns for one in list(self.traffic.arrivals))
-        stored = sum(at_ns >= connected_ns for at_ns in list(self.traffic.confirmed_at_ns))
-        return (first_ns - connected_ns) / 1e9, read_again(read, stored, delivered)
+        delivered = sum(one.arrived_at_ns >= since_ns for one in list(self.traffic.arrivals))
+        stored = sum(at_ns >= since_ns for at_ns in list(self.traffic.confirmed_at_ns))
+        return read_again(read, stored, delivered)
 
     def _judge(
         self, begun_ns: int, outages: Sequence[Outage], taken_back_at_ns: int | None = None
@@ -197,14 +203,8 @@ class Course:
         for number in range(MOVES):
             moved_ns = time.time_ns()
             self.stand.move(TOPIC)
-            connected_ns = self.traffic.wait_connected(moved_ns, self.patience_s)
-            first_ns = until(
-                "the first due message",
-                lambda: first_after(list(self.traffic.arrivals), connected_ns),  # noqa: B023
-                self.patience_s,
-                interval_s=0.005,
-            )
-            first_s.append((first_ns - connected_ns) / 1e9)
+            connected_ns, waited_s = self._first_due(self.traffic.wait_connected(moved_ns, self.patience_s))
+            first_s.append(waited_s)
             outages.append(Outage(moved_ns, connected_ns))
             if number in REWINDS_AT:
                 outcomes.append(self._judge(begun_ns, outages, taken_back_ns))

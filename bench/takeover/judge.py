@@ -55,6 +55,15 @@ def first_after(arrivals: Sequence[Arrival], moment_ns: int) -> int | None:
     return min((one.arrived_at_ns for one in arrivals if one.arrived_at_ns >= moment_ns), default=None)
 
 
+def served_since(client_ns: int, owner_ns: int | None, first_ns: int) -> int:
+    """Since when the new owner has had the consumer, all in ns.
+
+    client_ns: when its client was connected, perhaps to a broker that was loading the topic still. owner_ns:
+    what the owner says, None if it does not; it may be of a later connection than the first message.
+    """
+    return owner_ns if owner_ns is not None and client_ns <= owner_ns <= first_ns else client_ns
+
+
 def missing(due: Mapping[int, int], arrivals: Sequence[Arrival], now_ms: int) -> set[int]:
     """The confirmed messages (number: deliver_at in ms) that are due by now and have not come."""
     came = {one.number for one in arrivals}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,7 @@ from bench.harness.machine import ROOT
 from bench.harness.parts import pulsar_home, shim_jar
 from bench.harness.waiting import until
 from bench.pulsar.stand import SUBSCRIPTION
+from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.cluster import NAMESPACE, ClusterStand
 from tidegate.plugin.drill.stands.standalone import counted_reads
 from tidegate.plugin.drill.stands.trackers import OURS, is_ours
@@ -113,6 +115,19 @@ class Place:
         if found is None:
             raise BenchError("nobody has the topic")
         return found
+
+    def consumer_since_ns(self) -> int | None:
+        """Since when the topic's owner has its consumer, by its own word; None if it does not say."""
+        url = self.owner().broker.admin_url
+        asked = StandAdmin(lambda: url)
+        try:
+            found = asked.subscription(TOPIC, SUBSCRIPTION)
+        finally:
+            asked.close()
+        consumers = [] if found is None else found["consumers"]
+        if len(consumers) != 1:
+            return None
+        return int(datetime.fromisoformat(consumers[0]["connectedSince"]).timestamp() * 1e9)
 
     def entries_read(self) -> int:
         """Entries of the topic that its owner has read from the bookie since it opened the topic."""

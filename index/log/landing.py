@@ -1,7 +1,8 @@
 """Where an index log that is being read goes: into the store, under an id that is nobody's yet.
 
 The blocks go there as they are read, so that a log of any length takes little memory, and the disk writes
-while the home reads. Nothing is synced: a topic waits, and what a power cut takes is read from the log again.
+while the home reads. Nothing is synced here: a topic waits, and what a power cut takes is read from the log
+again. It is durable with the next commit.
 
 Invariants: one write is under way at most; whatever becomes of the reading, the id is either adopted or
 abandoned, and abandoned only when no thread writes under it any more.

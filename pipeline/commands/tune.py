@@ -106,12 +106,14 @@ def tune(  # noqa: PLR0917 the flags
         report=str(report.absolute()),
         dry_run=dry_run,
     )
-    if not dry_run:
-        common.check_writable(report)
     spark = common.spark_settings(master, conf, package, file)
     if apply_to is not None:
         # Before the work rather than after it: does the daemon know the subscription?
         ask_socket(socket or own_default_socket(), {"what": "width", "subscription": apply_to})
+    if trace is not None:
+        common.check_there("the trace", trace, spark)
+    if not dry_run:
+        common.check_writable(report)
     if from_daemon:
         check_parts(os.environ)
         path = report.absolute() / TRACE
@@ -191,9 +193,8 @@ def _show(result: dict[str, Any], applied: str | None) -> None:
         errors = ", ".join(
             f"{name.split('_')[0]} {error:+.0f} %" for name, error in one["error_percent"].items()
         )
-        console.print(
-            f"model at {one['predicted']['width']} against the real index: {errors}", highlight=False
-        )
+        told = f"model at {one['predicted']['width']} against the real index: {errors}"
+        console.print(told, highlight=False, soft_wrap=True)
     if applied is not None:
         console.print(f"applied to {applied}", markup=False, highlight=False)
     if result.get("report"):

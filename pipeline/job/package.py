@@ -9,6 +9,7 @@ gives the same bytes; an archive is there whole or not at all.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.metadata
 import importlib.util
@@ -62,7 +63,9 @@ def make_package(directory: Path) -> Shipped:
     except OSError as error:
         raise PipelineError(f"cannot write {archive}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        # Where nothing could be written there is nothing to remove.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return Shipped(archive, script, size_bytes, _versions(names))
 
 

@@ -59,8 +59,8 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     wanted = TuneOptions.model_validate(options)
     spark, index = context.spark, IndexOptions(staging_budget_bytes=wanted.staging_bytes)
     where = wanted.trace or "the topic"
-    trace = traces.read(spark, wanted)
     with phase(spark, "reading the trace"):
+        trace = traces.read(spark, wanted)
         span = _span(trace, where)
     if wanted.dry_run:
         return {

@@ -165,6 +165,9 @@ class IndexLogs:
                 return
             index = self._catalog.adopt(landing.subscription_id)
             adopted = True
+            # What was written without a sync is durable with the commit of this. A DURABLE that follows may
+            # be of nothing else, and the log away when it is needed.
+            self._set_chain(index, Chain(pointer.ledger_id, pointer.home))
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
             return

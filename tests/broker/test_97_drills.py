@@ -33,8 +33,8 @@ def test_what_may_be_done_is_done_and_what_may_not_is_said(cluster: Cluster, tmp
         timeout=500,
         check=False,
     )  # fmt: skip
-    churning, killed, lost = [json.loads(line) for line in run.stdout.splitlines()]
     assert run.returncode == 1, run.stderr
+    churning, killed, lost = [json.loads(line) for line in run.stdout.splitlines()]
     assert (churning["verdict"], churning["reasons"], churning["sent"]) == ("pass", [], 300), run.stderr
     assert killed["verdict"] == "fail"
     assert killed["reasons"][0] == "the hook was to kill the daemon and ended with 3: not allowed"

@@ -76,7 +76,8 @@ def test_a_daemon_that_lost_its_data_gets_it_from_the_log(two: TwoBrokers, lane:
     two.a.daemon.kill()
     shutil.rmtree(two.a.daemon.data_dir)
     two.a.daemon.start()
-    wait_until(lambda: two.held(two.a, lane.topic) == len(far) + len(due), "daemon a holds them again")
+    # On a busy machine some are due and delivered before it is asked.
+    wait_until(lambda: two.held(two.a, lane.topic) >= len(far), "daemon a holds them again")
     assert two.counted(two.a, ADDED) <= READ_AHEAD
     lane.finish_partly(inbox, due, left=len(far))
 

@@ -105,14 +105,15 @@ def test_dead_entries_do_not_stall_a_pop() -> None:
     assert list(popped) == [(9_999, 0, 9_999)]
 
 
-def test_a_source_that_fails_loses_nothing() -> None:
+@pytest.mark.parametrize("error", [StorageError("the disk fails"), MemoryError(), RuntimeError("a bug")])
+def test_a_source_that_fails_loses_nothing(error: Exception) -> None:
     heap = RunHeap()
     good = Keeper((i, 0, i) for i in range(10))
-    bad = Keeper([(5, 9, 9)], StorageError("the disk fails"))
+    bad = Keeper([(5, 9, 9)], error)
     heap.push_run(Run(good.entries, good))
     heap.push((5, 9, 9), bad)
     assert len(heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)) == 6
-    with pytest.raises(StorageError):
+    with pytest.raises(type(error)):
         heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)
     bad.error = None
     assert list(heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)) == [

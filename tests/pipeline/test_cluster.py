@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.pipeline.commands import TIMEOUT_S, environment, tidegate
+from tests.pipeline.commands import TIMEOUT_S, assert_one_line, environment, tidegate
 from tests.pipeline.spark_cluster import StandaloneSpark
 from tests.pipeline.test_audit_job import receipts, sent_rows, write
 from tidegate.pipeline.audit.options import AuditOptions, Record
@@ -65,6 +65,13 @@ def test_the_package_is_whole(package: Path) -> None:
 def records(folder: Path) -> tuple[str, str]:
     sent = sent_rows(2_000)
     return write(sent, folder / "sent.parquet"), write(receipts(sent)[3:], folder / "received.parquet")
+
+
+def test_a_package_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = tidegate("spark-package", "--out", "file/dist", cwd=tmp_path)
+    assert_one_line(done, "cannot write file/dist/tidegate-spark.tar.gz: Not a directory")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_dry_run_packs_nothing(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def test_what_arrives_at_a_daemon_is_recorded(cluster: Cluster, lane: Lane, tmp_
         (["--from-daemon", "--subscription", "x", "--socket", "/nowhere/socket"], "TOPIC:SUBSCRIPTION", 2),
         (["--from-daemon", "--socket", "/nowhere/socket"], "no daemon answers", 3),
         (["t.parquet", "--from-topic", "x"], "say which trace", 2),
+        (["t.parquet"], "the trace: there is nothing at t.parquet", 2),
         (["--from-topic", "x"], "needs --service-url and --admin-url", 2),
         (["t.parquet", "--scale", "0"], "--scale must be more than 0", 2),
         (["t.parquet", "--delays", "all"], "write it as 80%", 2),

@@ -37,7 +37,8 @@ class TwoBrokers:
     kind = TrackerKind.TIDEGATE
 
     def __init__(self, work_dir: Path, socket_dir: Path, *, index_log: str) -> None:
-        conf = {**_CONF, "tidegateIndexLog": index_log}
+        # Pulsar's own choice is one directory in /tmp for everybody.
+        conf = {**_CONF, "narExtractionDirectory": str(work_dir / "nar"), "tidegateIndexLog": index_log}
         self.cluster = LocalCluster(PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf)
         self.a, self.b = self.cluster.nodes
         self._admins = {node.name: Admin(node.broker.admin_url) for node in self.cluster.nodes}

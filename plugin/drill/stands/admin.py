@@ -108,12 +108,12 @@ class StandAdmin:
             return None
         return parsedate_to_datetime(answer.headers["date"]).timestamp()
 
-    def lookup(self, topic: str) -> httpx.Response | None:
+    def lookup(self, topic: str, timeout_s: float = _LOOKUP_TIMEOUT_S) -> httpx.Response | None:
         """The answer to the question who has the topic; None if nobody answers."""
         domain, _, rest = topic.partition("://")
         try:
             url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
-            return self._client.get(url, timeout=_LOOKUP_TIMEOUT_S)
+            return self._client.get(url, timeout=timeout_s)
         except httpx.HTTPError:
             return None
 

@@ -26,7 +26,8 @@ from tidegate.plugin.errors import ConfigError, UserError
 
 OWN = "own"
 _SEEN_TIMEOUT_S = 30.0
-_OPERATION_TIMEOUT_S = 5
+# A broker that is busy, or that loads the topic first, is not a wrong address.
+_OPERATION_TIMEOUT_S = 15
 _POLL_S = 0.1
 _CONNECTED = re.compile(r"^pulsar_delayed_tidegate_connected\{([^}]*)\}\s+([0-9.]+)", re.MULTILINE)
 
@@ -97,7 +98,7 @@ class OwnStand:
         own = self._own
         if own.admin_url is None:
             return
-        answer = self._admin.lookup(own.topic)
+        answer = self._admin.lookup(own.topic, _OPERATION_TIMEOUT_S)
         if answer is None:
             raise ConfigError(f"nobody answers on {own.admin_url}: correct --admin-url")
         if answer.status_code in {401, 403}:

@@ -71,7 +71,7 @@ def test_how_far_it_is_is_told(tmp_path: Path) -> None:
 
 def test_what_could_not_be_done_is_a_round_that_failed(tmp_path: Path) -> None:
     rounds = cells.Rounds()
-    reason = "3 of 44 things; see /home/somebody/run/drill.log"
+    reason = "3 of 44 things; see /home/somebody/run/drill.log, http://127.0.0.1:1234"
     rounds.add(as_json(Result("disk-full", "", "tidegate", [], [reason])))
     (cell,) = rounds.cells
     assert (cell.rounds, cell.failed) == (1, 1)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from bench.takeover.judge import Arrival, Outage, Outcome, first_after, judge, missing, read_again
+from bench.takeover.judge import (
+    Arrival,
+    Outage,
+    Outcome,
+    first_after,
+    judge,
+    missing,
+    read_again,
+    served_since,
+)
 
 MS = 1_000_000
 FAULT_NS = 10_000 * MS
@@ -20,6 +29,13 @@ def test_the_first_message_is_counted_from_the_moment_on() -> None:
     arrivals = [arrival(1, 9_999), arrival(2, 10_400), arrival(3, 10_200)]
     assert first_after(arrivals, FAULT_NS) == 10_200 * MS
     assert first_after(arrivals, 11_000 * MS) is None
+
+
+def test_the_clock_runs_from_when_the_owner_has_the_consumer() -> None:
+    assert served_since(client_ns=10, owner_ns=15, first_ns=20) == 15
+    assert served_since(client_ns=10, owner_ns=None, first_ns=20) == 10
+    assert served_since(client_ns=10, owner_ns=5, first_ns=20) == 10, "a consumer that was never gone"
+    assert served_since(client_ns=10, owner_ns=25, first_ns=20) == 10, "it has connected once more"
 
 
 def test_lost_is_what_is_due_and_has_not_come() -> None:

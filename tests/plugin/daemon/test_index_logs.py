@@ -13,7 +13,9 @@ from tests.support.daemons import StartDaemon
 from tests.support.flaky_store import FlakyStore
 from tests.support.index_logs import copy_of, read, restored
 from tests.support.shim_client import GENERATION, INCARNATION, ShimClient, entries
+from tests.support.stores import CrashStore
 from tests.support.waiting import until
+from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.format import keys
@@ -87,6 +89,22 @@ async def test_another_daemon_knows_what_the_first_one_did(
         assert next(iter(await stream.take_due(1)))[1:] == (3, 0)
         # Another ledger, and the former one is deleted.
         await until(lambda: up_to_date(daemon) and set(world.ledgers) == {pointed_to(world)} != before)
+
+
+async def test_what_was_restored_is_on_the_disk_with_the_next_durable(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """It is written without a sync, and the log may be away when a power cut has taken it."""
+    world, store = World(), CrashStore()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        await stream.close()  # answered with DURABLE, and nothing was told before
+        left = Catalog.open(store.crashed(kept_writes=0), ManualClock(), IndexOptions()).get(NAME)
+    assert left is not None
+    assert len(left.held()) == 90
 
 
 async def test_acknowledgements_of_another_generation_are_not_believed(
