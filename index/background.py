@@ -26,7 +26,6 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.pacing import CompactionPace, Interleaved, Merge
 
 _LOG = logging.getLogger(__name__)
-_LOOK_INTERVAL_MS = 100
 _TIDY_JOURNAL_BYTES = 1 << 20
 """A journal that is shorter is not in the way of tidying up."""
 
@@ -127,7 +126,12 @@ class Background:
         self._untidy = False
         self._tidying: Future[None] | None = None
         self._retry_at_ms: int | None = None
-        self._look_at_ms: int | None = None
+        self._looked_at_ms: int | None = None
+        """When no index wanted a persist, at the last look at all; None if it must be looked again."""
+        self._old_at_ms = 0
+        """When the oldest change that was found then is old enough for one. Later ones are younger."""
+        self._quiet_token: int | None = None
+        """What had been told when that was in quiet."""
         self._staged_entries = 0
         self._told_token = 0
         self._told_ns = context.clock.monotonic_ns()
@@ -272,7 +276,7 @@ class Background:
         running, self._running = self._running, None
         if running is None:
             return
-        self._look_at_ms = None
+        self._looked_at_ms = None
         persist_error = compaction_error = running.future.exception()
         if running.interleaved is not None:
             compaction_error = running.interleaved.error
@@ -344,7 +348,7 @@ class Background:
         wanting = self._context.wanting
         for gone in [each for each in wanting if self._indexes.get(each.name) is not each]:
             del wanting[gone]
-        self._look_at_ms = now_ms + _LOOK_INTERVAL_MS
+        self._looked_at_ms = None
         self._context.added_entries = 0
         self._staged_entries = sum(index.staged_entries for index in self._indexes.values())
         if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
@@ -354,18 +358,19 @@ class Background:
         if wanting:
             return next(iter(wanting))
         quiet = self._is_quiet()
-        return next(
-            (
-                index
-                for index in self._indexes.values()
-                if (oldest_ms := index.oldest_change_ms) is not None
-                and (
-                    now_ms - oldest_ms >= self._options.persist_age_ms
-                    or (quiet and index.log.size_bytes > _TIDY_JOURNAL_BYTES)
-                )
-            ),
-            None,
-        )
+        oldest_ms = now_ms
+        for index in self._indexes.values():
+            changed_ms = index.oldest_change_ms
+            if changed_ms is None:
+                continue
+            oldest_ms = min(oldest_ms, changed_ms)
+            is_old = now_ms - changed_ms >= self._options.persist_age_ms
+            if is_old or (quiet and index.log.size_bytes > _TIDY_JOURNAL_BYTES):
+                return index
+        self._looked_at_ms, self._old_at_ms = now_ms, oldest_ms + self._options.persist_age_ms
+        if quiet:
+            self._quiet_token = self._told_token
+        return None
 
     def _is_quiet(self) -> bool:
         """Whether nothing was told to any index for a while: what is staged will not become more soon."""
@@ -381,9 +386,10 @@ class Background:
             bool(self._context.wanting)
             or added_bytes > self._options.staging_budget_bytes
             or self._context.journal.size_bytes > self._options.journal_budget_bytes
-            or self._look_at_ms is None
+            or self._looked_at_ms is None
             # A clock that was set back is no reason to wait.
-            or not 0 < self._look_at_ms - now_ms <= _LOOK_INTERVAL_MS
+            or not self._looked_at_ms <= now_ms < self._old_at_ms
+            or (self._is_quiet() and self._quiet_token != self._told_token)
         )
 
     def _tidy(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.catalogs import INCARNATION, NAME, START_MS, drained, spread
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
@@ -101,3 +103,25 @@ def test_a_clock_that_is_set_back_delays_nothing() -> None:
     assert index.stats().staged == MANY
     world.passes(1_000)
     assert index.stats().staged == 0
+
+
+def test_while_nothing_happens_nobody_is_asked_again_until_something_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With thousands of subscriptions each look at all of them is a pause."""
+    world = World()
+    index = world.subscription()
+    world.add(index, 10)
+    asked: list[DelayIndex] = []
+    known = vars(DelayIndex)["oldest_change_ms"]
+
+    def noted(each: DelayIndex) -> object:
+        asked.append(each)
+        return known.fget(each)
+
+    monkeypatch.setattr(DelayIndex, "oldest_change_ms", property(noted))
+    world.passes(OPTIONS.persist_age_ms - 100)
+    assert index.stats().slices_on_disk == 0
+    assert len(asked) <= 2, "at first, and once it was quiet"
+    world.passes(200)
+    assert index.stats().slices_on_disk > 0
