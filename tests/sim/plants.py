@@ -288,7 +288,7 @@ PLANTS = (
         "a failed persist that was applied counts later",
         _applied_but_failed,
         ("disk", "crash"),
-        {"ack_after_ms": 20, "persist_age_ms": 200},
+        {"ack_after_ms": 20, "persist_age_ms": 50, "maintain_interval_ms": 10},
         "fea1ddf",
     ),
     Plant("credit after CLOSE", _credit_after_close, ("move",), {}, "f029f7f"),
