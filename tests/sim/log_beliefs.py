@@ -70,6 +70,11 @@ class LogBeliefs:
         log = self._logs.get(ledger_id)
         return log is None or log.writer is writer
 
+    def writer(self, ledger_id: int) -> object | None:
+        """Who has written the ledger; None if nobody has."""
+        log = self._logs.get(ledger_id)
+        return None if log is None else log.writer
+
     def read(self, ledger_id: int, *, cut: bool = False) -> Belief:
         """What somebody may know who has read the ledger, `cut`: only the beginning of it."""
         log = self._logs.get(ledger_id)

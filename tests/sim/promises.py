@@ -233,6 +233,10 @@ class Promises:
         found = self._subscriptions[name]
         waiting = [each for each in found.unanswered() if each.log_ledger == ledger_id]
         belief = self.logs.read(ledger_id, cut=cut)
+        writer = self.logs.writer(ledger_id)
+        if isinstance(writer, Promises) and writer.disk.damaged:
+            # What its daemon could not read was not in its snapshot either, and is missing on this disk now.
+            self.disk.damaged = True
         found.restored.add(ledger_id)
         found.durable, found.live, found.folded = belief, belief.copy(), 0
         for stream in waiting:
