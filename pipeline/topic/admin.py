@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
@@ -101,6 +102,11 @@ class Admin:
                     url = self._redirected(url, location)
                     continue
                 return self._checked(status, body, topic)
+        except ssl.SSLCertVerificationError as error:
+            raise TopicError(
+                f"the certificate of {self._base_url} is not trusted: {error.verify_message}; "
+                "give tls_ca_file"
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise UnreachableError(f"the admin API at {self._base_url} does not answer: {reason}") from error
@@ -150,7 +156,11 @@ class Admin:
                     f"{self._base_url} does not answer with JSON: is it a Pulsar broker?"
                 ) from error
         if status == 401:
-            raise TopicError(f"{self._base_url} wants a token that it knows: give a token file")
+            # Pulsar says so to who has no token, one that it does not know, or one that may not look it up.
+            raise TopicError(
+                f"{self._base_url} does not let this token see {topic}, or there is none: "
+                "give a token file with one that may"
+            )
         if status == 403:
             raise TopicError(f"no permission to see the ledgers of {topic}: ask for it, or use another token")
         if status == 404:
