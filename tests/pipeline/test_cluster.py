@@ -16,7 +16,8 @@ import pytest
 from tests.pipeline.commands import TIMEOUT_S, assert_one_line, environment, tidegate
 from tests.pipeline.spark_cluster import StandaloneSpark
 from tests.pipeline.test_audit_job import receipts, sent_rows, write
-from tests.pipeline.test_tune_model import HOUR_MS, WIDTHS_MS, uniform
+from tests.pipeline.test_tune_model import HOUR_MS, uniform
+from tidegate.index import WIDTHS_MS
 from tidegate.pipeline.audit.options import AuditOptions, Record
 from tidegate.pipeline.job.failures import explained
 from tidegate.pipeline.job.launch import launch
