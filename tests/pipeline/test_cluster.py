@@ -8,18 +8,23 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from tests.pipeline.commands import TIMEOUT_S, assert_one_line, environment, tidegate
 from tests.pipeline.spark_cluster import StandaloneSpark
 from tests.pipeline.test_audit_job import receipts, sent_rows, write
+from tests.pipeline.test_tune_model import HOUR_MS, uniform
+from tidegate.index import WIDTHS_MS
 from tidegate.pipeline.audit.options import AuditOptions, Record
 from tidegate.pipeline.job.failures import explained
 from tidegate.pipeline.job.launch import launch
 from tidegate.pipeline.job.package import UNPACKED_AS
 from tidegate.pipeline.job.request import Request, SparkSettings, StageEvent
 from tidegate.pipeline.job.session import configuration
+from tidegate.pipeline.tune.options import TuneOptions
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +156,20 @@ def test_an_audit_whose_worker_is_killed(tmp_path: Path) -> None:
     assert view.killed
     assert exit_code == 1
     assert (result["sent"], result["received"], result["lost"], result["repeated"]) == (50_000, 49_997, 3, 0)
+
+
+def test_a_tuning_whose_worker_is_killed(tmp_path: Path) -> None:
+    """Every width is predicted all the same."""
+    trace = tmp_path / "trace.parquet"
+    played = uniform(20_000, 2 * HOUR_MS, 24 * HOUR_MS)
+    pq.write_table(pa.table(played._asdict()), trace)
+    # A spill every 5,000 entries: slices have a history to follow.
+    options = TuneOptions(trace=str(trace), staging_bytes=5_000 * 24)
+    with StandaloneSpark(tmp_path / "spark") as spark:
+        view = KillingView(spark, "following slices")
+        request = Request(command="tune", options=options.model_dump(mode="json"), spark=settings_of(spark))
+        result, exit_code = launch(request, view)
+    assert view.killed
+    assert exit_code == 0
+    assert result["entries"] == 20_000
+    assert [one["width_ms"] for one in result["candidates"]] == list(WIDTHS_MS)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import psutil
 import pytest
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, Notes, env
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Inbox
 from tests.support.lane import Lane
+from tests.support.s3_server import S3Server
 from tests.support.waiting import wait_until
 from tidegate.index import Entries, SubscriptionName, sort_entries
 from tidegate.index.format import encode_block
@@ -48,7 +50,7 @@ def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> 
 
 
 def job(
-    module: Any, spark: SparkSession | Notes, cluster: Cluster, lane: Lane, work: Path, /, **more: Any
+    module: Any, spark: SparkSession | Notes, cluster: Cluster, lane: Lane, work: Path | str, /, **more: Any
 ) -> tuple[dict[str, Any], int]:
     """What a command's job does, without a process of its own."""
     options = RebuildOptions(
@@ -82,6 +84,30 @@ def test_first_attach_to_a_backlog(cluster: Cluster, lane: Lane, tmp_path: Path)
     lane.wait_delayed(2_000)
     inbox.wait_for(soon)
     lane.finish_partly(inbox, plain + soon, left=len(far))
+
+
+@pytest.mark.parametrize("scheme", ["file", "s3"])
+def test_parts_and_slice_files_at_a_url(
+    cluster: Cluster,
+    lane: Lane,
+    s3: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+) -> None:
+    """In a folder or a bucket that workers reach too; of a job that is done nothing is left there."""
+    s3.be_used(monkeypatch)
+    work = f"file://{tmp_path}/work" if scheme == "file" else f"s3://{s3.bucket}/{lane.topic}"
+    lane.reserve()
+    lane.send_in(*[HOUR_MS + number for number in range(500)])
+    found, code = job(rebuild, Unstarted(), cluster, lane, work, keep=True)
+    assert (code, found["matched"], found["entries"]) == (0, True, 500)
+    files, root = fsspec.core.url_to_fs(work)
+    assert any("/slices/" in name for name in files.find(root)), "a job that keeps its files has some"
+    found, code = job(rebuild, Unstarted(), cluster, lane, work)
+    assert (code, found["matched"]) == (0, True)
+    files.invalidate_cache()
+    assert files.find(root) == []
 
 
 @pytest.fixture
