@@ -74,7 +74,7 @@ def test_a_command_without_its_extra_says_how_to_get_it(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("verify", "persistent://public/default/o", "s", "--admin-url", "http://[::1]:1"), ("tune", "t.csv")],
+    [("verify", "persistent://public/default/o", "s", "--admin-url", "http://[::1]:1"), ("tune", __file__)],
 )
 def test_what_was_not_judged_for_lack_of_a_package_is_no_verdict(arguments: tuple[str, ...]) -> None:
     """1 is what `verify` says of an index that differs, and `audit` of messages that were lost."""
