@@ -27,8 +27,7 @@ def test_a_short_run_passes_and_cleans_up(tmp_path: Path) -> None:
     assert (report["sent"], report["delivered"]) == (3_000, 2_000)
     assert report["due_tomorrow"] == {"sent": 1_000, "held": 1_000}
     assert [kill["what"] for kill in report["kills"]] == ["broker", "daemon"]
-    # Mostly 200 ms at most; the rest is for a machine that is late by seconds.
-    assert report["duplicated"]["oldest_acknowledgement_before_kill_ms"] < 5_200
+    assert report["duplicated"]["acknowledged_longer_than_200_ms_before_kill"] == 0
     assert "\x1b" not in errors
     assert "kill -9 of the broker" in errors
     assert (out_dir / "demo.png").is_file()
