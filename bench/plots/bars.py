@@ -22,9 +22,9 @@ TITLE_WIDTH = 54
 
 
 def shown(result: Result) -> list[Metric]:
-    """The metrics that make a panel: headline ones in which somebody is not zero, and has a peer or a target.
+    """The metrics that make a panel: headline ones with a peer or a target, in which somebody is not zero.
 
-    A bar with nothing beside it says no more than its number in the table; it is drawn only if there is no other.
+    A bar with nothing beside it says no more than its number in the table: it is drawn if there is no other.
     """
     some = [
         metric

@@ -57,7 +57,7 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: places in hundredths of a point, the font and each style named once."""
+    """The same picture in fewer bytes: places in hundredths of a point; font and styles said once."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
