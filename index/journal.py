@@ -224,8 +224,12 @@ class Journal:
     def new_log(self, subscription_id: int, identity: Batch) -> JournalLog:
         """The log of a new subscription; `identity` is written with the next commit, before any record."""
         log = JournalLog(subscription_id)
-        log._identity_token = self.also(identity)
+        self.identify(log, identity)
         return log
+
+    def identify(self, log: JournalLog, identity: Batch) -> None:
+        """Write whose log it is with the next commit, before any record."""
+        log._identity_token = self.also(identity)
 
     def recovered_log(self, subscription_id: int, persisted_sequence: int) -> JournalLog:
         """The log of a stored subscription; `replayed` tells what is in it."""
