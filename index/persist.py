@@ -61,7 +61,8 @@ class PersistPlan:
     all_held: nothing of what is staged has been acknowledged or forgotten since.
     held, acknowledged: snapshots.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
-    held_versions, acknowledged_versions: which version of each ledger's bitmap is stored now.
+    held_versions, acknowledged_versions: which version is stored now of the bitmaps of these ledgers, as far
+        as there is one; with damage to be looked for, of all ledgers.
     quarantined: blocks known to be corrupt.
     remains: what others have left in the store, to be put right.
     audit: find held positions that no readable entry has, though no block is known to be corrupt.
@@ -94,6 +95,8 @@ class PersistResult:
     """What a persist did, for the core to apply.
 
     held: the positions that the commit says are held.
+    held_versions, acknowledged_versions: the new versions of the bitmaps of ledgers, None of those that have
+        none any more.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
     width: which slice width was chosen, None if it is not automatic or nothing was spilled.
@@ -103,8 +106,8 @@ class PersistResult:
     carried: Entries = field(default_factory=Entries.empty)
     lost: PositionSet = field(default_factory=PositionSet)
     corrupt: list[StoredBlock] = field(default_factory=list)
-    held_versions: dict[int, int] = field(default_factory=dict)
-    acknowledged_versions: dict[int, int] = field(default_factory=dict)
+    held_versions: dict[int, int | None] = field(default_factory=dict)
+    acknowledged_versions: dict[int, int | None] = field(default_factory=dict)
     held: PositionSet = field(default_factory=PositionSet)
     retired: list[bytes] = field(default_factory=list)
     width: WidthDecision | None = None
@@ -326,12 +329,11 @@ class PersistJob:
                 self.result.acknowledged_versions,
             ),
         ):
-            new.update(old)
             for ledger_id in sorted(dirty & old.keys()):
                 self._commit.delete(
                     keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, old[ledger_id])
                 )
-                del new[ledger_id]
+                new[ledger_id] = None
             version = self.plan.state.version
             for ledger_id, data in positions.portable_of(dirty):
                 key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)

@@ -143,8 +143,8 @@ class Persisting:
             acknowledged=positions.acknowledged.snapshot(),
             dirty_held=changed.held,
             dirty_acknowledged=changed.acknowledged,
-            held_versions=dict(self._held_versions),
-            acknowledged_versions=dict(self._acknowledged_versions),
+            held_versions=self._versions(self._held_versions, changed.held),
+            acknowledged_versions=self._versions(self._acknowledged_versions, changed.acknowledged),
             slices=slices,
             quarantined=self._quarantine.blocks(),
             remains=remains,
@@ -158,6 +158,12 @@ class Persisting:
         self._job_journal_bytes = self._log.size_bytes
         return self._job
 
+    def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
+        """The versions of the bitmaps that a persist writes anew. What it finds damaged is anywhere."""
+        if self._quarantine.pending:
+            return dict(known)
+        return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
+
     def finish(self) -> PersistResult | None:
         """Apply what the persist did, but for the damage that it has found, which is told.
 
@@ -169,8 +175,8 @@ class Persisting:
         newer_ms = plan.now_ms if self._log.last_sequence > sequence else None
         self._journal.persisted(self._log, sequence, self._job_journal_bytes, newer_ms)
         self._width.take(result.width, self._name)
-        self._held_versions = result.held_versions
-        self._acknowledged_versions = result.acknowledged_versions
+        _exchange(self._held_versions, result.held_versions)
+        _exchange(self._acknowledged_versions, result.acknowledged_versions)
         self._leftovers.done(plan.remains)
         if self._job_is_stale:
             self._leftovers.clear(result.exchanged)
@@ -221,3 +227,12 @@ class Persisting:
                 all(version <= self._version for version in versions.values()),
                 "a stored bitmap is of a persist that is still to come",
             )
+
+
+def _exchange(versions: dict[int, int], changes: dict[int, int | None]) -> None:
+    """Note what a persist has written, and what it has deleted (None)."""
+    for ledger_id, version in changes.items():
+        if version is None:
+            del versions[ledger_id]
+        else:
+            versions[ledger_id] = version

@@ -161,36 +161,70 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
 
     The journals are read when their readers are, after which `Recovery.damage` is complete.
     """
-    return _recover(store, options, keys.kind_range, strangers_too=True)
-
-
-def recover_one(store: Store, options: IndexOptions, subscription_id: int) -> Recovery:
-    """Read one subscription, as `recover` reads all of them. It has an identity."""
-    return _recover(
-        store, options, lambda kind: keys.subscription_range(kind, subscription_id), strangers_too=False
-    )
-
-
-def _recover(store: Store, options: IndexOptions, range_of: RangeOf, *, strangers_too: bool) -> Recovery:
     damage = Damage()
-    found: dict[int, Recovered] = {}
     strangers: set[int] = set()
-    for key, value in store.scan(*range_of(keys.IDENTITY)):
+    identities = _identities(store, damage, strangers)
+    found, others = _recover(store, options, identities, keys.kind_range, damage)
+    strangers |= others
+    # There are many blocks, and none without a slice, but of a log that was being read: that has a chain.
+    for kind in (keys.STATE, keys.CARRY, keys.CHAIN):
+        strangers.update(
+            {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))} - found.keys()
+        )
+    strangers.update(_strangers(store, keys.JOURNAL, found))
+    for subscription_id in strangers:
+        for kind in keys.SUBSCRIPTION_KINDS:
+            damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
+    next_subscription_id = max([0, *found, *strangers]) + 1
+    return Recovery(list(found.values()), next_subscription_id, damage)
+
+
+def recover_one(
+    store: Store, options: IndexOptions, subscription_id: int, identity: Identity
+) -> tuple[Recovered, Damage]:
+    """Read one subscription, as `recover` reads all of them; the store does not know yet whose it is."""
+    damage = Damage()
+    found, _ = _recover(
+        store,
+        options,
+        {subscription_id: identity},
+        lambda kind: keys.subscription_range(kind, subscription_id),
+        damage,
+    )
+    return found[subscription_id], damage
+
+
+def _identities(store: Store, damage: Damage, strangers: set[int]) -> dict[int, Identity]:
+    identities = {}
+    for key, value in store.scan(*keys.kind_range(keys.IDENTITY)):
         subscription_id = keys.subscription_id_of(key)
         try:
-            identity = Identity.decode(value)
+            identities[subscription_id] = Identity.decode(value)
         except CorruptRecordError as error:
             damage.report(key, value, f"{error}; its subscription will be read again")
             strangers.add(subscription_id)
             damage.batch.delete(key)
-        else:
-            state = _read_state(store, subscription_id, options, damage)
-            reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
-            # Without the state it is not known which bitmaps count: what they say is held is looked for.
-            unsure = state.version == _UNKNOWN_VERSION
-            found[subscription_id] = Recovered(
-                subscription_id, identity, state, reader, audit=unsure, damaged=unsure
-            )
+    return identities
+
+
+def _recover(
+    store: Store,
+    options: IndexOptions,
+    identities: dict[int, Identity],
+    range_of: RangeOf,
+    damage: Damage,
+) -> tuple[dict[int, Recovered], set[int]]:
+    """What the store has of these subscriptions, and the ids of others that were met."""
+    found: dict[int, Recovered] = {}
+    strangers: set[int] = set()
+    for subscription_id, identity in identities.items():
+        state = _read_state(store, subscription_id, options, damage)
+        reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
+        # Without the state it is not known which bitmaps count: what they say is held is looked for.
+        unsure = state.version == _UNKNOWN_VERSION
+        found[subscription_id] = Recovered(
+            subscription_id, identity, state, reader, audit=unsure, damaged=unsure
+        )
 
     def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
         """The rows of a kind. One scan for all: one for each costs as much as what it finds."""
@@ -211,18 +245,7 @@ def _recover(store: Store, options: IndexOptions, range_of: RangeOf, *, stranger
         _read_slices(store, rows, each, uncommitted[each.subscription_id], damage)
     for each in found.values():
         _read_carry(store, each, damage)
-    if strangers_too:
-        # There are many blocks, and none without a slice that was not written ahead.
-        for kind in (keys.STATE, keys.CARRY, keys.CHAIN):
-            strangers.update(
-                {keys.subscription_id_of(key) for key, _ in store.scan(*range_of(kind))} - found.keys()
-            )
-        strangers.update(_strangers(store, keys.JOURNAL, found))
-    for subscription_id in strangers:
-        for kind in keys.SUBSCRIPTION_KINDS:
-            damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
-    next_subscription_id = max([0, *found, *strangers]) + 1
-    return Recovery(list(found.values()), next_subscription_id, damage)
+    return found, strangers
 
 
 def _decode(number: int, value: bytes) -> Replayed:

@@ -139,7 +139,7 @@ def parse_journal_key(key: bytes) -> tuple[int, int]:
 
 
 RETIRED_PIECE = (1 << 64) - 1
-"""Piece number of the intent that lists what a committed persist has replaced."""
+"""Piece number of the intent that lists what a commit has replaced; those of further commits count down."""
 
 
 def intent_key(subscription_id: int, version: int, piece: int) -> bytes:

@@ -68,8 +68,10 @@ def test_a_corrupt_block_is_quarantined_and_its_positions_are_unheld(
         popped = drained(index)
     assert "read again" in caplog.text
     settle(catalog)
+    assert catalog.unheld() == [index]
     lost = index.take_unheld()
     assert lost
+    assert not catalog.unheld()
     assert index.held() == before.difference(lost)
     assert positions_of(popped) == index.held()
     assert not index.take_unheld()
