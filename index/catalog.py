@@ -22,7 +22,7 @@ from tidegate.index.clock import Clock
 from tidegate.index.context import Context
 from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.errors import ClosedError, CorruptRecordError
+from tidegate.index.errors import ClosedError, CorruptRecordError, StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
@@ -88,7 +88,7 @@ class Catalog:
         recovery = recover(store, catalog._options)
         catalog._next_subscription_id = recovery.next_subscription_id
         for found in recovery.subscriptions:
-            # Twice, if it had been restored from its index log and the former data was still there.
+            # One id a name; should there ever be two, the later one counts.
             catalog.remove(found.identity.name)
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
@@ -154,22 +154,27 @@ class Catalog:
         self._next_subscription_id += 1
         return subscription_id
 
-    def adopt(self, subscription_id: int) -> DelayIndex:
-        """Take in a subscription that is in the store; it replaces one of the same name.
+    def adopt(self, subscription_id: int, identity: Identity) -> DelayIndex:
+        """Take in a subscription that is in the store, all but its identity; it replaces one of its name.
 
-        Raises StorageError, CorruptRecordError if its identity cannot be read.
+        Which of the two counts after a crash changes with the next commit, at once. Raises StorageError: all
+        is as before then, and the id is to be abandoned.
         """
         self._require_open()
-        recovery = recover_one(self._store, self._options, subscription_id)
-        if not recovery.subscriptions:
-            raise CorruptRecordError("what was restored has no identity")
-        found = recovery.subscriptions[0]
-        self.remove(found.identity.name)
+        found, damage = recover_one(self._store, self._options, subscription_id, identity)
         index = DelayIndex.restored(self._context, found)
+        try:
+            self._write_damage(damage)
+        except StorageError:
+            index.remove()
+            raise
         index.damaged = False  # there is no better copy
+        self._context.corrupt_records += damage.count
+        self.remove(index.name)
+        batch = Batch()
+        batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
+        self._journal.identify(index.log, batch)
         self._indexes[index.name] = index
-        self._context.corrupt_records += recovery.damage.count
-        self._write_damage(recovery.damage)
         self._due_changed(index)
         self._crowding_changed(index)
         return index
@@ -187,7 +192,7 @@ class Catalog:
         try:
             value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
             return None if value is None else Chain.decode(value)
-        except CorruptRecordError:
+        except (CorruptRecordError, StorageError):
             return None
 
     def set_chain(self, index: DelayIndex, chain: Chain) -> None:
@@ -248,6 +253,12 @@ class Catalog:
         """Count a subscription in `next_due` again."""
         self._parked.discard(index)
         self._due_changed(index)
+
+    # ---- losses
+
+    def unheld(self) -> list[DelayIndex]:
+        """The subscriptions of which `take_unheld` has something. O(of these)."""
+        return [each for each in self._context.unheld if self._indexes.get(each.name) is each]
 
     # ---- durability
 

@@ -23,7 +23,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, decode_block, describe
-from tidegate.index.format.envelope import FORMAT_VERSION, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.format.packing import unpack_entries
@@ -161,41 +161,76 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
 
     The journals are read when their readers are, after which `Recovery.damage` is complete.
     """
-    return _recover(store, options, keys.kind_range, strangers_too=True)
-
-
-def recover_one(store: Store, options: IndexOptions, subscription_id: int) -> Recovery:
-    """Read one subscription, as `recover` reads all of them. It has an identity."""
-    return _recover(
-        store, options, lambda kind: keys.subscription_range(kind, subscription_id), strangers_too=False
-    )
-
-
-def _recover(store: Store, options: IndexOptions, range_of: RangeOf, *, strangers_too: bool) -> Recovery:
     damage = Damage()
-    found: dict[int, Recovered] = {}
     strangers: set[int] = set()
-    for key, value in store.scan(*range_of(keys.IDENTITY)):
+    identities = _identities(store, damage, strangers)
+    found, others = _recover(store, options, identities, keys.kind_range, damage)
+    strangers |= others
+    # There are many blocks, and none without a slice, but of a log that was being read: that has a chain.
+    for kind in (keys.STATE, keys.CARRY, keys.CHAIN):
+        strangers.update(
+            {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))} - found.keys()
+        )
+    strangers.update(_strangers(store, keys.JOURNAL, found))
+    for subscription_id in strangers:
+        for kind in keys.SUBSCRIPTION_KINDS:
+            damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
+    next_subscription_id = max([0, *found, *strangers]) + 1
+    return Recovery(list(found.values()), next_subscription_id, damage)
+
+
+def recover_one(
+    store: Store, options: IndexOptions, subscription_id: int, identity: Identity
+) -> tuple[Recovered, Damage]:
+    """Read one subscription, as `recover` reads all of them; the store does not know yet whose it is."""
+    damage = Damage()
+    found, _ = _recover(
+        store,
+        options,
+        {subscription_id: identity},
+        lambda kind: keys.subscription_range(kind, subscription_id),
+        damage,
+    )
+    return found[subscription_id], damage
+
+
+def _identities(store: Store, damage: Damage, strangers: set[int]) -> dict[int, Identity]:
+    identities = {}
+    for key, value in store.scan(*keys.kind_range(keys.IDENTITY)):
         subscription_id = keys.subscription_id_of(key)
         try:
-            identity = Identity.decode(value)
+            identities[subscription_id] = Identity.decode(value)
         except CorruptRecordError as error:
             damage.report(key, value, f"{error}; its subscription will be read again")
             strangers.add(subscription_id)
             damage.batch.delete(key)
-        else:
-            state = _read_state(store, subscription_id, options, damage)
-            reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
-            # Without the state it is not known which bitmaps count: what they say is held is looked for.
-            unsure = state.version == _UNKNOWN_VERSION
-            found[subscription_id] = Recovered(
-                subscription_id, identity, state, reader, audit=unsure, damaged=unsure
-            )
+    return identities
+
+
+def _recover(
+    store: Store,
+    options: IndexOptions,
+    identities: dict[int, Identity],
+    range_of: RangeOf,
+    damage: Damage,
+) -> tuple[dict[int, Recovered], set[int]]:
+    """What the store has of these subscriptions, and the ids of others that were met."""
+    found: dict[int, Recovered] = {}
+    strangers: set[int] = set()
+    for subscription_id, identity in identities.items():
+        state = _read_state(store, subscription_id, options, damage)
+        reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
+        # Without the state it is not known which bitmaps count: what they say is held is looked for.
+        unsure = state.version == _UNKNOWN_VERSION
+        found[subscription_id] = Recovered(
+            subscription_id, identity, state, reader, audit=unsure, damaged=unsure
+        )
 
     def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
         """The rows of a kind. One scan for all: one for each costs as much as what it finds."""
         rows = store.scan(*range_of(kind))
-        for subscription_id, group in groupby(rows, lambda row: keys.subscription_id_of(row[0])):
+        for prefix, group in groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES]):
+            subscription_id = keys.subscription_id_of(prefix)
             if subscription_id in found:
                 yield found[subscription_id], group
             else:
@@ -211,18 +246,7 @@ def _recover(store: Store, options: IndexOptions, range_of: RangeOf, *, stranger
         _read_slices(store, rows, each, uncommitted[each.subscription_id], damage)
     for each in found.values():
         _read_carry(store, each, damage)
-    if strangers_too:
-        # There are many blocks, and none without a slice that was not written ahead.
-        for kind in (keys.STATE, keys.CARRY, keys.CHAIN):
-            strangers.update(
-                {keys.subscription_id_of(key) for key, _ in store.scan(*range_of(kind))} - found.keys()
-            )
-        strangers.update(_strangers(store, keys.JOURNAL, found))
-    for subscription_id in strangers:
-        for kind in keys.SUBSCRIPTION_KINDS:
-            damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
-    next_subscription_id = max([0, *found, *strangers]) + 1
-    return Recovery(list(found.values()), next_subscription_id, damage)
+    return found, strangers
 
 
 def _decode(number: int, value: bytes) -> Replayed:
@@ -280,10 +304,8 @@ def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
 
 
 def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage) -> None:
-    positions, versions = found.held, found.held_versions
-    if kind == keys.ACKNOWLEDGED:
-        positions, versions = found.acknowledged, found.acknowledged_versions
-    bitmaps = {}
+    versions = found.held_versions if kind == keys.HELD else found.acknowledged_versions
+    bodies: dict[int, bytes | memoryview] = {}
     damaged = set()
     for key, value in rows:
         if key in uncommitted:
@@ -297,15 +319,30 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
             damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
         versions[ledger_id] = version
         try:
-            bitmaps[ledger_id] = deserialize_bitmap(bytes(unseal(kind, value)))
+            bodies[ledger_id] = unseal(kind, value)
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
-            bitmaps.pop(ledger_id, None)
+            bodies.pop(ledger_id, None)
             damaged.add(ledger_id)
-            found.damaged = True
-    positions.update(PositionSet.of_bitmaps(bitmaps))
-    positions.take_dirty()
+    try:
+        positions = PositionSet.of_portable(bodies.items(), tracked=True)
+    except CorruptRecordError:
+        # It is not said which one: each is looked at. A whole subscription has up to 100,000.
+        for ledger_id in list(bodies):
+            try:
+                if not deserialize_bitmap(bytes(bodies[ledger_id])):
+                    del bodies[ledger_id]
+            except CorruptRecordError as error:
+                key = keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id])
+                damage.report(key, seal(kind, bytes(bodies.pop(ledger_id))), str(error))
+                damaged.add(ledger_id)
+        positions = PositionSet.of_portable(bodies.items(), tracked=True)
     positions.mark_dirty(damaged)
+    if kind == keys.HELD:
+        found.held = positions
+    else:
+        found.acknowledged = positions
+    found.damaged = found.damaged or bool(damaged)
 
 
 def _read_slices(store: Store, rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:

@@ -5,7 +5,8 @@ while the home reads. Nothing is synced here: a topic waits, and what a power cu
 again. It is durable with the next commit.
 
 Invariants: one write is under way at most; whatever becomes of the reading, the id is either adopted or
-abandoned, and abandoned only when no thread writes under it any more.
+abandoned, and abandoned only when no thread writes under it any more. The chain is in the first write: by it
+recovery finds what a crash has left of blocks that no slice names, and deletes it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from functools import partial
 
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
-from tidegate.index.format.manifest import Identity
 from tidegate.index.log.reader import LogText
 from tidegate.index.log.restore import restoration
 from tidegate.index.store import Batch, Store
@@ -32,6 +32,7 @@ class Landing:
         self,
         store: Store,
         subscription_id: int,
+        chain: Chain,
         *,
         executor: Executor,
         abandon: Callable[[int], None],
@@ -41,6 +42,7 @@ class Landing:
         self._executor = executor
         self._abandon = abandon
         self._batch = Batch()
+        self._batch.put(keys.subscription_key(keys.CHAIN, subscription_id), chain.encode())
         self._writing: asyncio.Future[None] | None = None
 
     def take(self, kind: int, key: bytes, value: bytes) -> None:
@@ -60,10 +62,10 @@ class Landing:
         if self._batch.size_bytes >= PIECE_BYTES:
             await self._begin_write()
 
-    async def finish(self, log: LogText, identity: Identity, chain: Chain) -> None:
+    async def finish(self, log: LogText) -> None:
         """Write what is left. Raises StorageError."""
         await self._begin_write()
-        for batch in restoration(log.content, identity, chain, self.subscription_id, PIECE_BYTES):
+        for batch in restoration(log.content, self.subscription_id, PIECE_BYTES):
             self._batch = batch
             await self._begin_write()
         await self._written()

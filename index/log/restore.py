@@ -1,6 +1,6 @@
 """From what an index log says to the local store: which writes make it the data of a subscription.
 
-Invariant: the identity is in the last write, so that a crash before it leaves nothing that counts.
+Invariant: no identity is written, so that nothing of it counts before `Catalog.adopt` says whose it is.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from collections.abc import Iterator
 
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.chain import Chain
-from tidegate.index.format.manifest import Identity, decode_slice
+from tidegate.index.format.manifest import decode_slice
 from tidegate.index.log.reader import Content
 from tidegate.index.store import Batch
 from tidegate.index.tap import LOGGED_KINDS
 
 
-def restoration(
-    content: Content, identity: Identity, chain: Chain, subscription_id: int, piece_bytes: int
-) -> Iterator[Batch]:
+def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Iterator[Batch]:
     """Yield the writes that make `content` the data of a subscription with a new id.
 
     Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
@@ -36,8 +33,6 @@ def restoration(
             if batch.size_bytes >= piece_bytes:
                 yield batch
                 batch = Batch()
-    batch.put(keys.subscription_key(keys.CHAIN, subscription_id), chain.encode())
-    batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
     yield batch
 
 

@@ -150,24 +150,29 @@ class IndexLogs:
         self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
     ) -> None:
         begin_ns = self._clock.monotonic_ns()
+        chain = Chain(pointer.ledger_id, pointer.home)
         landing = Landing(
-            self._store.untapped, self._catalog.reserve_id(), executor=self._executor, abandon=self._abandon
+            self._store.untapped,
+            self._catalog.reserve_id(),
+            chain,
+            executor=self._executor,
+            abandon=self._abandon,
         )
         adopted = False
         try:
             async with restore_deadline(), self.beginnings:
                 log = await read_log(home, pointer.ledger_id, identity, landing)
                 read_ns = self._clock.monotonic_ns()
-                await landing.finish(log, identity, Chain(pointer.ledger_id, pointer.home))
+                await landing.finish(log)
             if not is_wanted():
                 # What was answered DURABLE there must not go.
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
-            index = self._catalog.adopt(landing.subscription_id)
+            index = self._catalog.adopt(landing.subscription_id, identity)
             adopted = True
             # What was written without a sync is durable with the commit of this. A DURABLE that follows may
             # be of nothing else, and the log away when it is needed.
-            self._set_chain(index, Chain(pointer.ledger_id, pointer.home))
+            self._set_chain(index, chain)
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
             return
@@ -245,7 +250,6 @@ class IndexLogs:
         if home is None:
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
-        empty = not index.held() and not index.acknowledged()
         clean = current == self._shipped.get(subscription_id)
         writer = LogWriter(
             identity,
@@ -254,7 +258,7 @@ class IndexLogs:
             self._store,
             request.log_pointer,
             options=self.options,
-            dirty_ns=None if clean or empty else self._clock.monotonic_ns(),
+            dirty_ns=None if clean or index.empty else self._clock.monotonic_ns(),
             random=lambda: secrets.randbits(64),
             offload=self.offload,
             catch_up=self._pump,
@@ -297,9 +301,11 @@ class IndexLogs:
         task.add_done_callback(self._tasks.discard)
 
     def delete(self, stream: Stream) -> None:
-        """The index of a stream that ends was cleared: its log goes. The broker deletes BookKeeper's."""
+        """The index of a stream that ends was cleared: its log goes. The broker deletes BookKeeper's.
+
+        Not where another stream goes on with the index: the log is that one's now."""
         log = self._of(stream)
-        if log is None or not isinstance(log.home, ObjectHome):
+        if log is None or log.stream is not stream or not isinstance(log.home, ObjectHome):
             return
         log.end()
         home = log.home

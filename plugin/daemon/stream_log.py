@@ -59,6 +59,7 @@ class StreamLog:
     def __init__(
         self, logs: Logs, stream: Stream, home: Home, writer: LogWriter, former: Former | None
     ) -> None:
+        self.stream = stream
         self.writer = writer
         self.home = home
         self.index = stream.session.index
@@ -66,7 +67,6 @@ class StreamLog:
         self.failure = ""
         self.over = False
         self._logs = logs
-        self._name = stream.name
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._idle = asyncio.Event()
@@ -124,12 +124,12 @@ class StreamLog:
             self.over = True
             self.failure = str(error)
             self._logs.said(
-                self._name, "the index log is another owner's now, nothing more is written", error
+                self.stream.name, "the index log is another owner's now, nothing more is written", error
             )
         except (HomeError, TidegateIndexError) as error:
             self._failures += 1
             self.failure = str(error)
-            self._logs.said(self._name, "the index log cannot be written, trying again", error)
+            self._logs.said(self.stream.name, "the index log cannot be written, trying again", error)
         finally:
             self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - before)
 
@@ -141,7 +141,7 @@ class StreamLog:
             try:
                 await former.home.delete(ledger_id)
             except HomeError as error:
-                self._logs.said(self._name, "a ledger of a former index log is left behind", error)
+                self._logs.said(self.stream.name, "a ledger of a former index log is left behind", error)
 
     def state(self, now_ns: int) -> LogState:
         """For status and metrics."""

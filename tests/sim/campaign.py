@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing.connection import wait as wait_for_ends
 from operator import itemgetter
 
 from tests.sim.generator import FAULTS, generate
@@ -66,7 +68,7 @@ class Campaign:
         seeds = iter(range(self.first, self.first + self.count))
         playing: set[Future[tuple[int, Outcome]]] = set()
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(self.jobs, mp_context=context) as pool:
+        with ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_end_with_parent) as pool:
             while True:
                 # The first of them whatever the time is: a machine may be slow to start a process.
                 if not self.done or self._seconds is None or self.elapsed_s < self._seconds:
@@ -104,6 +106,18 @@ class Campaign:
     def steps_per_s(self) -> float:
         """Over all processes."""
         return self.steps / max(self.elapsed_s, 1e-9)
+
+
+def _end_with_parent() -> None:
+    """A worker that waits for its next seed would not notice that nobody will send one."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "called in a worker"
+
+    def end() -> None:
+        wait_for_ends([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _play_seed(seed: int, faults: tuple[str, ...]) -> tuple[int, Outcome]:

@@ -22,6 +22,7 @@ from tidegate.index import ENTRY_BYTES
 from tidegate.index.catalog import Catalog
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
+from tidegate.index.format import keys
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -210,12 +211,14 @@ class Life:
         writer = log.writer
         complete = bool(writer.ledger_bytes) and writer.since_ns is None and not self.store.has_noted
         if complete:
-            self._host.promises.log_complete(log._name.subscription, writer.ledger_id)
+            self._host.promises.log_complete(log.stream.name.subscription, writer.ledger_id)
         return complete
 
     def _log_ended(self, log: StreamLog) -> None:
         complete = self._note_complete(log)
-        self._host.promises.log_ended(log._name.subscription, log.writer.ledger_id if complete else None)
+        self._host.promises.log_ended(
+            log.stream.name.subscription, log.writer.ledger_id if complete else None
+        )
 
     @property
     def serving(self) -> bool:
@@ -364,7 +367,7 @@ class DaemonHost:
     def check_budget(self) -> None:
         """A daemon that has staged more than it may reads no more from its brokers. Raises Violation."""
         life = self.life
-        staged_bytes = sum(index.staged_entries for index in self.indexes()) * ENTRY_BYTES
+        staged_bytes = sum(index.upkeep.staged_entries for index in self.indexes()) * ENTRY_BYTES
         over = staged_bytes > self.options.settings["staging_bytes_max"]
         if (
             life is None
@@ -379,6 +382,18 @@ class DaemonHost:
             self._over_since_ns = self.kernel.now_ns
         if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
+
+    def check_strangers(self) -> None:
+        """Nothing is stored that is of no subscription. Raises Violation."""
+        known = {index.log.subscription_id for index in self.indexes()}
+        kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
+        found = {
+            keys.subscription_id_of(key)
+            for kind in kinds
+            for key, _ in self.disk.scan(*keys.kind_range(kind))
+        }
+        if found - known:
+            raise Violation(f"{self.name} has stored what is of no subscription: ids {sorted(found - known)}")
 
     def indexes(self) -> list[DelayIndex]:
         """The indexes of the living daemon."""

@@ -41,7 +41,8 @@ from tidegate.plugin.wire.messages import (
 
 Position = tuple[int, int]
 Order = tuple[int, int, int]
-"""Who may take over from whom: by life of the subscription, by epoch, then as OPEN was sent."""
+"""Who may take over from whom: by turn, by epoch, then as OPEN was sent. A turn ends when an OPEN is sent of
+another life of the subscription: incarnations have no order, and epochs count within one life only."""
 
 
 _NOBODY: Order = (-1, 0, 0)
@@ -71,15 +72,16 @@ class _Subscription:
         self.folded = 0
         self.based_on: Order = _NOBODY  # order of the newest stream that has made anything durable
         self.newest: StreamWatch | None = None
-        self.opened: dict[Wire, Order] = {}  # order of the last stream of each connection
+        self.opened: dict[Wire, StreamWatch] = {}  # the last stream of each connection
         self.told: Account = []  # everything ever sent
-        self.lives: list[bytes] = []  # incarnations, as they were first heard of
+        self.turns: list[bytes] = []  # incarnations, as they followed each other in the OPENs sent
         self.taken_in: list[Add] = []  # put in by others than brokers, now or later
         self.brought: set[Position] = set()  # the positions of these, and which were let go of
         self.disowned: set[Position] = set()
         self.streams: list[StreamWatch] = []  # of this life of the daemon
         self.restored: set[int] = set()  # log ledgers that the index was taken from
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
+        self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
         self.complete: int | None = None  # the log ledger that had all when its writer was given up
 
     def forget_before(self, stream: StreamWatch) -> None:
@@ -91,8 +93,12 @@ class _Subscription:
         self.sent = [sent for sent, keep in zip(self.sent, kept, strict=True) if keep]
 
     def contested(self, stream: StreamWatch, wire: Wire) -> bool:
-        """Whether a later stream of another connection may have taken over before a change on this one."""
-        return any(order > stream.order for other, order in self.opened.items() if other is not wire)
+        """Whether a stream of another connection may have taken over before a change on this one."""
+        return any(
+            other.order > stream.order or other.may_follow(stream)
+            for at, other in self.opened.items()
+            if at is not wire
+        )
 
     def after_a_crash(self) -> Belief:
         """What there is if the daemon dies now."""
@@ -145,6 +151,9 @@ class Promises:
         self.logs.writer_died(self)
         for each in self._subscriptions.values():
             each.daemon_died()
+            if each.former is not None:
+                each.durable.join(each.former)
+                each.former = None
             for ledger_id in each.may_restore:  # what was restored may be there, and nobody has heard of it
                 each.durable.join(self.logs.read(ledger_id, cut=True))
             each.restored |= each.may_restore
@@ -158,7 +167,7 @@ class Promises:
         """Whether the daemon surely knows that the position is acknowledged under this seal, now and after
         any crash."""
         found = self._subscriptions.get(subscription)
-        if found is None or found.durable.generation != generation:
+        if found is None or found.former is not None or found.durable.generation != generation:
             return False
         return found.durable.of(position) == found.live.of(position) == ACKNOWLEDGED
 
@@ -166,17 +175,16 @@ class Promises:
         """A shim has sent OPEN."""
         found = self._subscriptions.setdefault(request.subscription, _Subscription())
         self._streams += 2  # in between: what was restored for this one
-        if request.incarnation not in found.lives:
-            found.lives.append(request.incarnation)
-        order = (found.lives.index(request.incarnation), request.epoch, self._streams)
-        watch = StreamWatch(self, found, wire, request, order)
+        if found.turns[-1:] != [request.incarnation]:
+            found.turns.append(request.incarnation)
+        watch = StreamWatch(self, found, wire, request, (len(found.turns), request.epoch, self._streams))
         watch.expected, watch.doubted = found.live.copy(), found.live.copy()
         for sent in found.sent[found.folded :]:
             watch.expected.fold(
                 sent.change, sent.stream.generation, certain=self._was_applied(found, sent, wire)
             )
             watch.doubted.fold(sent.change, sent.stream.generation, certain=False)
-        found.opened[wire] = watch.order
+        found.opened[wire] = watch
         found.streams.append(watch)
         watch.taken_in(found.taken_in)
         found.told.append((request, request.generation))
@@ -238,6 +246,8 @@ class Promises:
             # What its daemon could not read was not in its snapshot either, and is missing on this disk now.
             self.disk.damaged = True
         found.restored.add(ledger_id)
+        if found.former is None:
+            found.former = found.after_a_crash()
         found.durable, found.live, found.folded = belief, belief.copy(), 0
         for stream in waiting:
             stream.expected, stream.doubted = belief.copy(), belief.copy()
@@ -274,6 +284,7 @@ class StreamWatch:
         self.doubted = Belief()  # the same, should the disk refuse something before OPEN arrives
         self.ended = False
         self.answered = False
+        self._before = [other for other in subscription.opened.values() if other.answered or other.over]
         self.log_ledger = current_ledger(request.log_pointer)
         self.log_unreadable = False
         self._collapsed: Belief | None = None
@@ -305,6 +316,12 @@ class StreamWatch:
     def may_wait_for_log(self) -> bool:
         """Whether the daemon may still be reading a log for it, and begin others meanwhile."""
         return self.log_ledger is not None and not self.answered
+
+    def may_follow(self, stream: StreamWatch) -> bool:
+        """Whether the daemon may come to this one after `stream`, though it was sent before: by another
+        connection, of another life of the subscription. Of the same life it would be refused."""
+        of_another_life = self._request.incarnation != stream._request.incarnation
+        return of_another_life and self.order < stream.order and self not in stream._before
 
     @property
     def over(self) -> bool:
@@ -428,6 +445,9 @@ class StreamWatch:
             self._request.incarnation,
             self.generation,
         )
+        for other in found.opened.values():
+            if other.may_follow(self):
+                actual.fold(other._request, other.generation, certain=False)
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
@@ -455,8 +475,8 @@ class StreamWatch:
             return  # the daemon has died since, and it is not known any more what others had sent
         # Somebody who has sent OPEN since may have come first, and ended the stream of what came before.
         overtaken = any(
-            order[2] > self.order[2]
-            for wire, order in self._subscription.opened.items()
+            other.order[2] > self.order[2]
+            for wire, other in self._subscription.opened.items()
             if wire is not self._wire
         )
         if self._promises.troubled or overtaken:
@@ -507,6 +527,7 @@ class StreamWatch:
         if found.based_on < self.order:
             found.based_on = self.order
             found.durable = self._collapsed.copy()
+            found.former = None
             found.may_restore.clear()
             found.forget_before(self)
         added: list[Add] = []

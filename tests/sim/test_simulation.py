@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.sim.__main__ import main
@@ -15,6 +17,7 @@ from tests.sim.generator import FAULTS, MORE, generate
 from tests.sim.history import History
 from tests.sim.player import play
 from tests.sim.report import explain, summary
+from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
 SECONDS = 20.0
@@ -46,6 +49,29 @@ def test_kept_histories_hold(path: Path) -> None:
 
     assert outcome.passed, outcome.details
     assert history.about
+
+
+def test_workers_end_with_a_campaign_that_was_killed() -> None:
+    """They have its standard output, too: there is no end to it before they have ended."""
+    command = [sys.executable, "-m", "tests.sim", "--seeds", "1000000", "--jobs", "2", "--no-shrink"]
+    campaign = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    workers: list[psutil.Process] = []
+
+    def are_there() -> bool:
+        with contextlib.suppress(psutil.Error):  # one that is just being started
+            children = psutil.Process(campaign.pid).children()
+            workers[:] = [each for each in children if any("spawn_main" in word for word in each.cmdline())]
+        return len(workers) == 2
+
+    try:
+        wait_until(are_there, "the workers are there")
+        campaign.kill()
+        campaign.communicate(timeout=60)
+    finally:
+        campaign.kill()
+        for each in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -445,6 +445,9 @@ class World:
                         f"{self._state(served.subscription)}"
                     )
         self._check_indexes()
+        for daemon in self.daemons:
+            if not daemon.disk.damaged:
+                daemon.check_strangers()
 
     def close(self) -> None:
         """Give sockets back."""

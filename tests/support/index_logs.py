@@ -11,7 +11,6 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.format import keys
-from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity, decode_slice
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
@@ -115,9 +114,9 @@ def restored(log: LogText, identity: Identity, clock: ManualClock, options: Inde
     store = MemoryStore()
     catalog = Catalog.open(store, clock, options)
     subscription_id = catalog.reserve_id()
-    for batch in restoration(log.content, identity, Chain(1, "memory"), subscription_id, 1_000):
+    for batch in restoration(log.content, subscription_id, 1_000):
         store.write(batch, sync=False)
-    index = catalog.adopt(subscription_id)
+    index = catalog.adopt(subscription_id, identity)
     assert catalog.stats().corrupt_records == 0
     named = {
         keys.block_of_slice(key, block.block_id)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tidegate.index.catalog import Catalog
+from tidegate.index.clock import ManualClock
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
@@ -92,7 +94,7 @@ async def test_blocks_are_written_while_the_log_is_read(store: WatchedStore) -> 
     home = StandingHome(a_log())
     abandoned: list[int] = []
     with ThreadPoolExecutor(1) as executor:
-        landing = Landing(store, SUBSCRIPTION_ID, executor=executor, abandon=abandoned.append)
+        landing = Landing(store, SUBSCRIPTION_ID, CHAIN, executor=executor, abandon=abandoned.append)
         reading = asyncio.create_task(read_log(home, 1, IDENTITY, landing))
         async with asyncio.timeout(60):
             while not blocks_of(store, SUBSCRIPTION_ID):
@@ -102,19 +104,38 @@ async def test_blocks_are_written_while_the_log_is_read(store: WatchedStore) -> 
         assert not log.damage
         assert len(log.content.of(keys.BLOCK)) == 50
         assert not any(log.content.of(keys.BLOCK).values()), "none of them is in memory"
-        await landing.finish(log, IDENTITY, CHAIN)
+        await landing.finish(log)
     assert store.largest_bytes < 3 * PIECE_BYTES < BLOCKS * BLOCK_BYTES
     assert blocks_of(store, SUBSCRIPTION_ID) == 0, "no slice names them"
     assert blocks_of(store, OTHER_ID) == 1
-    assert store.get(keys.subscription_key(keys.IDENTITY, SUBSCRIPTION_ID)) is not None
+    assert store.get(keys.subscription_key(keys.CHAIN, SUBSCRIPTION_ID)) == CHAIN.encode()
+    assert store.get(keys.subscription_key(keys.IDENTITY, SUBSCRIPTION_ID)) is None, "adopted with a commit"
     assert abandoned == []
+
+
+async def test_what_a_crash_leaves_of_it_is_deleted_and_its_id_not_used_again() -> None:
+    home = StandingHome(a_log())
+    store, clock = MemoryStore(), ManualClock()
+    catalog = Catalog.open(store, clock)
+    subscription_id = catalog.reserve_id()
+    with ThreadPoolExecutor(1) as executor:
+        landing = Landing(store, subscription_id, CHAIN, executor=executor, abandon=lambda _: None)
+        reading = asyncio.create_task(read_log(home, 1, IDENTITY, landing))
+        async with asyncio.timeout(60):
+            while not blocks_of(store, subscription_id):
+                await asyncio.sleep(0.001)
+        reading.cancel()
+    again = Catalog.open(store, clock)
+
+    assert blocks_of(store, subscription_id) == 0
+    assert again.reserve_id() > subscription_id
 
 
 async def test_what_is_given_up_is_abandoned_when_nobody_writes_any_more(store: WatchedStore) -> None:
     home = StandingHome(a_log())
     abandoned: list[int] = []
     with ThreadPoolExecutor(1) as executor:
-        landing = Landing(store, SUBSCRIPTION_ID, executor=executor, abandon=abandoned.append)
+        landing = Landing(store, SUBSCRIPTION_ID, CHAIN, executor=executor, abandon=abandoned.append)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await read_log(home, 1, IDENTITY, landing)
@@ -130,7 +151,7 @@ async def test_a_write_that_failed_before_the_log_was_given_up_is_nobodys_unhand
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     abandoned: list[int] = []
     with ThreadPoolExecutor(1) as executor:
-        landing = Landing(FullStore(), SUBSCRIPTION_ID, executor=executor, abandon=abandoned.append)
+        landing = Landing(FullStore(), SUBSCRIPTION_ID, CHAIN, executor=executor, abandon=abandoned.append)
         landing.take(Batch.PUT, block_key(1), bytes(PIECE_BYTES))
         await landing.drain()
     assert landing._writing is not None

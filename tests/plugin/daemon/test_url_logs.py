@@ -17,6 +17,7 @@ from tidegate.index.log.memory_home import World
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon.serve import RunningDaemon
+from tidegate.plugin.wire.messages import Close
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -159,6 +160,26 @@ async def test_with_what_is_cleared_its_log_goes(start: StartDaemon, socket_path
         await until(lambda: up_to_date(daemon))
         await stream.close()
         assert len(ledgers(folder)) == 1
+
+
+async def test_what_is_cleared_and_loaded_again_at_once_keeps_its_log(
+    start: StartDaemon, socket_path: Path, folder: Path
+) -> None:
+    """The first stream has its last words while the second one writes the log already."""
+    world, url = World(), f"file://{folder}"
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world, url)
+        former = client.streams[1]
+        former.clear()
+        former.change(Close())
+        newer = client.begin_open(TOPIC, epoch=2)
+        await former.until(lambda: former.closed)
+        newer.add(entries(5, now_ms() + HOUR_MS))
+        await newer.durable()
+        await until(lambda: up_to_date(daemon))
+        pointer = Pointer.parse(world.pointer)
+        assert pointer is not None
+        assert f"{pointer.ledger_id:020}" in [ledger.name for ledger in ledgers(folder)]
 
 
 async def test_a_folder_that_is_not_there_is_not_made(

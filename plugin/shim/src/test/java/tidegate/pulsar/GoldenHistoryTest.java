@@ -29,8 +29,9 @@ class GoldenHistoryTest {
     private static final int MACHINES = 2;
     private static final long LOAD_MS = 10;
     private static final int LATEST = 1000;
-    /** What happens below the toys: a store, a disk's pace, the index. */
-    private static final Set<String> BELOW = Set.of("slow_disk", "refuse_writes", "fail_write", "damage", "width", "drift", "wait");
+    /** What happens below the toys: a store, a disk's pace, the index; and what they have no more than one of, lives. */
+    private static final Set<String> BELOW = Set.of("slow_disk", "refuse_writes", "fail_write", "damage", "width", "drift", "wait",
+            "unsubscribe");
 
     static Stream<Path> histories() {
         return GoldenHistory.files().stream();
