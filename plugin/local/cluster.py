@@ -155,8 +155,8 @@ class ZooKeeper(PulsarProcess):
 class Bookie(PulsarProcess):
     """The cluster's storage; ready when it is registered.
 
-    One that was killed finds its own former registration in ZooKeeper until that session has expired, and gives
-    up, at times without ending. It is started again until it is taken, as a service manager would.
+    One that was killed finds its former registration in ZooKeeper until that session has expired, and gives
+    up, at times without ending. It is started again until it is taken, as a service manager would do.
     """
 
     name = "bookie"
