@@ -144,6 +144,7 @@ class Life:
         except TidegateIndexError as error:
             self._cannot_start(error)
             return
+        host.check_stored()
         settings = settings_of(host.options.settings)
         log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log))
         self.metrics = Metrics(lambda: "simulated")
@@ -383,8 +384,11 @@ class DaemonHost:
         if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
 
-    def check_strangers(self) -> None:
-        """Nothing is stored that is of no subscription. Raises Violation."""
+    def check_stored(self) -> None:
+        """Nothing is stored that is of no subscription: when the daemon has begun, or is at rest. Raises
+        Violation."""
+        if self.disk.damaged:
+            return
         known = {index.log.subscription_id for index in self.indexes()}
         kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
         found = {

@@ -50,6 +50,15 @@ class LogLedger:
     damaged: bool = False
 
 
+@dataclass(slots=True)
+class Trap:
+    """Calls `spring` at the `left`-th request from now that is such an operation."""
+
+    op: LogOp
+    left: int
+    spring: Callable[[], None]
+
+
 class LogBookies:
     """All ledgers of index logs. `on_open` hears of each that is opened, before its writer is fenced."""
 
@@ -59,8 +68,18 @@ class LogBookies:
         self.read_bytes = read_bytes
         self.ledgers: dict[int, LogLedger] = {}
         self.away_until_ns = 0
+        self.trap: Trap | None = None
         self.on_open: Callable[[int], None] = lambda ledger_id: None
         self._last_id = 1_000_000
+
+    def asked(self, op: LogOp) -> None:
+        """Some daemon has asked for something: is that what somebody waits for?"""
+        trap = self.trap
+        if trap is not None and trap.op is op:
+            trap.left -= 1
+            if trap.left <= 0:
+                self.trap = None
+                self.kernel.after(0, None, trap.spring)
 
     def create(self, writer: LogHome) -> LogLedger:
         """A ledger that `writer` may append to."""
@@ -145,6 +164,7 @@ class LogHome:
 
     def ask(self, request: LogRequest, answer: Answer) -> None:
         """Do it; `answer` is called once, later, unless the broker dies."""
+        self._bookies.asked(request.op)
         if request.op is LogOp.POINT:
             self._later(self._point, request, answer)
             return

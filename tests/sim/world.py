@@ -318,7 +318,7 @@ class World:
     def _check_indexes(self) -> None:
         """Walk the invariants of every index, but where damage may lie that nobody has met yet."""
         for daemon in self.daemons:
-            if not daemon.disk.damaged:
+            if not daemon.disk.damaged and not daemon.disk.refuses_reads:
                 for index in daemon.indexes():
                     index.check()
 
@@ -333,9 +333,11 @@ class World:
         for rebuild in self._rebuilds:
             rebuild.end()
         self.log_bookies.away_until_ns = 0
+        self.log_bookies.trap = None
         self.log_bookies.io_ns = self.config.log_io_us * 1_000
         for disk, daemon in zip(self.disks, self.daemons, strict=True):
             disk.kill_at_write = disk.fail_at_write = None
+            disk.refuses_reads = False
             daemon.trouble(Trouble.NONE)
             process = daemon.process
             if process is not None:
@@ -446,8 +448,7 @@ class World:
                     )
         self._check_indexes()
         for daemon in self.daemons:
-            if not daemon.disk.damaged:
-                daemon.check_strangers()
+            daemon.check_stored()
 
     def close(self) -> None:
         """Give sockets back."""
