@@ -17,7 +17,7 @@ Fault = tuple[str, dict[str, Any]]
 """What is done, and its arguments."""
 
 FAULTS = ("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width")
-MORE = ("home", "subscription", "rebuild", "log", "reads")
+MORE = ("home", "subscription", "rebuild", "log", "reads", "objects")
 """Not in the histories that are new in each run of CI, but in campaigns that ask for them (`--faults all`):
 their model is younger than the others'."""
 ON_REQUEST = ("clear",)
@@ -122,12 +122,17 @@ class _Generator:
 
     def _with_index_log(self, config: Config) -> Config:
         some = self._some
-        wanted = {"home", "log"} & set(self.faults) or ("move" in self.faults and self.luck.random() < 0.5)
+        wanted = {"home", "log", "objects"} & set(self.faults) or (
+            "move" in self.faults and self.luck.random() < 0.5
+        )
         if not wanted and self.luck.random() > 0.1:
             return config
+        objects = "objects" in self.faults
         return replace(
             config,
             index_log=True,
+            log_objects=objects,
+            log_tail_entries=some(5, 50, 512) if objects else 512,
             log_io_us=some(100, 2_000, 50_000),
             log_read_bytes=some(1, 500, 1 << 20),
             log_piece_bytes=some(50, 500, 1 << 20),
@@ -315,6 +320,10 @@ class _Generator:
             "request": self.luck.randint(1, self._some(1, 3, 10)),
             "then": {"do": do, **args},
         }
+
+    def _objects(self) -> Fault:
+        """What becomes of logs in a store of objects."""
+        return self._subscription() if self.luck.random() < 0.1 else self._home()
 
     def _reads(self) -> Fault:
         for_ms = self.luck.randint(1, self._some(100, 3_000))

@@ -18,7 +18,6 @@ from tests.sim.cursor import Cursor
 from tests.sim.kernel import NS_PER_MS, Kernel, Process
 from tidegate.index.errors import UnreadableLogError
 from tidegate.index.log.pointer import Pointer
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
 
 POINTER = "#pulsar.internal.tidegate.log"
@@ -131,7 +130,7 @@ class LogBookies:
 class LogHome:
     """Does what the daemon asks about the index log of one subscription, in one life of one cursor.
 
-    `wanted`: whether the broker keeps index logs. `began`: told each ledger that was made.
+    `home`: where the broker keeps index logs, empty for nowhere. `began`: told each ledger that was made.
     """
 
     def __init__(
@@ -140,22 +139,17 @@ class LogHome:
         bookies: LogBookies,
         cursor: Cursor,
         began: Callable[[int], None],
-        *,
-        wanted: bool,
+        home: str,
     ) -> None:
         self._kernel = bookies.kernel
         self._process = process
         self._bookies = bookies
         self._cursor = cursor
         self._began = began
-        self._wanted = wanted
+        self.home = home
+        """Where logs are to be, as OPEN tells it."""
         self._written: set[int] = set()
         self._opened: dict[int, int] = {}
-
-    @property
-    def home(self) -> str:
-        """Where logs are to be, as OPEN tells it."""
-        return BOOKKEEPER if self._wanted else ""
 
     @property
     def pointer(self) -> str:
