@@ -6,6 +6,7 @@ broker's, of the model). Those with a commit are faults that this project had, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,9 @@ from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
 from tidegate.index.journal import Commit
 from tidegate.index.leftovers import Leftovers
+from tidegate.index.log.home import AwayError, NoLedgerError
 from tidegate.index.log.landing import Landing
+from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
 from tidegate.index.position_state import PositionState
@@ -250,6 +253,35 @@ def _landed_without_a_mark() -> Iterator[None]:
 
 
 @contextmanager
+def _end_of_another_append() -> Iterator[None]:
+    """The simulator's own find: in a store of objects, an append that was given up took its end from the one
+    before it, for which it waited."""
+
+    async def append(self: Any, ledger_id: int, entry: bytes) -> int:
+        written = self._written.get(ledger_id)
+        if written is None:
+            raise NoLedgerError(f"ledger {ledger_id} is not written here")
+        number, written.count = written.count, written.count + 1
+        before, ended = written.last, asyncio.get_running_loop().create_future()
+        written.last = ended
+        try:
+            await self._make(self._entry(ledger_id, number), entry)
+            if before is not None:
+                await before
+            if written.failure is not None:
+                raise AwayError("an append has failed")
+        except BaseException as error:
+            written.failure = error
+            raise
+        finally:
+            ended.set_result(None)
+        return cast("int", number)
+
+    with replaced(ObjectHome, "append", append):
+        yield
+
+
+@contextmanager
 def _chain_must_be_readable() -> Iterator[None]:
     """A disk that cannot be read just then ended the connection of a broker that opened a subscription."""
 
@@ -356,6 +388,13 @@ PLANTS = (
         ("reads", "crash"),
         _LOG,
         "3d79719",
+    ),
+    Plant(
+        "an append that is given up ends another one",
+        _end_of_another_append,
+        ("objects", "move"),
+        {**_LOG, "log_objects": True, "log_piece_bytes": 50, "log_io_us": 50_000},
+        "6060a35",
     ),
     Plant("a new life has the former one's index", _former_life, ("subscription",)),
 )
