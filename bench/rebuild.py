@@ -5,7 +5,7 @@ whole command, from its start to its end; its stages are told apart. The broker'
 connects: `dispatcher` has the shim's reading ahead switched off, as with every other tracker, `reading ahead`
 has it on. Then slice files are packed from made entries, by Spark's tasks (on one core, and on all) and by
 NumPy and Polars in one process: the same entries, so that one sees from which size on Spark is worth its
-start, and what a second worker gives.
+start, and what a second worker gives; NumPy in a process a core says what the machine gives at most.
 
 The dispatcher alone would read 10 M messages for six minutes, at the same rate as 1 M: it reads up to 1 M.
 With peers of one kind alone (a topic's or made entries), the other kind is left out.
@@ -15,11 +15,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,11 +40,12 @@ from tidegate.index import Entries, sort_entries
 BOOKIES, BROKER = "rebuild", "rebuild, through the broker"
 DISPATCHER, READ_AHEAD = "dispatcher", "reading ahead"
 SPARK, SPARK_ONE, NUMPY, POLARS = "Spark", "Spark, one worker", "NumPy", "Polars"
+NUMPY_ALL = "NumPy, a process a core"
 MESSAGES, MESSAGES_QUICK = (1_000_000, 10_000_000), (20_000,)
 MADE, MADE_QUICK = (1_000_000, 10_000_000, 100_000_000), (200_000,)
 DISPATCHER_MOST = 1_000_000
 READERS = (BOOKIES, BROKER, DISPATCHER, READ_AHEAD)
-PACKERS = (SPARK, SPARK_ONE, NUMPY, POLARS)
+PACKERS = (SPARK, SPARK_ONE, NUMPY, NUMPY_ALL, POLARS)
 MASTERS = {SPARK: "local[*]", SPARK_ONE: "local[1]"}
 READ_AHEAD_KEY = "tidegateReadAhead"
 PARTS_OF_PACK = {
@@ -52,16 +58,16 @@ FASTER_TARGET, SPEED_UP_TARGET = 8.0, 1.8
 DAY_MS = 86_400_000
 PATIENCE_S = 3_600.0
 HOLDS = "until the index holds them"
-WITHOUT_START = "seconds without Spark's start"
+WITHOUT_START = "seconds without the workers' start"
 ALL_IN_ALL = "entries a second, all in all"
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
     """Measure both."""
-    sizes = MESSAGES_QUICK if plan.quick else MESSAGES
-    made = MADE_QUICK if plan.quick else MADE
-    if plan.entries is not None:
-        sizes = made = (plan.entries,)
+    sizes: tuple[int, ...] = MESSAGES_QUICK if plan.quick else MESSAGES
+    made: tuple[int, ...] = MADE_QUICK if plan.quick else MADE
+    if plan.entries:
+        sizes = made = plan.entries
     if set(READERS).intersection(plan.peers):
         recorder.parameters |= {"messages": ", ".join(f"{count:,}" for count in sizes), "spread": "24 h"}
         with Stand(TRACKERS[OURS]) as stand:
@@ -135,9 +141,12 @@ def judged(recorder: Recorder, sizes: tuple[int, ...]) -> None:
         if SPARK in seconds and NUMPY in seconds:
             both.append((count, seconds[SPARK] < seconds[NUMPY]))
         if SPARK in work and SPARK_ONE in work:
+            bound = ""
+            if NUMPY in seconds and NUMPY_ALL in work:
+                bound = f"; {NUMPY_ALL}: {seconds[NUMPY] / work[NUMPY_ALL]:.2f} times"
             recorder.note(
                 f"{count:,} made entries: {work[SPARK_ONE] / work[SPARK]:.2f} times as fast on all cores as "
-                f"on one, Spark's start left out (goal {SPEED_UP_TARGET:g} on two)."
+                f"on one, Spark's start left out (goal {SPEED_UP_TARGET:g} on two){bound}."
             )
     if not both:
         return
@@ -219,8 +228,6 @@ def read_by_broker(stand: Stand, recorder: Recorder, peer: str, topic: str, coun
 
 def packed(recorder: Recorder, peer: str, count: int) -> None:
     """Slice files of made entries that stand in parts on disk, as after the reading of a topic."""
-    from tidegate.pipeline.rebuild import stages  # noqa: PLC0415 Spark is an extra
-
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         names, bins = made_parts(Path(folder), count, parquet=peer == POLARS)
         began_s = time.monotonic()
@@ -237,13 +244,11 @@ def packed(recorder: Recorder, peer: str, count: int) -> None:
             work.add(peer, round(told["seconds"], 3))
             memory = recorder.metric(scenario(count), "most memory of a worker", "MiB", headline=False)
             memory.add(peer, round(told["worker_mib"], 1))
+        elif peer == NUMPY_ALL:
+            entries = on_all_cores(recorder, folder, names, bins, count)
         else:
-            entries = 0
-            for low, high in bins:
-                of_span = with_numpy if peer == NUMPY else with_polars
-                found = of_span(Path(folder), names, low, high)
-                stages.to_bytes(found)
-                entries += len(found)
+            of_span = with_numpy if peer == NUMPY else with_polars
+            entries = sum(pack_span(of_span, folder, names, span) for span in bins)
         seconds = time.monotonic() - began_s
     if entries != count:
         raise BenchError(f"{peer} packed {entries:,} of {count:,} entries")
@@ -252,6 +257,35 @@ def packed(recorder: Recorder, peer: str, count: int) -> None:
     target = MADE_RATE_TARGET if count >= MADE[1] else None
     rate = recorder.metric(where, "entries a second", "1/s", better="higher", target=target)
     rate.add(peer, round(count / seconds, 1))
+
+
+def on_all_cores(
+    recorder: Recorder, folder: str, names: list[str], bins: list[tuple[int, int]], count: int
+) -> int:
+    """Entries packed by NumPy in a process a core, and the time without the processes' start."""
+    cores = os.cpu_count() or 1
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
+        # One span each at least: all processes are there, and have loaded what they need.
+        list(pool.map(partial(pack_span, with_numpy, folder, []), bins[:1] * 4 * cores))
+        began_s = time.monotonic()
+        entries = sum(pool.map(partial(pack_span, with_numpy, folder, names), bins))
+        work = recorder.metric(scenario(count), WITHOUT_START, "s", headline=False)
+        work.add(NUMPY_ALL, round(time.monotonic() - began_s, 3))
+    return entries
+
+
+def pack_span(
+    of_span: Callable[[Path, list[str], int, int], Entries],
+    folder: str,
+    names: list[str],
+    span_ms: tuple[int, int],
+) -> int:
+    """How many entries of these parts are due in this span; they are packed."""
+    from tidegate.pipeline.rebuild import stages  # noqa: PLC0415 Spark is an extra
+
+    found = of_span(Path(folder), names, *span_ms)
+    stages.to_bytes(found)
+    return len(found)
 
 
 def made_parts(folder: Path, count: int, *, parquet: bool) -> tuple[list[str], list[tuple[int, int]]]:

@@ -29,6 +29,9 @@ _LOG = logging.getLogger(__name__)
 _TIDY_JOURNAL_BYTES = 1 << 20
 """A journal that is shorter is not in the way of tidying up."""
 
+_RECORDS_EACH = 16
+"""A persist for fewer records costs more than it saves the next opening."""
+
 _QUIET_NS = 2_000_000_000
 """When nothing was told to any index for so long, what is in longer journals is put in order, too."""
 
@@ -141,7 +144,7 @@ class Background:
 
     def crowding_changed(self, index: DelayIndex) -> None:
         """An index may have become more or less crowded."""
-        crowding = index.crowding
+        crowding = index.upkeep.crowding
         if crowding is None or not self._is_known(index):
             self._crowded.pop(index, None)
         elif self._crowded.get(index) != crowding:
@@ -169,7 +172,7 @@ class Background:
     def unspilled_entries(self) -> int:
         """Entries in memory that no slice has yet. O(1); a little too many if some were acknowledged."""
         persists = None if self._running is None else self._running.persists
-        frozen = 0 if persists is None else persists.frozen_entries
+        frozen = 0 if persists is None else persists.upkeep.frozen_entries
         return self._staged_entries + self._context.added_entries + frozen
 
     # ---- running
@@ -187,7 +190,7 @@ class Background:
 
     def persist_now(self, index: DelayIndex) -> None:
         """Persist an index on the calling thread. Nothing may run. Raises StorageError."""
-        job = index.begin_persist(self._clock.now_ms())
+        job = index.upkeep.begin_persist(self._clock.now_ms())
         self._staged_entries -= job.staged_entries
         self._run_here(_Running(self._clock, persists=index), job.run)
 
@@ -211,7 +214,7 @@ class Background:
                 self._tidy()
             return
         # What was merged beside the last persist is committed before the next one.
-        commits = self._paused is not None and self._paused.has_merged
+        commits = self._paused is not None and self._paused.upkeep.has_merged
         turn_ns = min(self._pace.allowance_ns, _TURN_MAX_NS)
         if self._may_take_turn and (commits or turn_ns) and self._start_compaction(turn_ns):
             self._may_take_turn = False
@@ -220,7 +223,7 @@ class Background:
 
     def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
         self._may_take_turn = True
-        job = index.begin_persist(now_ms)
+        job = index.upkeep.begin_persist(now_ms)
         self._staged_entries -= job.staged_entries
         running = _Running(self._clock, persists=index)
         if job.staged_entries >= _INTERLEAVED_ENTRIES_MIN:
@@ -246,7 +249,7 @@ class Background:
         while self._paused is not None or self._crowded:
             index: DelayIndex = self._paused or self._crowded.peekitem()[0]
             self._paused = None
-            merge = index.begin_compaction(commits=commits) if self._is_known(index) else None
+            merge = index.upkeep.begin_compaction(commits=commits) if self._is_known(index) else None
             if merge is not None:
                 return index, merge
             self.crowding_changed(index)  # it was not told when its slices were finished
@@ -301,14 +304,14 @@ class Background:
 
     def _apply_persist(self, index: DelayIndex, running: _Running, error: BaseException | None) -> None:
         if error is not None:
-            spilled = index.staged_entries
-            index.abandon_persist()
+            spilled = index.upkeep.staged_entries
+            index.upkeep.abandon_persist()
             self._staged_entries += (
-                index.staged_entries - spilled
+                index.upkeep.staged_entries - spilled
             )  # as before it; nobody looks until it is tried again
             self._failed(f"persisting {index.name}", error)
             return
-        index.finish_persist()
+        index.upkeep.finish_persist()
         self.persists += 1
         self._retry_at_ms = None
         self.failure = None
@@ -317,12 +320,12 @@ class Background:
             self._pace.spilled(running.took_ns, self._crowded.peekitem()[1].runs)
 
     def _apply_compaction(self, index: DelayIndex, error: BaseException | None) -> None:
-        self.compactions += index.finish_compaction(failed=error is not None)
+        self.compactions += index.upkeep.finish_compaction(failed=error is not None)
         if error is not None:
             self._failed(f"compacting {index.name}", error)
             return
         self._untidy = True
-        if index.compaction_paused:
+        if index.upkeep.compaction_paused:
             self._paused = index
 
     def _failed(self, what: str, error: BaseException) -> None:
@@ -350,17 +353,14 @@ class Background:
             del wanting[gone]
         self._looked_at_ms = None
         self._context.added_entries = 0
-        self._staged_entries = sum(index.staged_entries for index in self._indexes.values())
-        if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
-            return max(self._indexes.values(), key=lambda index: index.staged_entries)
-        if self._context.journal.size_bytes > self._options.journal_budget_bytes:
-            return max(self._indexes.values(), key=lambda index: index.log.size_bytes)
-        if wanting:
-            return next(iter(wanting))
+        self._staged_entries = sum(index.upkeep.staged_entries for index in self._indexes.values())
+        largest = self._largest()
+        if largest is not None or wanting:
+            return largest or next(iter(wanting))
         quiet = self._is_quiet()
         oldest_ms = now_ms
         for index in self._indexes.values():
-            changed_ms = index.oldest_change_ms
+            changed_ms = index.upkeep.oldest_change_ms
             if changed_ms is None:
                 continue
             oldest_ms = min(oldest_ms, changed_ms)
@@ -371,6 +371,23 @@ class Background:
         if quiet:
             self._quiet_token = self._told_token
         return None
+
+    def _largest(self) -> DelayIndex | None:
+        """Who has most of what there is too much of; None while there is too much of nothing."""
+        indexes = self._indexes.values()
+        if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
+            return max(indexes, key=lambda index: index.upkeep.staged_entries)
+        if self._context.journal.size_bytes > self._options.journal_budget_bytes:
+            return max(indexes, key=lambda index: index.log.size_bytes)
+        if self._has_many_records:
+            return max(indexes, key=lambda index: index.log.records)
+        return None
+
+    @property
+    def _has_many_records(self) -> bool:
+        """Whether opening would take long. The longest journal has more than the number for each then."""
+        records_max = self._options.journal_records + _RECORDS_EACH * len(self._indexes)
+        return self._context.journal.records > records_max
 
     def _is_quiet(self) -> bool:
         """Whether nothing was told to any index for a while: what is staged will not become more soon."""
@@ -386,6 +403,7 @@ class Background:
             bool(self._context.wanting)
             or added_bytes > self._options.staging_budget_bytes
             or self._context.journal.size_bytes > self._options.journal_budget_bytes
+            or self._has_many_records
             or self._looked_at_ms is None
             # A clock that was set back is no reason to wait.
             or not self._looked_at_ms <= now_ms < self._old_at_ms

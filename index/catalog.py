@@ -254,6 +254,12 @@ class Catalog:
         self._parked.discard(index)
         self._due_changed(index)
 
+    # ---- losses
+
+    def unheld(self) -> list[DelayIndex]:
+        """The subscriptions of which `take_unheld` has something. O(of these)."""
+        return [each for each in self._context.unheld if self._indexes.get(each.name) is each]
+
     # ---- durability
 
     @property

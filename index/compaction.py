@@ -65,12 +65,13 @@ class CompactionResult:
     """What the store has of a compaction, for the core to apply.
 
     retired: keys of replaced blocks, for the core to delete when it no longer loads them (recovery deletes
-    them otherwise).
+    them otherwise); intents: keys of the intents that list them.
     """
 
     exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
     corrupt: list[StoredBlock] = field(default_factory=list)
     retired: list[bytes] = field(default_factory=list)
+    intents: list[bytes] = field(default_factory=list)
 
 
 class _MergedBlock:
@@ -117,6 +118,9 @@ class CompactionJob:
         self._committed: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = {}
         """Slices whose commit is in the writer's batch, or in one whose write has failed."""
         self._retired: list[bytes] = []
+        self._intents: list[bytes] = []
+        """What these commits retire, and the keys of the intents that list it."""
+        self._commits = 0
         self._writes = 0
         self._corrupt: set[StoredBlock] = set()
         self._result = CompactionResult()
@@ -165,15 +169,13 @@ class CompactionJob:
     def deletion(self, result: CompactionResult) -> Batch:
         """Deletes the retired blocks of a result; to be written once nothing loads them."""
         batch = Batch()
-        if result.retired:
-            for key in result.retired:
-                batch.delete(key)
-            batch.delete(self._retired_key())
+        for key in (*result.retired, *result.intents):
+            batch.delete(key)
         return batch
 
     def leftovers(self) -> tuple[list[bytes], set[SliceId]]:
         """What is left if it does not go on: keys that do not count, and slices whose commit is in doubt."""
-        return [*self._writer.leftovers(), self._retired_key()], set(self._committed)
+        return [*self._writer.leftovers(), *self._intents], set(self._committed)
 
     def read(self, stored: StoredBlock) -> Entries | None:
         """The entries of a block; None if it is corrupt, which is noted."""
@@ -238,8 +240,13 @@ class CompactionJob:
             commit.put(key, encode_slice(blocks))
         else:
             commit.delete(key)
-        self._retired += [keys.block_key(subscription_id, slice_id, block_id) for block_id in sorted(gone)]
-        commit.put(self._retired_key(), encode_keys([*self._result.retired, *self._retired]))
+        retired = [keys.block_key(subscription_id, slice_id, block_id) for block_id in sorted(gone)]
+        if retired:
+            intent = keys.intent_key(subscription_id, self._version, keys.RETIRED_PIECE - self._commits)
+            commit.put(intent, encode_keys(retired))
+            self._commits += 1
+            self._retired += retired
+            self._intents.append(intent)
         self._writer.commit(commit, group=slice_id)
         self._committed[slice_id] = (sorted(gone), added)
 
@@ -254,10 +261,8 @@ class CompactionJob:
         self._writes = self._writer.writes
         self._result.exchanged.update(self._committed)
         self._result.retired += self._retired
-        self._committed, self._retired = {}, []
-
-    def _retired_key(self) -> bytes:
-        return keys.intent_key(self._subscription_id, self._version, keys.RETIRED_PIECE)
+        self._result.intents += self._intents
+        self._committed, self._retired, self._intents = {}, [], []
 
 
 def choose_runs(sizes: Mapping[int, int], runs_max: int) -> frozenset[int]:

@@ -1,9 +1,9 @@
 """One subscription's delay index: what is due when, what was handed out, what is known acknowledged.
 
-The facade over its parts: `PositionState` knows where each position stands, `Timeline` what is due when,
-`Persisting` turns changes that are in the journal into slices, `Compacting` merges what is in them,
-`SliceWidth` and `Quarantine` are what their names say. A change is made in the parts and told to the journal;
-replay makes the same changes and tells nobody.
+The facade over its parts: `PositionState` knows where each position stands, `Timeline` what is due when;
+`Changes` makes a change in all of them, and here it is told to the journal. `Upkeep` has what background
+threads do for it: `Persisting` turns changes that are in the journal into slices, `Compacting` merges what is
+in them. `BlockReader`, `Quarantine` and `SliceWidth` are what their names say.
 
 Called by the core's thread only. Nothing here reads the store but for loading a block that is due, and
 nothing writes it: changes go to the journal, and jobs that other threads run turn them into slices.
@@ -11,32 +11,27 @@ nothing writes it: changes go to the journal, and jobs that other threads run tu
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator
-
+from tidegate.index.block_reader import BlockReader
+from tidegate.index.changes import Changes
 from tidegate.index.compacting import Compacting
-from tidegate.index.context import Context
-from tidegate.index.entry import Entries
-from tidegate.index.errors import CheckError, CorruptBlockError
-from tidegate.index.format.block import load_block
+from tidegate.index.context import Context, Notices
+from tidegate.index.entry import BoolArray, Entries
+from tidegate.index.errors import CheckError
 from tidegate.index.format.manifest import Identity
-from tidegate.index.journal import RECORD_ENTRIES_MAX, JournalLog, RecordType
+from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
-from tidegate.index.pacing import Merge
-from tidegate.index.persist import PersistJob, PersistResult, StoredBlock
 from tidegate.index.persisting import Persisting
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.quarantine import Quarantine
 from tidegate.index.reading import Reading
-from tidegate.index.recovery import Recovered, Replayed
+from tidegate.index.recovery import Recovered
+from tidegate.index.replay import replay
 from tidegate.index.slice_width import SliceWidth
-from tidegate.index.slices import Block
 from tidegate.index.stats import IndexStats
-from tidegate.index.timeline import Crowding, Timeline
-
-_LOG = logging.getLogger(__name__)
+from tidegate.index.timeline import Timeline
+from tidegate.index.upkeep import Upkeep
 
 
 class DelayIndex:
@@ -56,12 +51,16 @@ class DelayIndex:
         self.incarnation = identity.incarnation
         self.log = log
         self._context = context
+        self._notices = Notices(context, self)
         self._positions = positions or PositionState()
         self.damaged = False
         """Whether something of it was found damaged or missing when it was opened: another copy is better."""
         self._quarantine = quarantine or Quarantine()
         self._width = width
-        self._timeline = Timeline(self._positions, context.options, context.clock, self._load)
+        self._blocks = BlockReader(
+            self.name, context.store, log.subscription_id, self._quarantine, self._notices.corrupt_block
+        )
+        self._timeline = Timeline(self._positions, context.options, context.clock, self._blocks.load)
         leftovers = Leftovers()
         self._persisting = Persisting(
             name=self.name,
@@ -76,7 +75,7 @@ class DelayIndex:
             quarantine=self._quarantine,
             leftovers=leftovers,
         )
-        self._compacting = Compacting(
+        compacting = Compacting(
             name=self.name,
             subscription_id=log.subscription_id,
             store=context.store,
@@ -85,6 +84,27 @@ class DelayIndex:
             persisting=self._persisting,
             leftovers=leftovers,
         )
+        self._changes = Changes(
+            self._positions,
+            self._timeline,
+            width,
+            self._quarantine,
+            persisting=self._persisting,
+            compacting=compacting,
+            notices=self._notices,
+        )
+        self.upkeep = Upkeep(
+            self.name,
+            log,
+            self._positions,
+            self._timeline,
+            self._blocks,
+            persisting=self._persisting,
+            compacting=compacting,
+            changes=self._changes,
+            notices=self._notices,
+        )
+        """What background work does for it; the catalog decides when."""
 
     @classmethod
     def restored(cls, context: Context[DelayIndex], found: Recovered) -> DelayIndex:
@@ -99,18 +119,17 @@ class DelayIndex:
             positions=PositionState(found.held, found.acknowledged, state.mark_delete, state.generation),
             quarantine=Quarantine(audit=found.audit),
         )
-        index._persisting.restore(state, found.held_versions, found.acknowledged_versions)
+        index._persisting.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
-        for record in _joined(found.reader.records()):
-            index._replay(record)
+        replay(found.reader.records(), index._changes)
         context.journal.replayed(
             log, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
-        index._tell_wishes()
+        index.upkeep.tell_wishes()
         if found.damaged or found.reader.damaged:
             index.damaged = True
-            context.wanting[index] = None
+            index._notices.want_persist()
         return index
 
     # ---- entries
@@ -121,13 +140,13 @@ class DelayIndex:
         Returns a token: the entries are durable when `Catalog.durable_token` has reached it.
         Raises InvalidEntriesError if an id is out of range; nothing is added then.
         """
-        fresh = self._apply_add(entries.validated())
+        fresh = self._changes.add(entries.validated())
         journal = self._context.journal
         if not len(fresh):
             return journal.appended_token
         self._context.added_entries += len(fresh)
         token = journal.add(self.log, fresh, self._context.clock.now_ms())
-        self._context.due_changed(self)
+        self._notices.due_changed()
         return token
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
@@ -143,8 +162,8 @@ class DelayIndex:
         try:
             return self._timeline.pop(now_ms, limit)
         finally:
-            self._finish_slices()
-            self._context.due_changed(self)
+            self._changes.finish_slices()
+            self._notices.due_changed()
 
     def next_due_ms(self) -> int | None:
         """When the earliest entry not in flight is due, or a lower bound of it; None if there is none."""
@@ -157,14 +176,14 @@ class DelayIndex:
     def prefetch(self, now_ms: int) -> None:
         """Load the next block that is due within the prefetch time."""
         if self._timeline.prefetch(now_ms):
-            self._finish_slices()
-            self._context.due_changed(self)
+            self._changes.finish_slices()
+            self._notices.due_changed()
 
     def rewind(self, in_flight: PositionSet) -> None:
         """Hand out again everything held, but for the positions `in_flight`."""
         self._positions.rewind(in_flight)
         self._timeline.rewind()
-        self._context.due_changed(self)
+        self._notices.due_changed()
 
     def mark_in_flight(self, positions: PositionSet) -> None:
         """The broker has these positions already: do not hand them out before a rewind."""
@@ -180,6 +199,15 @@ class DelayIndex:
         """Those of `positions` that the index answers for. No snapshot: the next change copies nothing."""
         return positions.intersection(self._positions.held)
 
+    def holds(self, entries: Entries) -> BoolArray:
+        """For each entry whether the index answers for its position; a bool array of the same length."""
+        return self._positions.held.contains(entries)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is held or known acknowledged."""
+        return not self._positions.held and not self._positions.acknowledged
+
     def acknowledged(self) -> PositionSet:
         """Positions known acknowledged, above the mark-delete position: a snapshot, as `held`."""
         return self._positions.acknowledged.snapshot()
@@ -189,8 +217,8 @@ class DelayIndex:
         journal = self._context.journal
         if positions.issubset(self._positions.acknowledged):
             return journal.appended_token
-        self._apply_acknowledge(positions)
-        self._context.due_changed(self)
+        self._changes.acknowledge(positions)
+        self._notices.due_changed()
         return journal.positions(self.log, RecordType.ACKNOWLEDGE, positions, self._context.clock.now_ms())
 
     def unacknowledge(self, positions: PositionSet) -> int:
@@ -198,7 +226,7 @@ class DelayIndex:
         journal = self._context.journal
         if positions.isdisjoint(self._positions.acknowledged):
             return journal.appended_token
-        self._positions.unacknowledge(positions)
+        self._changes.unacknowledge(positions)
         return journal.positions(self.log, RecordType.UNACKNOWLEDGE, positions, self._context.clock.now_ms())
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
@@ -210,8 +238,8 @@ class DelayIndex:
         journal, before = self._context.journal, self._positions.mark
         if (ledger_id, entry_id) == before:
             return journal.appended_token
-        self._apply_mark_delete(ledger_id, entry_id)
-        self._context.due_changed(self)
+        self._changes.mark_delete(ledger_id, entry_id)
+        self._notices.due_changed()
         token = journal.numbers(
             self.log, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
         )
@@ -231,7 +259,7 @@ class DelayIndex:
             raise ValueError(f"a generation is a number of 63 bits, not {generation}")
         if generation == self.generation and (generation or not self._positions.acknowledged):
             return self._context.journal.appended_token
-        self._positions.begin_generation(generation)
+        self._changes.begin_generation(generation)
         return self._context.journal.numbers(
             self.log, RecordType.GENERATION, generation, 0, self._context.clock.now_ms()
         )
@@ -248,8 +276,8 @@ class DelayIndex:
 
     def clear(self) -> int:
         """Forget every entry and acknowledgement; mark-delete position, generation and width stay."""
-        self._apply_clear()
-        self._context.due_changed(self)
+        self._changes.clear()
+        self._notices.due_changed()
         return self._context.journal.numbers(self.log, RecordType.CLEAR, 0, 0, self._context.clock.now_ms())
 
     def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
@@ -262,7 +290,7 @@ class DelayIndex:
             raise ValueError(f"a slice is 1 ms or wider, not {width_ms}")
         if (width_ms, auto) == (self._width.width_ms, self._width.auto):
             return self._context.journal.appended_token
-        self._width.set(width_ms, auto)
+        self._changes.set_width(width_ms, auto=auto)
         return self._context.journal.numbers(
             self.log, RecordType.WIDTH, width_ms, int(auto), self._context.clock.now_ms()
         )
@@ -289,6 +317,7 @@ class DelayIndex:
 
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: they are no longer held, read them again."""
+        self._notices.told_lost()
         return self._quarantine.take_unheld()
 
     def disown(self, positions: PositionSet) -> PositionSet:
@@ -297,10 +326,10 @@ class DelayIndex:
         Durable with the next persist: a crash before it brings them back, which costs a look at the cursor.
         """
         gone = positions.intersection(self._positions.held)
-        self._lose(gone)
-        self._finish_slices()
-        self._context.wanting[self] = None
-        self._context.due_changed(self)
+        self._changes.lose(gone)
+        self._changes.finish_slices()
+        self._notices.want_persist()
+        self._notices.due_changed()
         return gone
 
     def doubt(self) -> None:
@@ -308,7 +337,7 @@ class DelayIndex:
         positions that no entry has: those are lost, as to a corrupt block."""
         self._quarantine.audit = True
         self.forget_acknowledgements()
-        self._context.wanting[self] = None
+        self._notices.want_persist()
 
     def reading(self) -> Reading:
         """Everything that is stored or staged now, also what is not held any more. O(blocks)."""
@@ -316,186 +345,10 @@ class DelayIndex:
             self._context.store, self.log.subscription_id, self._timeline.parts(), self._timeline.blocks()
         )
 
-    # ---- the changes themselves, also made by replay
-
-    def _replay(self, record: Replayed) -> None:
-        """Apply a journal record. Doing so twice changes nothing."""
-        match record.record_type, record.content:
-            case RecordType.ADD, Entries() as entries:
-                self._apply_add(entries)
-            case RecordType.ACKNOWLEDGE, PositionSet() as positions:
-                self._apply_acknowledge(positions)
-            case RecordType.UNACKNOWLEDGE, PositionSet() as positions:
-                self._positions.unacknowledge(positions)
-            case RecordType.MARK_DELETE, (int() as ledger_id, int() as entry_id):
-                self._apply_mark_delete(ledger_id, entry_id)
-            case RecordType.WIDTH, (int() as width_ms, int() as auto):
-                self._width.set(width_ms, bool(auto))
-            case RecordType.GENERATION, (int() as generation, _):
-                self._positions.begin_generation(generation)
-            case RecordType.CLEAR, _:
-                self._apply_clear()
-            case _:
-                # A damaged record may have taken an acknowledgement or the mark-delete position back, or
-                # begun a generation. Keeping them could ignore an entry that is added again; forgetting
-                # costs a redelivery.
-                self._positions.forget_acknowledgements()
-
-    def _apply_add(self, entries: Entries) -> Entries:
-        """Stage the entries that are new; returns them."""
-        fresh = self._positions.add(entries)
-        self._timeline.stage(fresh)
-        return fresh
-
-    def _apply_acknowledge(self, positions: PositionSet) -> None:
-        self._positions.acknowledge(positions)
-        self._timeline.depart(positions)
-        self._finish_slices()
-
-    def _apply_mark_delete(self, ledger_id: int, entry_id: int) -> None:
-        self._positions.mark_delete(ledger_id, entry_id)
-        self._timeline.depart_up_to((ledger_id, entry_id))
-        self._finish_slices()
-
-    def _apply_clear(self) -> None:
-        self._positions.clear()
-        self._compacting.clear()
-        self._persisting.clear(self._timeline.clear())
-        self._quarantine.clear()
-        self._tell_wishes()
-
-    def _finish_slices(self) -> None:
-        """After anything that may have made a slice useless."""
-        self._timeline.finish_slices()
-        if self._timeline.worth_dropping:
-            self._context.wanting[self] = None
-
-    # ---- damage
-
-    def _load(self, block: Block) -> Entries | None:
-        """Read a block that is due; a corrupt one is put aside for the next persist."""
-        try:
-            return self._read(block)
-        except CorruptBlockError as error:
-            self._timeline.touch(block.of)
-            self._report_corrupt(block, str(error))
-            return None
-
-    def _read(self, block: Block) -> Entries:
-        return load_block(self._context.store, self.log.subscription_id, block.of.id, block.descriptor)
-
-    def _report_corrupt(self, block: Block, reason: str) -> None:
-        if self._quarantine.report(block):
-            _LOG.error("%s: %s; its positions will be read again", self.name, reason)
-            self._context.corrupt_records += 1
-            self._context.wanting[self] = None
-
-    def _take_damage(self, result: PersistResult) -> None:
-        """What a persist has found: positions that nobody has, and blocks that it could not read."""
-        if result.lost:
-            gone = result.lost.intersection(self._positions.held)
-            gone.difference_update(self._timeline.staged_positions())
-            self._lose(gone)
-            _LOG.error("%s: %d positions are no longer held", self.name, len(gone))
-        self._report_all(result.corrupt)
-
-    def _lose(self, positions: PositionSet) -> None:
-        """Nobody has the entries of these positions any more."""
-        self._positions.lose(positions)
-        self._timeline.depart(positions)
-        self._quarantine.lose(positions)
-
-    def _report_all(self, blocks: Iterable[StoredBlock]) -> None:
-        for slice_id, descriptor in blocks:
-            of = self._timeline.get(slice_id)
-            block = None if of is None else of.blocks.get(descriptor.block_id)
-            if block is not None:
-                self._report_corrupt(block, f"block {descriptor.block_id} of slice {slice_id} is corrupt")
-
-    # ---- persisting; the catalog decides when
-
-    @property
-    def staged_entries(self) -> int:
-        """Entries in staging that a persist would take (not those it has taken)."""
-        return self._timeline.staged_entries
-
-    @property
-    def frozen_entries(self) -> int:
-        """Entries that the persist on its way has taken and not spilled yet."""
-        return self._persisting.frozen_entries
-
-    @property
-    def oldest_change_ms(self) -> int | None:
-        """Since when there has been something that no persist has taken up; None if there is nothing."""
-        found = [at for at in (self.log.oldest_ms, self._timeline.finished_since_ms) if at is not None]
-        return min(found, default=None)
-
-    def begin_persist(self, now_ms: int) -> PersistJob:
-        """Take everything for a persist, to be run by any thread."""
-        job = self._persisting.begin(now_ms)
-        self._context.wanting.pop(self, None)
-        return job
-
-    def finish_persist(self) -> None:
-        """Apply what the persist did."""
-        result = self._persisting.finish()
-        if result is not None:
-            self._take_damage(result)
-        self._finish_slices()
-        self._tell_wishes()
-        self._context.due_changed(self)
-
-    def abandon_persist(self) -> None:
-        """A persist has failed: everything is as before it, and will be tried again."""
-        self._persisting.abandon()
-        self._context.wanting[self] = None
-        self._tell_wishes()
-        self._context.due_changed(self)
-
-    @property
-    def crowding(self) -> Crowding | None:
-        """How crowded the slice is that most wants to be compacted; None if nothing can be done for any."""
-        return self._compacting.crowding
-
-    @property
-    def has_merged(self) -> bool:
-        """Whether a compaction has paused that has something to commit."""
-        return self._compacting.has_merged
-
-    def begin_compaction(self, *, commits: bool = True) -> Merge | None:
-        """What goes on with a compaction, or a new one; None if nothing wants to be compacted.
-
-        To be called in any thread, also several times, until `finish_compaction`. Without `commits` it may
-        run beside a persist of this index, and only merges.
-        """
-        return self._compacting.begin(commits=commits)
-
-    @property
-    def compaction_paused(self) -> bool:
-        """Whether there is a compaction to go on with."""
-        return self._compacting.paused
-
-    def finish_compaction(self, *, failed: bool = False) -> int:
-        """Apply what the compaction did before it ended, paused or failed; how many slices it compacted."""
-        result = self._compacting.finish(failed=failed)
-        self._report_all(result.corrupt)
-        if failed:
-            self._context.wanting[self] = None
-        self._finish_slices()
-        self._tell_wishes()
-        self._context.due_changed(self)
-        return len(result.exchanged)
-
     def remove(self) -> None:
         """The subscription is gone: give its share of the journal back."""
         self._context.journal.remove(self.log)
-        self._context.wanting.pop(self, None)
-
-    def _tell_wishes(self) -> None:
-        """Let the catalog know what this index would have done besides spilling."""
-        if self._persisting.wanted:
-            self._context.wanting[self] = None
-        self._context.crowding_changed(self)
+        self._notices.removed()
 
     # ---- telling
 
@@ -531,31 +384,7 @@ class DelayIndex:
         """
         try:
             self._positions.check()
-            self._timeline.check(self._read_or_none, complete=not self._quarantine.pending)
+            self._timeline.check(self._blocks.look, complete=not self._quarantine.pending)
             self._persisting.check()
         except CheckError as error:
             raise CheckError(f"{self.name}: {error}\n{self.stats()}") from error
-
-    def _read_or_none(self, block: Block) -> Entries | None:
-        try:
-            return self._read(block)
-        except CorruptBlockError:
-            return None
-
-
-def _joined(records: Iterator[Replayed]) -> Iterator[Replayed]:
-    """The same records, those that add joined where they follow each other: each costs more than entries."""
-    parts: list[Entries] = []
-    count = 0
-    for record in records:
-        adds = record.content if record.record_type is RecordType.ADD else None
-        if isinstance(adds, Entries):
-            parts.append(adds)
-            count += len(adds)
-        if parts and (adds is None or count >= RECORD_ENTRIES_MAX):
-            yield Replayed(RecordType.ADD, Entries.concat(parts))
-            parts, count = [], 0
-        if adds is None:
-            yield record
-    if parts:
-        yield Replayed(RecordType.ADD, Entries.concat(parts))

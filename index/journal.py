@@ -218,6 +218,8 @@ class Journal:
         self.appended_token = 0
         self.durable_token = 0
         self.size_bytes = 0
+        self.records = 0
+        """Records of all subscriptions that no persist has made superfluous."""
 
     def new_log(self, subscription_id: int, identity: Batch) -> JournalLog:
         """The log of a new subscription; `identity` is written with the next commit, before any record."""
@@ -238,6 +240,7 @@ class Journal:
     def replayed(self, log: JournalLog, last_sequence: int, size_bytes: int, now_ms: int) -> None:
         """The stored records of `log` have been read."""
         log._last_sequence = last_sequence
+        self.records += log.records
         log._oldest_ms = now_ms if size_bytes else None
         log._size_bytes = size_bytes
         self.size_bytes += size_bytes
@@ -299,6 +302,7 @@ class Journal:
 
         oldest_ms: when the persist began, if records were appended since, else None.
         """
+        self.records -= sequence - log._persisted_sequence
         log._persisted_sequence = sequence
         log._oldest_ms = oldest_ms
         log._size_bytes -= size_bytes
@@ -360,6 +364,8 @@ class Journal:
             log._oldest_ms = now_ms
         self._pending.append(record)
         self._grow(log, _RECORD_BYTES)
+        if not log._removed:
+            self.records += 1
         return record
 
     def _grow(self, log: JournalLog, size_bytes: int) -> None:

@@ -20,6 +20,8 @@ class IndexOptions:
         over in one record), so that short delays never reach the slices.
     persist_age_ms: a subscription with a journal record older than this many milliseconds is persisted.
     journal_budget_bytes: size of all journals together; past it the one with the largest is persisted.
+    journal_records: records of all journals together, and 16 more for each subscription; past it the journal
+        with most of them is persisted: opening reads each one, however small.
     block_entries: most entries of one packed block, 1 … 65,536.
     seal_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is compacted, 2 or more.
@@ -41,6 +43,7 @@ class IndexOptions:
     carry_ms: int = 10_000
     persist_age_ms: int = 300_000
     journal_budget_bytes: int = 64 * MIB
+    journal_records: int = 32_768
     block_entries: int = 65_536
     seal_entries: int = 32_768
     merge_runs: int = 8
@@ -60,6 +63,7 @@ class IndexOptions:
             ("carry_ms", 0, 1 << 53),
             ("persist_age_ms", 0, 1 << 53),
             ("journal_budget_bytes", 0, 1 << 53),
+            ("journal_records", 0, 1 << 53),
             ("block_entries", 1, 65_536),
             ("seal_entries", 1, 1 << 20),
             ("merge_runs", 2, 1 << 10),

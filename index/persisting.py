@@ -15,6 +15,7 @@ import logging
 from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
 from tidegate.index.clock import Clock
+from tidegate.index.entry import Entries, ledgers_of
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State
@@ -70,6 +71,8 @@ class Persisting:
         self._version = 0
         self._held_versions: dict[int, int] = {}
         self._acknowledged_versions: dict[int, int] = {}
+        self._carried_ledgers: set[int] = set()
+        """Where what is staged is, besides the ledgers that have changed."""
         self._live: PositionSet | None = None
         self._job: PersistJob | None = None
         self._job_is_stale = False
@@ -77,9 +80,14 @@ class Persisting:
         self._job_journal_bytes = 0
 
     def restore(
-        self, state: State, held_versions: dict[int, int], acknowledged_versions: dict[int, int]
+        self,
+        state: State,
+        held_versions: dict[int, int],
+        acknowledged_versions: dict[int, int],
+        carried: Entries,
     ) -> None:
         """Go on after the persist that the store has."""
+        self._carried_ledgers = ledgers_of(carried)
         self._version = state.version
         self.ids = BlockIds(state.next_block_id)
         self._held_versions, self._acknowledged_versions = held_versions, acknowledged_versions
@@ -123,6 +131,11 @@ class Persisting:
         timeline.drops_finished()
         stored = sum(each.entries for each in timeline.slices if not each.finished)
         changed = positions.take_changed()
+        many_dead = _DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored
+        if many_dead or self._quarantine.pending:
+            held = positions.held.snapshot()
+        else:
+            held = positions.held.of_ledgers(changed.held | self._carried_ledgers)
         remains = self._leftovers.remains()
         plan = PersistPlan(
             subscription_id=self._log.subscription_id,
@@ -139,12 +152,12 @@ class Persisting:
             now_ms=now_ms,
             staged=frozen.parts(),
             all_held=frozen.removals == positions.removals,
-            held=positions.held.snapshot(),
-            acknowledged=positions.acknowledged.snapshot(),
+            held=held,
+            acknowledged=positions.acknowledged.of_ledgers(changed.acknowledged),
             dirty_held=changed.held,
             dirty_acknowledged=changed.acknowledged,
-            held_versions=dict(self._held_versions),
-            acknowledged_versions=dict(self._acknowledged_versions),
+            held_versions=self._versions(self._held_versions, changed.held),
+            acknowledged_versions=self._versions(self._acknowledged_versions, changed.acknowledged),
             slices=slices,
             quarantined=self._quarantine.blocks(),
             remains=remains,
@@ -154,9 +167,15 @@ class Persisting:
         )
         self._job = PersistJob(self._store, self._options, plan, self.ids)
         self._job_is_stale = False
-        self._job_has_many_dead = _DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored
+        self._job_has_many_dead = many_dead
         self._job_journal_bytes = self._log.size_bytes
         return self._job
+
+    def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
+        """The versions of the bitmaps that a persist writes anew. What it finds damaged is anywhere."""
+        if self._quarantine.pending:
+            return dict(known)
+        return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
 
     def finish(self) -> PersistResult | None:
         """Apply what the persist did, but for the damage that it has found, which is told.
@@ -169,10 +188,11 @@ class Persisting:
         newer_ms = plan.now_ms if self._log.last_sequence > sequence else None
         self._journal.persisted(self._log, sequence, self._job_journal_bytes, newer_ms)
         self._width.take(result.width, self._name)
-        self._held_versions = result.held_versions
-        self._acknowledged_versions = result.acknowledged_versions
+        _exchange(self._held_versions, result.held_versions)
+        _exchange(self._acknowledged_versions, result.acknowledged_versions)
         self._leftovers.done(plan.remains)
         if self._job_is_stale:
+            self._carried_ledgers = set()
             self._leftovers.clear(result.exchanged)
             self._positions.put_back(
                 ChangedLedgers(set(result.held_versions), set(result.acknowledged_versions))
@@ -180,6 +200,7 @@ class Persisting:
         else:
             self._timeline.let_go_of_frozen()
             self._timeline.carry(result.carried)
+            self._carried_ledgers = result.carried_ledgers
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined)
             self._live = result.held if self._job_has_many_dead else None
@@ -221,3 +242,12 @@ class Persisting:
                 all(version <= self._version for version in versions.values()),
                 "a stored bitmap is of a persist that is still to come",
             )
+
+
+def _exchange(versions: dict[int, int], changes: dict[int, int | None]) -> None:
+    """Note what a persist has written, and what it has deleted (None)."""
+    for ledger_id, version in changes.items():
+        if version is None:
+            del versions[ledger_id]
+        else:
+            versions[ledger_id] = version

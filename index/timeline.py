@@ -30,7 +30,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.run import Run
-from tidegate.index.slices import BlockOwner, Load, Slice
+from tidegate.index.slices import Block, BlockOwner, Load, Slice
 from tidegate.index.sort import sort_entries
 from tidegate.index.staging import Staging
 from tidegate.index.stats import SliceStats
@@ -151,10 +151,6 @@ class Timeline:
         return sort_entries(live) if len(taken) > 1 else live
 
     # ---- finishing slices
-
-    def touch(self, each: Slice) -> None:
-        """Something of a slice was consumed, other than by a pop: a block that cannot be read."""
-        self._touched[each] = None
 
     def depart(self, positions: PositionSet) -> None:
         """These positions are not held any more. To be told before `finish_slices`."""
@@ -360,8 +356,14 @@ class Timeline:
     def _slice(self, slice_id: SliceId) -> Slice:
         each = self._slices.get(slice_id)
         if each is None:
-            each = self._slices[slice_id] = Slice(slice_id, self._load)
+            each = self._slices[slice_id] = Slice(slice_id, self._load_block)
         return each
+
+    def _load_block(self, block: Block) -> Entries | None:
+        entries = self._load(block)
+        if entries is None:
+            self._touched[block.of] = None  # it is consumed, though nothing was popped
+        return entries
 
     def _new_staging(self) -> Staging:
         staging = Staging(self._heap, self._positions.held, self._options.seal_entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import wrap
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
@@ -16,15 +17,21 @@ from bench.plots.colours import colour
 COLUMNS = 3
 MANY_PEERS = 5
 CURVES_HEIGHT = 3.4
+TITLE_WIDTH = 54
+"""Characters: more would run into the next panel's title."""
 
 
 def shown(result: Result) -> list[Metric]:
-    """The metrics that make a panel: headline ones in which somebody is not zero."""
-    return [
+    """The metrics that make a panel: headline ones with a peer or a target, in which somebody is not zero.
+
+    A bar with nothing beside it says no more than its number in the table: it is drawn if there is no other.
+    """
+    some = [
         metric
         for metric in result.metrics
         if metric.headline and any(any(samples) for samples in metric.samples.values())
     ]
+    return [metric for metric in some if metric.target or sum(map(bool, metric.samples.values())) > 1] or some
 
 
 def logarithmic(medians: Sequence[float]) -> bool:
@@ -75,7 +82,8 @@ def _panel(axes: Axes, result: Result, metric: Metric) -> None:
         svg.logarithmic(axes.xaxis)
     if metric.target:
         axes.axvline(metric.target, color="#c92a2a", linestyle="--", linewidth=1)
-    axes.set_title(f"{metric.scenario}\n{metric.title} ({metric.unit})", fontsize=8)
+    title = [*wrap(metric.scenario, TITLE_WIDTH), *wrap(f"{metric.title} ({metric.unit})", TITLE_WIDTH)]
+    axes.set_title("\n".join(title), fontsize=8)
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
 

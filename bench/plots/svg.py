@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ _NO_TURN = re.compile(r' transform="rotate\(-0 [^"]*"')
 _PLACES = re.compile(r'\b(d|x|y|width|height|transform)="([^"]*)"')
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_GROUP = re.compile(r"<g(?: [^<>]*)?>|</g>")
+_STYLE = re.compile(r'(<[^<>]*) style="([^"]*)"')
+_STYLES_END = "</style>"
 
 
 def write(make: Callable[[], Figure], path: Path, *, salt: str) -> None:
@@ -53,11 +57,41 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: places in hundredths of a point, the font named once."""
+    """The same picture in fewer bytes: places in hundredths of a point; font and styles said once."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
+    svg = _share_styles(_without_plain_groups(svg))
     return "\n".join(line.strip() for line in svg.splitlines() if line.strip()) + "\n"
+
+
+def _without_plain_groups(svg: str) -> str:
+    """A group that says nothing of its own changes nothing of what is in it."""
+    says_something: list[bool] = []
+
+    def kept(tag: re.Match[str]) -> str:
+        if tag[0] == "</g>":
+            return tag[0] if says_something.pop() else ""
+        if not tag[0].endswith("/>"):
+            says_something.append(tag[0] != "<g>")
+        return "" if tag[0] == "<g>" else tag[0]
+
+    return _GROUP.sub(kept, svg)
+
+
+def _share_styles(svg: str) -> str:
+    """What several elements look like becomes a rule of the style sheet, if there is one."""
+    if _STYLES_END not in svg:
+        return svg
+    uses = Counter(style for _, style in _STYLE.findall(svg))
+    names = {style: f"s{n}" for n, (style, times) in enumerate(uses.most_common()) if times > 1}
+    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+
+    def named(tag: re.Match[str]) -> str:
+        name = names.get(tag[2])
+        return tag[0] if name is None else f'{tag[1]} class="{name}"'
+
+    return _STYLE.sub(named, svg).replace(_STYLES_END, rules + _STYLES_END, 1)
 
 
 def _rounded(attribute: re.Match[str]) -> str:

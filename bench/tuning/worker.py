@@ -105,7 +105,7 @@ def fill(folder: Path, setting: Setting) -> dict[str, float]:
         index.add(entries)
         catalog.commit()
         catalog.maintain(clock.now_ms())
-        while index.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
+        while index.upkeep.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
             time.sleep(0.001)
             catalog.maintain(clock.now_ms())
     catalog.persist(NAME)
@@ -131,7 +131,7 @@ def crowd(folder: Path, setting: Setting) -> dict[str, float]:
         index.add(entries)
         catalog.commit()
         catalog.maintain(clock.now_ms())
-        while index.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
+        while index.upkeep.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
             time.sleep(0.001)
             catalog.maintain(clock.now_ms())
         most = max(most, index.stats().blocks)

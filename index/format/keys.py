@@ -39,6 +39,9 @@ _QUARANTINE = struct.Struct(">cBQ")
 _NUMBER = struct.Struct(">Q")
 _NUMBERED = 0xFF
 
+PREFIX_BYTES = _SUBSCRIPTION.size
+"""So many bytes of a key say its kind and subscription."""
+
 
 class SliceId(NamedTuple):
     """A slice: the entries with number * width_ms <= deliver_at_ms < (number + 1) * width_ms."""
@@ -139,7 +142,7 @@ def parse_journal_key(key: bytes) -> tuple[int, int]:
 
 
 RETIRED_PIECE = (1 << 64) - 1
-"""Piece number of the intent that lists what a committed persist has replaced."""
+"""Piece number of the intent that lists what a commit has replaced; those of further commits count down."""
 
 
 def intent_key(subscription_id: int, version: int, piece: int) -> bytes:

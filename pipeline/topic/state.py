@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from tidegate.pipeline.errors import TopicError, WireError
+from tidegate.pipeline.errors import NoSubscriptionError, WireError
 from tidegate.pipeline.topic.names import TopicName, cursor_name
 from tidegate.pipeline.topic.ranges import Acknowledged, Ledger, Position, Segment
 
@@ -29,10 +29,12 @@ class TopicState:
     cursors: dict[str, dict[str, Any]]
 
     def acknowledged(self, subscription: str) -> Acknowledged:
-        """What a subscription has acknowledged. Raises ``TopicError`` if there is no such subscription."""
+        """What a subscription has acknowledged. Raises ``NoSubscriptionError`` if there is none."""
         cursor = self.cursors.get(cursor_name(subscription))
         if cursor is None:
-            raise TopicError(f"{self.topic} has no subscription {subscription[:80]!r}: {self._others()}")
+            raise NoSubscriptionError(
+                f"{self.topic} has no subscription {subscription[:80]!r}: {self._others()}"
+            )
         try:
             return Acknowledged.parse(cursor["markDeletePosition"], cursor["individuallyDeletedMessages"])
         except (KeyError, TypeError) as error:

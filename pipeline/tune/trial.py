@@ -252,15 +252,15 @@ class Player:
             "blocks": self._blocks,
             "spills": self._spills,
             "work_s": self._executor.work_s,
-            "staged": self._index.staged_entries,
+            "staged": self._index.upkeep.staged_entries,
         }
 
     def _maintain(self, now_ms: int) -> None:
-        staged, jobs = self._index.staged_entries, self._executor.jobs
+        staged, jobs = self._index.upkeep.staged_entries, self._executor.jobs
         self._catalog.maintain(now_ms)
         if self._executor.jobs == jobs:
             return
-        self._spills += self._index.staged_entries < staged
+        self._spills += self._index.upkeep.staged_entries < staged
         self._catalog.maintain(now_ms)  # takes over what was done
         stats = self._index.stats()
         # Memory is at its most when a spill begins.

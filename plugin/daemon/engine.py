@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 NS_PER_DAY = 86_400_000_000_000
 STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is told when it lasts
-UNHELD_INTERVAL_MS = 1_000  # corrupt blocks are rare: asking often would cost more than it helps
 
 
 class DaemonEngine:
@@ -106,7 +105,6 @@ class DaemonEngine:
         self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
         self._stopped_ns: int | None = None
         self._told_stopped = False
-        self._unheld_sent_ms = 0
         self._storage_failing = False
         self.lost = asyncio.Event()
         """The store has lost what was durable: somebody is to end this and begin anew."""
@@ -301,7 +299,7 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         stream.answer_sent = True
         untold, stream.untold = stream.untold, PositionSet()
-        self.tell_held(stream.name, untold.intersection(stream.session.index.held()))
+        self.tell_held(stream.name, stream.session.index.held_among(untold))
         self._handing_out.schedule(stream)
 
     def ended(self, stream: Stream) -> None:
@@ -450,13 +448,12 @@ class DaemonEngine:
             self._told_stopped = True
             self._log.warning("reading is held back until entries are spilled")
 
-    def tell_unheld(self, now_ms: int) -> None:
-        """See ``MaintenanceOwner``."""
-        if 0 <= now_ms - self._unheld_sent_ms < UNHELD_INTERVAL_MS:
-            return
-        self._unheld_sent_ms = now_ms
-        for stream in self.ownership:
-            self._send_unheld(stream)
+    def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
+        """See ``MaintenanceOwner``. The answer to a later OPEN tells what nobody serves now."""
+        for index in self.catalog.unheld():
+            stream = self.ownership.get(index.name)
+            if stream is not None:
+                self._send_unheld(stream)
 
     def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``. A lost index costs reading the topic again, never a message."""
@@ -474,7 +471,7 @@ class DaemonEngine:
         """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
         index = stream.session.index
         served = self.ownership.get(stream.name) is not None or self.catalog.get(stream.name) is not index
-        if served or index.held() or index.acknowledged() or width.is_own(index, self.settings):
+        if served or not index.empty or width.is_own(index, self.settings):
             return
         self._forget(stream.name)
 

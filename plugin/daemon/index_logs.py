@@ -250,7 +250,6 @@ class IndexLogs:
         if home is None:
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
-        empty = not index.held() and not index.acknowledged()
         clean = current == self._shipped.get(subscription_id)
         writer = LogWriter(
             identity,
@@ -259,7 +258,7 @@ class IndexLogs:
             self._store,
             request.log_pointer,
             options=self.options,
-            dirty_ns=None if clean or empty else self._clock.monotonic_ns(),
+            dirty_ns=None if clean or index.empty else self._clock.monotonic_ns(),
             random=lambda: secrets.randbits(64),
             offload=self.offload,
             catch_up=self._pump,

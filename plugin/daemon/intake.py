@@ -137,7 +137,7 @@ class Intake:
         name = _name(request)
         key = _key(request)
         page = await self._page(name, key)
-        entries = page.entries.take(self._index(name).held().contains(page.entries))
+        entries = page.entries.take(self._index(name).holds(page.entries))
         answer: dict[str, Any] = {"entries": len(entries), "last": page.last is None}
         if len(entries):
             answer["block"] = _text(encode_block(entries))

@@ -65,7 +65,7 @@ class Session:
         # The broker has these, but the index lost them before they were durable: they will be added again,
         # once. Better handed out twice than never: any other change of such a position makes it an ordinary
         # one.
-        self._in_flight_unheld = request.in_flight.difference(index.held())
+        self._in_flight_unheld = request.in_flight.difference(index.held_among(request.in_flight))
         index.take_unheld()  # the answer to OPEN tells what is held: what was lost before needs no UNHELD
 
     def __repr__(self) -> str:

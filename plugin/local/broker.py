@@ -94,12 +94,13 @@ class Broker(LocalProcess):
         return f"http://{LOOPBACK}:{self.ports.web}"
 
     @property
-    def _metadata_dir(self) -> Path:
+    def metadata_dir(self) -> Path:
+        """Where the metadata store is, a RocksDB."""
         return self.work_dir / "metadata"
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
         self._check_ports()
-        forget_bookies(self._metadata_dir)
+        forget_bookies(self.metadata_dir)
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
         environment = {
@@ -115,7 +116,7 @@ class Broker(LocalProcess):
         }
         command = [
             str(self.pulsar_home / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", LOOPBACK,
-            "--metadata-dir", str(self._metadata_dir),
+            "--metadata-dir", str(self.metadata_dir),
             "--bookkeeper-dir", str(self.work_dir / "bookkeeper"),
             "--bookkeeper-port", str(self.ports.bookie),
         ]  # fmt: skip

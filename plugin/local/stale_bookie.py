@@ -9,7 +9,8 @@ loaded. docs/decisions/stale-bookie.md has the figures. A broker in production d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +23,27 @@ _EPHEMERAL_AT = 40
 _TABLE_FORMAT = 5
 
 
+@contextlib.contextmanager
+def pulsars_rocksdb(directory: Path) -> Iterator[Rdict]:
+    """A RocksDB that a stopped standalone has left, bytes for bytes; changes are in a table at the end.
+
+    Raises whatever rocksdict does when it cannot be opened.
+    """
+    tables = BlockBasedOptions()
+    tables.set_format_version(_TABLE_FORMAT)
+    options = Options(raw_mode=True)
+    options.create_if_missing(False)
+    options.set_block_based_table_factory(tables)
+    options.set_compression_type(DBCompressionType.none())
+    database = Rdict(str(directory), options)
+    try:
+        yield database
+        # Into a table: an older RocksDB need not understand a newer one's log.
+        database.flush()
+    finally:
+        database.close()
+
+
 def forget_bookies(metadata_dir: Path) -> int:
     """Delete the ephemeral registrations of bookies; returns how many there were.
 
@@ -30,14 +52,7 @@ def forget_bookies(metadata_dir: Path) -> int:
     """
     if not (metadata_dir / "CURRENT").exists():
         return 0
-    tables = BlockBasedOptions()
-    tables.set_format_version(_TABLE_FORMAT)
-    options = Options(raw_mode=True)
-    options.create_if_missing(False)
-    options.set_block_based_table_factory(tables)
-    options.set_compression_type(DBCompressionType.none())
-    metadata = Rdict(str(metadata_dir), options)
-    try:
+    with pulsars_rocksdb(metadata_dir) as metadata:
         # In raw mode everything is bytes, which the type hints do not say.
         entries = cast("Iterable[tuple[bytes, bytes]]", metadata.items(from_key=_REGISTRATIONS))
         stale = [
@@ -47,8 +62,4 @@ def forget_bookies(metadata_dir: Path) -> int:
         ]
         for path in stale:
             del metadata[path]
-        # Into a table: an older RocksDB need not understand a newer one's log.
-        metadata.flush()
-    finally:
-        metadata.close()
     return len(stale)

@@ -6,19 +6,30 @@ Each test starts the broker again, which costs some ten seconds, so that each lo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
-from tests.support.inbox import Arrival, Inbox, Verdict, assert_exactly
+from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
+from tests.support.lost_ledgers import lose_ledger
 from tests.support.resetting import RESETS, ResetLane
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("repaired")
 COMMITS, UNCOMMITTED = 'tidegate_commits_total{result="ok"} ', "tidegate_uncommitted_entries "
+
+
+@pytest.fixture
+def skipping_lost_data(cluster: Cluster) -> Iterator[None]:
+    """Lost data is skipped, also by a broker that is started again."""
+    cluster.admin.set_dynamic("autoSkipNonRecoverableData", "true")
+    yield
+    cluster.repair()
+    cluster.admin.set_dynamic("autoSkipNonRecoverableData", "false")
+    cluster.admin.unset_dynamic("autoSkipNonRecoverableData")
 
 
 def ack_even(arrival: Arrival) -> Verdict:
@@ -113,6 +124,39 @@ def test_kill_repeats_only_what_was_acknowledged_just_before(
     repeated = len(again.keys() & acknowledged)
     assert repeated <= len(acknowledged) - known, f"{repeated} came again, the daemon knew {known}"
     lane.not_early(before.arrivals + after.arrivals)
+
+
+@pytest.mark.tidegate_only
+def test_a_lost_ledger_holds_nothing_else_up(
+    make_lane: Callable[..., Lane], cluster: Cluster, skipping_lost_data: None
+) -> None:
+    due, later = make_lane(), make_lane()
+    before, due_after, later_after = Inbox(), Inbox(), Inbox()
+    sent: dict[Lane, list[list[Sent]]] = {due: [], later: []}
+    for lane, delay_ms in ((due, 3_000), (later, MINUTES_10_MS)):
+        lane.subscribe(before, keep_all)
+        # The first ledger makes the tracker; the second is lost.
+        for _ in range(3):
+            sent[lane].append(lane.send_in(*[delay_ms] * 20))
+            lane.admin.unload(lane.topic)
+    wait_until(lambda: all(cluster.held(one.topic) == {"sub": 60} for one in sent), "the daemon holds them")
+    ledgers = {lane: lane.admin.internal_stats(lane.topic)["ledgers"] for lane in sent}
+
+    cluster.broker.stop()
+    due.disconnect()
+    later.disconnect()
+    for of_lane in ledgers.values():
+        lose_ledger(cluster.broker.metadata_dir, of_lane[1]["ledgerId"])
+    cluster.start_broker()
+
+    # All that was there is due by now and read first: the lost ones, too.
+    due.subscribe(due_after)
+    plain = due.send_in(None)
+    due.finish(due_after, [*sent[due][0], *sent[due][2], *plain])
+    # Nothing is due: what is read normally skips the lost ledger.
+    later.subscribe(later_after)
+    later.wait_stats(lambda now: now.backlog == 40, "the lost ones are skipped")
+    wait_until(lambda: cluster.held(due.topic) == {"sub": 0}, "the daemon knows the lost ones acknowledged")
 
 
 def _known_acknowledged(lane: Lane, cluster: Cluster) -> int:

@@ -28,9 +28,10 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
+from tidegate.index.format.manifest import decode_keys
 from tidegate.index.positions import PositionSet
 from tidegate.index.sort import sort_entries
-from tidegate.index.store import MemoryStore, Store
+from tidegate.index.store import Batch, MemoryStore, Store
 
 RUNS = 4
 CROWDED = dataclasses.replace(OPTIONS, merge_runs=2, block_entries=20, write_piece_bytes=300)
@@ -57,10 +58,10 @@ def crowded(store: Store) -> tuple[Catalog, DelayIndex, list[EntryKey]]:
 
 
 def compact(index: DelayIndex, pause: Callable[[], bool] = never) -> None:
-    merge = index.begin_compaction()
+    merge = index.upkeep.begin_compaction()
     assert merge is not None
     merge(pause)
-    index.finish_compaction()
+    index.upkeep.finish_compaction()
 
 
 def runs(index: DelayIndex) -> list[int]:
@@ -81,12 +82,36 @@ def test_runs_become_one_and_nothing_else_changes() -> None:
     compact(index)
     index.check()
     assert runs(index) == [1, 1, 1]
-    assert index.begin_compaction() is None
+    assert index.upkeep.begin_compaction() is None
     nothing_is_left_over(store, index)
     assert index.held() == before
     _, index = reopened(store, CROWDED)
     index.check()
     assert drained(index) == expected
+
+
+class IntentStore(MemoryStore):
+    """Notes how many keys are listed each time that replaced blocks are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[int] = []
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        for kind, key, value in batch.operations:
+            if kind == Batch.PUT and key[:1] == keys.INTENT and key[-8:] > bytes(8 * [0x7F]):
+                self.listed.append(len(decode_keys(value)))
+        super().write(batch, sync=sync)
+
+
+def test_what_is_replaced_is_listed_once_however_many_slices_a_compaction_has() -> None:
+    store = IntentStore()
+    _, index, _ = crowded(store)
+    replaced = index.stats().blocks
+    compact(index)
+    assert len(store.listed) == 3
+    assert sum(store.listed) == replaced
+    nothing_is_left_over(store, index)
 
 
 def test_a_persist_does_not_merge_and_maintain_does_when_nothing_is_to_be_persisted() -> None:
@@ -107,9 +132,9 @@ def test_one_that_pauses_goes_on_where_it_was(blocks: int) -> None:
     _, index, expected = crowded(store)
     popped: list[EntryKey] = []
     pauses = 0
-    while (merge := index.begin_compaction()) is not None:
+    while (merge := index.upkeep.begin_compaction()) is not None:
         merge(after(blocks))
-        index.finish_compaction()
+        index.upkeep.finish_compaction()
         index.check()
         pauses += 1
         popped += index.pop_due(START_MS + 10_000, 5)
@@ -125,23 +150,23 @@ def test_what_is_merged_beside_a_persist_is_committed_after_it() -> None:
     more = spread(60, 3_000, ledger_id=9, seed=9)
     index.add(more)
     catalog.commit()
-    job = index.begin_persist(START_MS)
-    merge = index.begin_compaction(commits=False)
+    job = index.upkeep.begin_persist(START_MS)
+    merge = index.upkeep.begin_compaction(commits=False)
     assert merge is not None
     merge(after(4))
     job.run()
     merge(never)
-    index.finish_persist()
-    index.finish_compaction()
+    index.upkeep.finish_persist()
+    index.upkeep.finish_compaction()
     index.check()
     assert runs(index) == [RUNS + 1] * 3, "only merged"
-    assert index.has_merged and stored(store, keys.INTENT)
+    assert index.upkeep.has_merged and stored(store, keys.INTENT)
     compact(index, after(1))
-    assert not index.has_merged
+    assert not index.upkeep.has_merged
     assert sorted(runs(index)) in ([2, 2, 2], [1, 2, 2])
-    while (merge := index.begin_compaction()) is not None:
+    while (merge := index.upkeep.begin_compaction()) is not None:
         merge(never)
-        index.finish_compaction()
+        index.upkeep.finish_compaction()
     index.check()
     assert runs(index) == [1, 1, 1]
     nothing_is_left_over(store, index)
@@ -155,9 +180,9 @@ def test_a_crash_after_any_write_leaves_the_old_blocks_or_the_new_ones(blocks: i
     while True:
         store = CrashStore()
         _, index, expected = crowded(store)
-        while (merge := index.begin_compaction()) is not None:
+        while (merge := index.upkeep.begin_compaction()) is not None:
             merge(after(blocks))
-            index.finish_compaction()
+            index.upkeep.finish_compaction()
         unsynced = store.unsynced
         again = store.crashed(kept_writes)
         _, index = opened(again, CROWDED)
@@ -219,9 +244,9 @@ def test_while_it_is_not_certain_what_a_slice_has_it_is_not_compacted() -> None:
     with pytest.raises(StorageError):
         catalog.persist(NAME)
     store.writes_left = None
-    assert index.begin_compaction() is None and index.crowding is None
+    assert index.upkeep.begin_compaction() is None and index.upkeep.crowding is None
     catalog.maintain(START_MS + 2 * CROWDED.retry_ms)
-    assert index.crowding is not None
+    assert index.upkeep.crowding is not None
     catalog.maintain(START_MS + 2 * CROWDED.retry_ms)
     assert runs(index) == [1, 1, 1]
     nothing_is_left_over(store, index)
@@ -267,10 +292,10 @@ def test_whatever_happens_while_one_pauses(
 ) -> None:
     store = MemoryStore()
     catalog, index, _ = crowded(store)
-    merge = index.begin_compaction(commits=commits)
+    merge = index.upkeep.begin_compaction(commits=commits)
     assert merge is not None
     merge(after(blocks))
-    index.finish_compaction()
+    index.upkeep.finish_compaction()
     meanwhile(catalog, index)
     index.check()
     held = index.held()
@@ -291,14 +316,14 @@ def test_whatever_happens_while_one_pauses(
 def test_a_clear_while_one_runs(commits: bool) -> None:
     store = MemoryStore()
     catalog, index, _ = crowded(store)
-    merge = index.begin_compaction(commits=commits)
+    merge = index.upkeep.begin_compaction(commits=commits)
     assert merge is not None
     merge(after(3))
     index.clear()
     kept = spread(10, 3_000, ledger_id=9)
     index.add(kept)
     merge(never)
-    index.finish_compaction()
+    index.upkeep.finish_compaction()
     index.check()
     catalog.persist(NAME)
     index.check()
@@ -327,7 +352,7 @@ def test_a_corrupt_block_is_left_for_a_persist_to_put_aside() -> None:
     key, _ = stored(store, keys.BLOCK)[0]
     lost = next(each for each in index._timeline.slices if keys.parse_slice_key(key) == each.id)
     block = lost.blocks[keys.parse_block_key(key)]
-    gone = list(index._read(block))
+    gone = list(index._blocks.load(block) or ())
     damage(store, key)
     compact(index)
     index.check()
@@ -362,8 +387,8 @@ def test_the_slice_that_is_due_first_comes_first_of_those_with_as_many_runs() ->
     _, index, _ = crowded(MemoryStore())
     compact(index, after(1))
     by_time = sorted(index._timeline.slices, key=lambda each: each.id.start_ms)
-    merge = index.begin_compaction()
+    merge = index.upkeep.begin_compaction()
     assert merge is not None
     merge(after(5))
-    index.finish_compaction()
+    index.upkeep.finish_compaction()
     assert len(by_time[0].run_entries) == 1 and len(by_time[2].run_entries) == RUNS

@@ -134,7 +134,7 @@ def test_debt_stays_bounded_under_a_load_that_never_pauses_and_is_paid_off_when_
     assert index.stats().slices_crowded == catalog.stats().slices_crowded == 0
     assert len(index.held()) == number
     index.acknowledge(PositionSet())
-    index._timeline.check(index._read_or_none, complete=True)
+    index._timeline.check(index._blocks.look, complete=True)
 
 
 def test_what_a_failed_persist_puts_back_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,4 +154,4 @@ def test_what_a_failed_persist_puts_back_counts_at_once(monkeypatch: pytest.Monk
             catalog.persist(NAME)
     assert catalog.unspilled_entries == 1_000
     catalog.persist(NAME)
-    assert catalog.unspilled_entries == index.staged_entries
+    assert catalog.unspilled_entries == index.upkeep.staged_entries

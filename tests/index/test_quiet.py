@@ -11,6 +11,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
+from tidegate.index.upkeep import Upkeep
 
 OPTIONS = IndexOptions(carry_ms=0)
 DAY_MS = 86_400_000
@@ -112,14 +113,14 @@ def test_while_nothing_happens_nobody_is_asked_again_until_something_is_old(
     world = World()
     index = world.subscription()
     world.add(index, 10)
-    asked: list[DelayIndex] = []
-    known = vars(DelayIndex)["oldest_change_ms"]
+    asked: list[Upkeep[DelayIndex]] = []
+    known = vars(Upkeep)["oldest_change_ms"]
 
-    def noted(each: DelayIndex) -> object:
+    def noted(each: Upkeep[DelayIndex]) -> object:
         asked.append(each)
         return known.fget(each)
 
-    monkeypatch.setattr(DelayIndex, "oldest_change_ms", property(noted))
+    monkeypatch.setattr(Upkeep, "oldest_change_ms", property(noted))
     world.passes(OPTIONS.persist_age_ms - 100)
     assert index.stats().slices_on_disk == 0
     assert len(asked) <= 2, "at first, and once it was quiet"

@@ -141,20 +141,20 @@ class IndexMachine(RuleBasedStateMachine):
         """What somebody sets while a persist is on its way is not overruled by it."""
         self.catalog.commit()
         self.states = [self.oracle.snapshot()]
-        job = self.index.begin_persist(self.clock.now_ms())
+        job = self.index.upkeep.begin_persist(self.clock.now_ms())
         token = self.index.set_slice_width(width_ms, auto=auto)
         job.run()
-        self.index.finish_persist()
+        self.index.upkeep.finish_persist()
         self.oracle.width_ms, self.oracle.width_auto = width_ms, auto
         self.changed(token)
 
     @rule(blocks=st.integers(0, 8))
     def compact(self, blocks: int) -> None:
         """It pauses after so many blocks, and may go on later."""
-        merge = self.index.begin_compaction()
+        merge = self.index.upkeep.begin_compaction()
         if merge is not None:
             merge(after(blocks))
-            self.index.finish_compaction()
+            self.index.upkeep.finish_compaction()
 
     @rule(
         blocks=st.lists(st.integers(0, 8), min_size=1, max_size=3),
@@ -164,8 +164,8 @@ class IndexMachine(RuleBasedStateMachine):
     def merge_beside_a_persist(self, blocks: list[int], meanwhile: str, fails: bool) -> None:
         self.catalog.commit()
         self.states = [self.oracle.snapshot()]
-        job = self.index.begin_persist(self.clock.now_ms())
-        merge = self.index.begin_compaction(commits=False)
+        job = self.index.upkeep.begin_persist(self.clock.now_ms())
+        merge = self.index.upkeep.begin_compaction(commits=False)
         for each in blocks:
             if merge is not None:
                 merge(after(each))
@@ -178,12 +178,12 @@ class IndexMachine(RuleBasedStateMachine):
         elif meanwhile == "pop":
             self.pop(5)
         if fails:
-            self.index.abandon_persist()
+            self.index.upkeep.abandon_persist()
         else:
             job.run()
-            self.index.finish_persist()
+            self.index.upkeep.finish_persist()
         if merge is not None:
-            self.index.finish_compaction()
+            self.index.upkeep.finish_compaction()
 
     @precondition(lambda self: len(self.oracle.held) > 10)
     @rule()
@@ -229,7 +229,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(writes=st.integers(0, 3))
     def crash_in_persist(self, writes: int) -> None:
         """The process dies while a persist has written some pieces and no commit."""
-        job = self.index.begin_persist(self.clock.now_ms())
+        job = self.index.upkeep.begin_persist(self.clock.now_ms())
         with self._dying_after(writes):
             job.run()
         self.crash(self.store.unsynced)
@@ -252,7 +252,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(writes=st.integers(0, 5))
     def crash_in_compaction(self, writes: int) -> None:
         """The process dies while a compaction has written some pieces, and perhaps some slices."""
-        merge = self.index.begin_compaction()
+        merge = self.index.upkeep.begin_compaction()
         if merge is not None:
             with self._dying_after(writes):
                 merge(after(100))

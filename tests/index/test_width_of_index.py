@@ -145,10 +145,10 @@ def test_what_is_set_during_a_persist_wins(width_ms: int, auto: bool) -> None:
     catalog, index = automatic(store, executor)
     index.add(spread(20_000, WEEK_MS))
     catalog.commit()
-    job = index.begin_persist(START_MS)
+    job = index.upkeep.begin_persist(START_MS)
     index.set_slice_width(width_ms, auto=auto)
     job.run()
-    index.finish_persist()
+    index.upkeep.finish_persist()
     catalog.commit()
     for found in (index, reopened(store, AUTOMATIC)[1]):
         stats = found.stats()

@@ -375,7 +375,7 @@ class DaemonHost:
     def check_budget(self) -> None:
         """A daemon that has staged more than it may reads no more from its brokers. Raises Violation."""
         life = self.life
-        staged_bytes = sum(index.staged_entries for index in self.indexes()) * ENTRY_BYTES
+        staged_bytes = sum(index.upkeep.staged_entries for index in self.indexes()) * ENTRY_BYTES
         over = staged_bytes > self.options.settings["staging_bytes_max"]
         if (
             life is None

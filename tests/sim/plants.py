@@ -17,6 +17,7 @@ from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
 from tidegate.index.catalog import Catalog
+from tidegate.index.changes import Changes
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.format import keys
@@ -309,7 +310,7 @@ def _former_life() -> Iterator[None]:
     original = Catalog.subscription
     with (
         replaced(Catalog, "subscription", subscription),
-        replaced(DelayIndex, "_apply_clear", lambda self: None),
+        replaced(Changes, "clear", lambda self: None),
     ):
         yield
 

@@ -159,6 +159,16 @@ class Admin:
         """Acknowledge messages by themselves after ``seconds``."""
         self.call("POST", f"/namespaces/{namespace}/messageTTL", seconds)
 
+    # Brokers
+
+    def set_dynamic(self, key: str, value: str) -> None:
+        """A configuration that may change while the broker runs; stays over restarts."""
+        self.call("POST", f"/brokers/configuration/{key}/{value}")
+
+    def unset_dynamic(self, key: str) -> None:
+        """As in the conf file again, from the next start on."""
+        self.call("DELETE", f"/brokers/configuration/{key}")
+
     def metrics(self) -> str:
         """The broker's Prometheus page."""
         response = self._client.get(self._client.base_url.join("/metrics/"), follow_redirects=True)

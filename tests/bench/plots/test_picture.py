@@ -51,6 +51,14 @@ def test_bars_and_curves_are_one_picture_with_text_as_text(tmp_path: Path) -> No
     assert "font-family" not in path.read_text().partition("</style>")[2]
 
 
+def test_a_panel_compares_something(tmp_path: Path) -> None:
+    alone = metric(title="nobody beside it", samples={"tidegate": [1.0], "bucket": []})
+    beside = metric(title="two", samples={"tidegate": [1.0], "bucket": [2.0]})
+    said = texts(parsed(draw(result(alone, beside), tmp_path / "failover.json")))
+    assert [title for title in said if "(s)" in title] == ["two (s)"]
+    assert "nobody beside it (s)" in texts(parsed(draw(result(alone), tmp_path / "failover.json")))
+
+
 def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
     first = draw(with_curves(), tmp_path / "one.json")
     assert draw(with_curves(), tmp_path / "two.json").read_bytes() == first.read_bytes()
@@ -83,12 +91,21 @@ def test_dense_marks_are_an_image_and_few_are_not(tmp_path: Path) -> None:
         ('<path d="M 0.123456 -7.100001 \nL 12 3.5"/>', '<path d="M 0.12 -7.1 L 12 3.5"/>'),
         ('<text x="1.0004">0.123456</text>', '<text x="1">0.123456</text>'),
         ('<use xlink:href="#m0.1234"/>', '<use xlink:href="#m0.1234"/>'),
-        ('<g id="patch_1"> <!-- 10 -->\n\n</g>', "<g>\n</g>"),
+        ('<g id="patch_1"> <!-- 10 -->\n\n</g>', ""),
+        ('<g>\n<g clip-path="url(#a)">\n<g>\n<path/></g></g></g>', '<g clip-path="url(#a)">\n<path/></g>'),
         ("<text style=\"font-size: 7px; font-family: 'DejaVu Sans'\"/>", '<text style="font-size: 7px"/>'),
     ],
 )
 def test_what_is_left_out(written: str, kept: str) -> None:
     assert svg.compact(written) == kept + "\n"
+
+
+def test_a_style_of_several_elements_is_a_rule() -> None:
+    picture = "<style>{}</style>{}"
+    red, blue = ' style="fill: red"', ' style="fill: blue"'
+    written = picture.format("", f'<path{red}/><path{blue}/><text x="0"{red}>style="fill: red"</text>')
+    shared = '<path class="s0"/><path style="fill: blue"/><text x="0" class="s0">style="fill: red"</text>'
+    assert svg.compact(written) == picture.format(".s0{fill: red}", shared) + "\n"
 
 
 def test_every_result_in_git_has_one_picture_and_all_are_small() -> None:

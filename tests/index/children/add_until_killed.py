@@ -43,7 +43,7 @@ while True:
     catalog.commit()
     print(added, acknowledged, catalog.stats().compactions, flush=True)
     catalog.maintain(START_MS)
-    while (added // 300) % 8 == 0 and (catalog.running is not None or index.crowding is not None):
+    while (added // 300) % 8 == 0 and (catalog.running is not None or index.upkeep.crowding is not None):
         print(added, acknowledged, catalog.stats().compactions, flush=True)
         wait(filter(None, [catalog.running]))
         catalog.maintain(START_MS)

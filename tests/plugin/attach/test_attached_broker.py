@@ -1,4 +1,7 @@
-"""A broker that was attached by the command delays with Tidegate; detached, it has nothing of it left."""
+"""A broker that was attached by the command delays with Tidegate; detached, it has nothing of it left.
+
+The broker chooses its port, then listens with TLS alone: either way it is named by where that is.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pulsar
 import pytest
 
+from tests.support import certificates
 from tests.support.cluster import daemon_of
 from tests.support.waiting import wait_until
 from tidegate.plugin.local.broker import Broker
@@ -51,17 +58,32 @@ def tidegate(*arguments: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def held(daemon: Daemon, home: Path) -> int:
-    status = json.loads(tidegate("status", "--socket", daemon.socket_path, "--pulsar-home", home, "--json"))
-    assert status["attached"]["attached"]
-    return sum(one["held"] for one in status["subscriptions"])
+def status(daemon: Daemon, home: Path) -> dict[str, Any]:
+    found = json.loads(tidegate("status", "--socket", daemon.socket_path, "--pulsar-home", home, "--json"))
+    assert found["attached"]["attached"]
+    assert len(found["subscriptions"]) <= 1
+    return dict(found["subscriptions"][0]) if found["subscriptions"] else {}
+
+
+def listens_at(broker: Broker, url: str) -> str:
+    """Where the broker sends its clients."""
+    answer = httpx.get(
+        f"{broker.admin_url}/lookup/v2/topic/persistent/public/default/attached", trust_env=False
+    )
+    return urlsplit(str(answer.json()[url])).netloc
 
 
 def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemon, tmp_path: Path) -> None:
+    conf = whole_home / "conf" / "standalone.conf"
+    plain = conf.read_text().replace("\nbrokerServicePort=6650\n", "\nbrokerServicePort=0\n")
+    assert "\nbrokerServicePort=0\n" in plain
+    conf.write_text(plain)
+    made = certificates.make(tmp_path)
+    log = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "client.log"))
     tidegate("attach", whole_home, "--socket", daemon.socket_path, "--tune-acks")
-    with Broker(whole_home, tmp_path / "broker") as broker:
-        log = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "client.log"))
-        client = pulsar.Client(broker.service_url, logger=log)
+    with Broker(whole_home, tmp_path / "broker", conf={"brokerServicePort": "0"}) as broker:
+        address = listens_at(broker, "brokerUrl")
+        client = pulsar.Client(f"pulsar://{address}", logger=log)
         consumer = client.subscribe("attached", "s", consumer_type=pulsar.ConsumerType.Shared)
         producer = client.create_producer("attached")
         deliver_at_ms = time.time_ns() // 1_000_000 + DELAY_MS
@@ -71,8 +93,41 @@ def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemo
         assert time.time_ns() // 1_000_000 >= deliver_at_ms
         assert message.data() == b"later"
         consumer.acknowledge(message)
-        wait_until(lambda: held(daemon, whole_home) == 1, "the daemon holds the message due tomorrow")
+        wait_until(
+            lambda: status(daemon, whole_home).get("held") == 1, "the daemon holds the message due tomorrow"
+        )
+        assert status(daemon, whole_home)["broker"] == address
+        client.close()
+
+        broker.stop()
+        broker.configure(tls_only(made))
+        broker.start()
+        secured = listens_at(broker, "brokerUrlTls")
+        assert secured != address
+        client = pulsar.Client(
+            f"pulsar+ssl://{secured}", tls_trust_certs_file_path=str(made.authority), logger=log
+        )
+        client.subscribe("attached", "s", consumer_type=pulsar.ConsumerType.Shared)
+        wait_until(
+            lambda: status(daemon, whole_home).get("broker") == secured,
+            "the broker's name is where it listens",
+        )
+        assert status(daemon, whole_home)["held"] == 1
         client.close()
     tidegate("detach", whole_home)
+    assert conf.read_text() == plain
     assert not list((whole_home / "lib").glob("tidegate*"))
     assert not (whole_home / "conf" / "tidegate").exists()
+
+
+def tls_only(made: certificates.Certificates) -> dict[str, str]:
+    """What makes a broker listen with TLS alone, on a port that it chooses; its own clients go there too."""
+    return {
+        "brokerServicePort": "",
+        "brokerServicePortTls": "0",
+        "webServicePortTls": "0",
+        "tlsCertificateFilePath": str(made.server),
+        "tlsKeyFilePath": str(made.server_key),
+        "brokerClientTlsEnabled": "true",
+        "brokerClientTrustCertsFilePath": str(made.authority),
+    }

@@ -8,8 +8,13 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
+import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -175,11 +180,46 @@ class CursorHost implements TrackerHost {
 
             @Override
             public void deleteFailed(ManagedLedgerException e, Object ctx) {
-                LOG.warn("[{}] Acknowledging again {} messages that were acknowledged before a failover failed: {}", name,
+                LOG.warn("[{}] Having {} messages acknowledged that were acknowledged before, or are lost, failed: {}", name,
                         positions.size(), e.getMessage());
                 done.accept(false);
             }
         }, null);
+    }
+
+    @Override
+    public void read(Position position, Consumer<Readable> done) {
+        ManagedLedger ledger = cursor.getManagedLedger();
+        ledger.asyncReadEntry(PositionFactory.create(position.ledgerId(), position.entryId()), new ReadEntryCallback() {
+            @Override
+            public void readEntryComplete(Entry entry, Object ctx) {
+                entry.release();
+                done.accept(Readable.YES);
+            }
+
+            @Override
+            public void readEntryFailed(ManagedLedgerException e, Object ctx) {
+                done.accept(readable(ledger, position, e));
+            }
+        }, null);
+    }
+
+    /** By the same exceptions as a normal read of the managed ledger, which then skips what is lost. */
+    private static Readable readable(ManagedLedger ledger, Position position, ManagedLedgerException e) {
+        if (e instanceof LedgerNotExistException) {
+            return ledger.getLedgersInfo().containsKey(position.ledgerId()) ? Readable.LEDGER_LOST : Readable.LEDGER_NOT_OURS;
+        }
+        return e instanceof NonRecoverableLedgerException ? Readable.ENTRY_LOST : Readable.NOT_NOW;
+    }
+
+    @Override
+    public boolean skipsLost() {
+        return cursor.getManagedLedger().getConfig().isAutoSkipNonRecoverableData();
+    }
+
+    @Override
+    public void skipLedger(long ledgerId) {
+        cursor.getManagedLedger().skipNonRecoverableLedger(ledgerId);
     }
 
     @Override

@@ -7,12 +7,14 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
+import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -29,13 +31,14 @@ final class DaemonLink implements AutoCloseable {
     private static final long FIRST_BACKOFF_MS = 20;
     private static final long MAX_BACKOFF_MS = 500;
     private static final long IDLE_MS = 1000;
+    private static final long UNNAMED_MS = 20;
     private static final int READ_BYTES = 256 * 1024;
 
     /** A picture of the connection for metrics. */
     record Stats(boolean connected, long reconnects, long bytesIn, long bytesOut) {}
 
     private final Path socket;
-    private final String brokerName;
+    private final Supplier<Optional<String>> brokerName;
     private final String product;
     private final Thread thread;
     private final Selector selector;
@@ -60,7 +63,8 @@ final class DaemonLink implements AutoCloseable {
     private volatile long bytesIn;
     private volatile long bytesOut;
 
-    DaemonLink(Path socket, String brokerName, String product) throws IOException {
+    /** {@code brokerName} is asked by the link's thread before each connection, and until it has an answer there is none. */
+    DaemonLink(Path socket, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;
         this.brokerName = brokerName;
         this.product = product;
@@ -227,10 +231,15 @@ final class DaemonLink implements AutoCloseable {
     }
 
     private void connect() throws IOException {
+        Optional<String> name = brokerName.get();
+        if (name.isEmpty()) {
+            nextConnectNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(UNNAMED_MS);
+            return;
+        }
         channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
         channel.configureBlocking(false);
         channel.register(selector, SelectionKey.OP_READ);
-        trackers.connected(new LinkSession(brokerName, product, monotonicMs(), () -> submit(() -> {})));
+        trackers.connected(new LinkSession(name.get(), product, monotonicMs(), () -> submit(() -> {})));
     }
 
     private void write(LinkSession session) throws IOException {

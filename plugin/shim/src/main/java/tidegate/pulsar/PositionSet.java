@@ -247,9 +247,26 @@ final class PositionSet {
         forFirst(Long.MAX_VALUE, visitor);
     }
 
+    /** What is asked about a position. */
+    @FunctionalInterface
+    interface Test {
+        boolean test(long ledgerId, long entryId);
+    }
+
     /** As {@link #forEach}, but at most {@code max} of them. */
     void forFirst(long max, Positions.Visitor visitor) {
-        long left = max;
+        long[] left = {max};
+        forWhile((ledgerId, entryId) -> {
+            if (left[0]-- == 0) {
+                return false;
+            }
+            visitor.visit(ledgerId, entryId);
+            return true;
+        });
+    }
+
+    /** As {@link #forEach}, up to and including the first of which the test says false. */
+    void forWhile(Test test) {
         for (Ledger ledger : ledgers) {
             long[][] pages = ledger.pages;
             for (int i = 0; i < pages.length; i++) {
@@ -258,15 +275,26 @@ final class PositionSet {
                     long bits = (long) WORD.getOpaque(page, w);
                     long base = (long) i << PAGE_SHIFT | (long) w << 6;
                     while (bits != 0) {
-                        if (left-- == 0) {
+                        if (!test.test(ledger.id, base | Long.numberOfTrailingZeros(bits))) {
                             return;
                         }
-                        visitor.visit(ledger.id, base | Long.numberOfTrailingZeros(bits));
                         bits &= bits - 1;
                     }
                 }
             }
         }
+    }
+
+    /** The lowest position for which the test holds; null if there is none. */
+    TrackerHost.Position first(Test test) {
+        TrackerHost.Position[] first = {null};
+        forWhile((ledgerId, entryId) -> {
+            if (test.test(ledgerId, entryId)) {
+                first[0] = new TrackerHost.Position(ledgerId, entryId);
+            }
+            return first[0] == null;
+        });
+        return first[0];
     }
 
     /** The set as frames carry it. */

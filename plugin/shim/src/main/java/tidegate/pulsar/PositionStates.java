@@ -107,6 +107,13 @@ final class PositionStates {
         doubtful.forEach(visitor);
     }
 
+    /** The lowest position that the dispatcher was given, and for which the test holds; null if there is none. Takes no lock. */
+    TrackerHost.Position lowestUnseen(PositionSet.Test test) {
+        TrackerHost.Position handed = handedOut.first(test);
+        TrackerHost.Position asked = sought.firstAsked(test);
+        return asked == null || handed != null && handed.compareTo(asked) < 0 ? handed : asked;
+    }
+
     void forFirstSettling(int max, Positions.Visitor visitor) {
         settling.forFirst(max, visitor);
     }

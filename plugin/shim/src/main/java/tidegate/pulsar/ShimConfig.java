@@ -2,17 +2,15 @@ package tidegate.pulsar;
 
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
-import java.util.HexFormat;
 import java.util.Optional;
 import java.util.Properties;
-import java.util.random.RandomGenerator;
 import java.util.regex.Pattern;
 
 /**
  * The shim's keys of broker.conf. Times are in ms, sizes in entries.
  *
  * @param socket the daemon's Unix domain socket ({@code tidegateSocket})
- * @param brokerName how this broker names itself to the daemon ({@code tidegateBrokerName})
+ * @param brokerName how this broker names itself to the daemon, unless by where it listens ({@code tidegateBrokerName})
  * @param horizonMs entries due within it are pushed to the broker ahead of time ({@code tidegateHorizonMillis})
  * @param credit how many pushed entries of one subscription the broker holds at most ({@code tidegateCredit})
  * @param nearMaxEntries more own entries than this are not gated here while the daemon is there
@@ -28,8 +26,8 @@ import java.util.regex.Pattern;
  *     ({@code tidegateReadAheadPerSecond})
  * @param indexLog where index logs are kept: {@code bookkeeper}, a URL or {@code none} ({@code tidegateIndexLog})
  */
-record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, long nearMaxEntries, long maxPendingEntries,
-                  int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond,
+record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int credit, long nearMaxEntries,
+                  long maxPendingEntries, int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond,
                   String indexLog) {
     static final String SOCKET = "tidegateSocket";
     static final String BROKER_NAME = "tidegateBrokerName";
@@ -56,10 +54,10 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
      *
      * @throws ShimConfigException if a key is missing or has a value that cannot be
      */
-    static ShimConfig read(Properties properties, String defaultBrokerName) throws ShimConfigException {
+    static ShimConfig read(Properties properties) throws ShimConfigException {
         return new ShimConfig(
                 socket(properties),
-                text(properties, BROKER_NAME, defaultBrokerName),
+                Optional.of(text(properties, BROKER_NAME, "")).filter(name -> !name.isEmpty()),
                 (int) number(properties, HORIZON, 2_000, 1, 3_600_000),
                 (int) number(properties, CREDIT, 20_000, 1, 10_000_000),
                 number(properties, NEAR_MAX, 200_000, 0, 100_000_000),
@@ -99,12 +97,11 @@ record ShimConfig(Path socket, String brokerName, int horizonMs, int credit, lon
     }
 
     /**
-     * How a broker is named unless the configuration does it: by where it listens. If the system is to choose the port, which it
-     * does later, or there is none, the name is another one at each start.
+     * How a broker is named to the daemon: as configured, else by where it listens, empty as long as it does not. The system may
+     * choose the port, so that what is configured does not say it.
      */
-    static String brokerName(String address, Optional<Integer> port, Optional<Integer> tlsPort, RandomGenerator random) {
-        int known = port.or(() -> tlsPort).orElse(0);
-        return address + ":" + (known > 0 ? Integer.toString(known) : HexFormat.of().toHexDigits(random.nextInt()));
+    Optional<String> brokerName(String address, Optional<Integer> listenPort, Optional<Integer> listenPortTls) {
+        return brokerName.or(() -> listenPort.or(() -> listenPortTls).map(port -> address + ":" + port));
     }
 
     private static Path socket(Properties properties) throws ShimConfigException {

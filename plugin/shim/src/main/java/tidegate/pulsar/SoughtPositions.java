@@ -27,9 +27,12 @@ final class SoughtPositions {
 
     /** The lowest that is sought; null if there is none. */
     TrackerHost.Position first() {
-        TrackerHost.Position[] first = {null};
-        sought.forFirst(1, (ledgerId, entryId) -> first[0] = new TrackerHost.Position(ledgerId, entryId));
-        return first[0];
+        return sought.first((ledgerId, entryId) -> true);
+    }
+
+    /** The lowest that was asked for and for which the test holds; null if there is none. Any thread may ask. */
+    TrackerHost.Position firstAsked(PositionSet.Test test) {
+        return askedFor.first(test);
     }
 
     void forEachAsked(Positions.Visitor visitor) {

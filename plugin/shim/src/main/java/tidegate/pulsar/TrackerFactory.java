@@ -5,6 +5,7 @@ import io.netty.util.Timer;
 import java.security.SecureRandom;
 import java.time.Clock;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -18,6 +19,7 @@ import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
+import org.apache.pulsar.broker.service.BrokerService;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import org.apache.pulsar.common.naming.TopicName;
@@ -43,6 +45,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private AckWatch watch;
     private Wakeups wakeups;
     private ReadAhead readAhead;
+    private Lookout lookout;
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
     private ExecutorService background;
@@ -55,8 +58,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         var properties = pulsar.getConfig().getProperties();
         String version = PulsarVersion.getVersion();
         ShimConfig.checkVersion(properties, version);
-        config = ShimConfig.read(properties, ShimConfig.brokerName(pulsar.getAdvertisedAddress(),
-                pulsar.getConfig().getBrokerServicePort(), pulsar.getConfig().getBrokerServicePortTls(), random));
+        config = ShimConfig.read(properties);
         budget = new PendingBudget(config.maxPendingEntries());
         background = Executors.newSingleThreadExecutor(task -> {
             Thread thread = new Thread(task, "tidegate-background");
@@ -68,7 +70,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
         watch = new AckWatch(config.ackPollMs());
-        link = new DaemonLink(config.socket(), config.brokerName(), "pulsar " + version);
+        link = new DaemonLink(config.socket(), () -> brokerName(pulsar), "pulsar " + version);
         watch.start();
         link.start();
         bookKeeper = config.readAhead() ? readableLedgers(pulsar) : null;
@@ -78,8 +80,20 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                     config.readAheadEntries());
             readAhead.start();
         }
-        LOG.info("Tidegate is attached to this Pulsar {} as broker {}: daemon socket {}, horizon {} ms, index log {}", version,
-                config.brokerName(), config.socket(), config.horizonMs(), config.indexLog());
+        lookout = new Lookout(System::nanoTime);
+        lookout.start();
+        // Now the broker's service is only being made.
+        pulsar.runWhenReadyForIncomingRequests(() ->
+                pulsar.getBrokerService().addTopicEventListener(new EarlyTrackers(pulsar.getBrokerService(), lookout)));
+        LOG.info("Tidegate is attached to this Pulsar {}: daemon socket {}, horizon {} ms, index log {}", version,
+                config.socket(), config.horizonMs(), config.indexLog());
+    }
+
+    /** Empty as long as the broker does not listen: it makes this factory before. */
+    private Optional<String> brokerName(PulsarService pulsar) {
+        BrokerService service = pulsar.getBrokerService();
+        return service == null ? Optional.empty() : config.brokerName(pulsar.getAdvertisedAddress(), service.getListenPort(),
+                service.getListenPortTls());
     }
 
     /** The client that reads what the topics' ledgers hold; null if the dispatcher sees something else than is there. */
@@ -167,6 +181,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         if (link == null) {
             return;
         }
+        lookout.close();
         wakeups.close();
         link.close(CLOSE_TIMEOUT_MS);
         watch.close();

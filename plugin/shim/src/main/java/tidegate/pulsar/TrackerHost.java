@@ -19,6 +19,32 @@ interface TrackerHost {
         }
     }
 
+    /** What reading one position by itself shows. */
+    enum Readable {
+        YES("it can be read"),
+        /** Perhaps later: somebody is away, or has too much to do. */
+        NOT_NOW("not now"),
+        ENTRY_LOST("no bookie has it"),
+        LEDGER_LOST("its ledger does not exist any more"),
+        /** The topic does not have the ledger, so there is no such message. */
+        LEDGER_NOT_OURS("the topic has no such ledger");
+
+        private final String words;
+
+        Readable(String words) {
+            this.words = words;
+        }
+
+        boolean isLost() {
+            return this != YES && this != NOT_NOW;
+        }
+
+        /** For log lines. */
+        String words() {
+            return words;
+        }
+    }
+
     /** Topic and subscription, for log lines. */
     String name();
 
@@ -71,7 +97,10 @@ interface TrackerHost {
     /** Whether any consumer is connected. */
     boolean hasConsumers();
 
-    /** Whether a consumer has the position and has not acknowledged it. Called with the dispatcher's lock held. */
+    /**
+     * Whether a consumer has the position and has not acknowledged it. Certain with the dispatcher's lock held; without, it may be
+     * on its way to one.
+     */
     boolean isOutstanding(long ledgerId, long entryId);
 
     /** How many positions the dispatcher itself has queued for redelivery. */
@@ -83,6 +112,15 @@ interface TrackerHost {
      * cursor held.
      */
     void delete(List<Position> positions, long seal, Consumer<Boolean> done);
+
+    /** Reads the position by itself. {@code done} is called on any thread, within this call perhaps. */
+    void read(Position position, Consumer<Readable> done);
+
+    /** Whether the broker is configured to skip what is lost (autoSkipNonRecoverableData), at present. */
+    boolean skipsLost();
+
+    /** Acknowledges all of a lost ledger in every subscription of the topic, as the broker does when a normal read meets it. */
+    void skipLedger(long ledgerId);
 
     /** Has the dispatcher look for something to deliver soon. */
     void readMore();

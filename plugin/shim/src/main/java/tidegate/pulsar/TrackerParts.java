@@ -27,6 +27,7 @@ final class TrackerParts {
     final CursorWatch cursor;
     final ReadGate gate;
     final Alarm alarm;
+    final UnreadableEntries unreadable;
 
     TrackerParts(TrackerHost host, Clock clock, TrackerCore.Settings settings, Seal seal, PendingBudget budget) {
         this.host = host;
@@ -39,6 +40,7 @@ final class TrackerParts {
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
         gate = new ReadGate(host, budget, claim, positions, sought, outbox, stream, ahead, clock.millis());
         alarm = new Alarm(host, clock, near);
+        unreadable = new UnreadableEntries(host, seal, positions);
     }
 
     /** @throws IllegalStateException if an invariant of a part does not hold */

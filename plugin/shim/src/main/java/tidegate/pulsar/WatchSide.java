@@ -6,7 +6,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * What a tracker does from time to time: it looks at its cursor, tells how far mark-delete has got, has settling positions
- * deleted, and gives up waits that have lasted too long.
+ * deleted, finds what cannot be read, and gives up waits that have lasted too long.
  *
  * <p>Called every few ms by one thread, that of {@link AckWatch}, without any lock; it takes the tracker's lock, but not while it
  * asks the cursor about many positions.
@@ -27,6 +27,7 @@ final class WatchSide {
     private final SettlingDeletes deletes;
     private final CursorWatch cursor;
     private final ReadGate gate;
+    private final UnreadableEntries unreadable;
     private final Intake intake;
     private final Ending ending;
     private final Wait sinceMarkDelete = new Wait();
@@ -45,6 +46,7 @@ final class WatchSide {
         deletes = parts.deletes;
         cursor = parts.cursor;
         gate = parts.gate;
+        unreadable = parts.unreadable;
         this.intake = intake;
         this.ending = ending;
     }
@@ -103,6 +105,7 @@ final class WatchSide {
             host.readMore();
         }
         deletes.go();
+        unreadable.look(nowMs);
         ending.finishIfOver(nowMs);
         if (signal) {
             host.framesWaiting();

@@ -16,9 +16,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Clock;
 import java.util.List;
+import java.util.Optional;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -63,7 +65,7 @@ class DaemonLinkTest {
     }
 
     private void startLink() throws IOException {
-        link = new DaemonLink(socket, "127.0.0.1:6650", "pulsar test");
+        link = new DaemonLink(socket, () -> Optional.of("127.0.0.1:6650"), "pulsar test");
         link.start();
     }
 
@@ -194,6 +196,24 @@ class DaemonLinkTest {
         send(1, 1, new Frame.Durable());
         await(() -> core.stats().pending() == 0);
         assertTrue(link.isConnected());
+    }
+
+    @Test
+    void connectsOnceTheBrokerKnowsItsName() throws Exception {
+        AtomicReference<Optional<String>> name = new AtomicReference<>(Optional.empty());
+        AtomicInteger asked = new AtomicInteger();
+        link = new DaemonLink(socket, () -> {
+            asked.incrementAndGet();
+            return name.get();
+        }, "pulsar test");
+        link.start();
+        await(() -> asked.get() >= 2);
+        server.configureBlocking(false);
+        assertNull(server.accept(), "there is no name to say");
+        server.configureBlocking(true);
+        name.set(Optional.of("127.0.0.1:41234"));
+        accept();
+        assertEquals("127.0.0.1:41234", assertInstanceOf(Frame.Hello.class, receive().frame()).clientName());
     }
 
     @Test

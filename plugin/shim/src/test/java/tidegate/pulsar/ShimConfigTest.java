@@ -2,15 +2,12 @@ package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Path;
-import java.util.List;
 import java.util.Optional;
 import java.util.Properties;
-import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -18,16 +15,15 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class ShimConfigTest {
     private final Properties properties = new Properties();
-    private final Random random = new Random(1);
 
     private ShimConfig read() throws ShimConfigException {
-        return ShimConfig.read(properties, "127.0.0.1:6650");
+        return ShimConfig.read(properties);
     }
 
     @Test
     void onlyTheSocketHasNoDefault() throws ShimConfigException {
         properties.setProperty("tidegateSocket", " /run/tidegate.sock ");
-        assertEquals(new ShimConfig(Path.of("/run/tidegate.sock"), "127.0.0.1:6650", 2000, 20_000, 200_000, 1_000_000, 50,
+        assertEquals(new ShimConfig(Path.of("/run/tidegate.sock"), Optional.empty(), 2000, 20_000, 200_000, 1_000_000, 50,
                 10_000, true, 100_000, 1_000_000, "none"), read());
     }
 
@@ -45,7 +41,7 @@ class ShimConfigTest {
         properties.setProperty("tidegateReadAhead", "false");
         properties.setProperty("tidegateReadAheadEntries", "5000");
         properties.setProperty("tidegateReadAheadPerSecond", "6000");
-        assertEquals(new ShimConfig(Path.of("/s"), "b1", 100, 7, 8, 9000, 10, 0, false, 5000, 6000, "bookkeeper"), read());
+        assertEquals(new ShimConfig(Path.of("/s"), Optional.of("b1"), 100, 7, 8, 9000, 10, 0, false, 5000, 6000, "bookkeeper"), read());
     }
 
     @ParameterizedTest
@@ -70,22 +66,22 @@ class ShimConfigTest {
     }
 
     @Test
-    void aBrokerIsNamedByWhereItListens() {
-        assertEquals("b.example:6650", nameOf(Optional.of(6650), Optional.of(6651)));
-        assertEquals("b.example:6651", nameOf(Optional.empty(), Optional.of(6651)));
+    void aBrokerIsNamedByWhereItListens() throws ShimConfigException {
+        assertEquals(Optional.of("b.example:6650"), nameOf(Optional.of(6650), Optional.of(6651)));
+        assertEquals(Optional.of("b.example:6651"), nameOf(Optional.empty(), Optional.of(6651)));
+        assertEquals(Optional.empty(), nameOf(Optional.empty(), Optional.empty()), "it does not listen yet");
     }
 
     @Test
-    void brokersWhosePortTheSystemChoosesHaveDifferentNames() {
-        for (Optional<Integer> port : List.of(Optional.of(0), Optional.<Integer>empty())) {
-            String name = nameOf(port, port);
-            assertTrue(name.startsWith("b.example:"), name);
-            assertNotEquals(name, nameOf(port, port), "a second one must not replace the first");
-        }
+    void aConfiguredNameGoesBeforeWhereTheBrokerListens() throws ShimConfigException {
+        properties.setProperty("tidegateBrokerName", "b1");
+        assertEquals(Optional.of("b1"), nameOf(Optional.of(6650), Optional.empty()));
+        assertEquals(Optional.of("b1"), nameOf(Optional.empty(), Optional.empty()));
     }
 
-    private String nameOf(Optional<Integer> port, Optional<Integer> tlsPort) {
-        return ShimConfig.brokerName("b.example", port, tlsPort, random);
+    private Optional<String> nameOf(Optional<Integer> listenPort, Optional<Integer> listenPortTls) throws ShimConfigException {
+        properties.setProperty("tidegateSocket", "/s");
+        return read().brokerName("b.example", listenPort, listenPortTls);
     }
 
     @ParameterizedTest

@@ -74,6 +74,13 @@ class ToyBroker implements TrackerHost {
     final Set<Position> undeletable = new HashSet<>();
     /** So many of the next deletions take place and cannot be written down. */
     int failingStores;
+    /** What cannot be read any more, for two reasons. */
+    final Set<Long> lostLedgers = new HashSet<>();
+    final Set<Position> lostEntries = new HashSet<>();
+    /** autoSkipNonRecoverableData. */
+    boolean skipsLost;
+    /** How many positions were read by themselves. */
+    int probes;
     /** Runs once, before positions are deleted next. */
     Runnable beforeDelete = () -> { };
 
@@ -82,6 +89,7 @@ class ToyBroker implements TrackerHost {
     private SeenConsumers seen = new SeenConsumers(List.of());
     private boolean trackerMade;
     int readBatch = 5;
+    private int replayBatch = readBatch;
     int permits = 20;
 
     // What the core asked for.
@@ -414,9 +422,19 @@ class ToyBroker implements TrackerHost {
         if (core != null && core.dispatcher().hasDue()) {
             core.dispatcher().popDue(readBatch, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
         }
-        redelivery.removeIf(position -> isDeleted(position.ledgerId(), position.entryId()));
+        boolean wereDeleted = redelivery.removeIf(position -> isDeleted(position.ledgerId(), position.entryId()));
+        if (wereDeleted && redelivery.isEmpty()) {
+            return true;
+        }
         if (!redelivery.isEmpty()) {
-            for (Position position : redelivery.stream().limit(readBatch).toList()) {
+            List<Position> batch = redelivery.stream().limit(replayBatch).toList();
+            if (batch.stream().anyMatch(this::isLost)) {
+                // As a whole; Pulsar tries again after 15 s, or when somebody asks, with one entry.
+                replayBatch = 1;
+                return false;
+            }
+            replayBatch = Math.min(readBatch, replayBatch * 2);
+            for (Position position : batch) {
                 ToyConsumer consumer = freeConsumer();
                 if (consumer == null) {
                     break;
@@ -427,6 +445,30 @@ class ToyBroker implements TrackerHost {
             return true;
         }
         return readNormally(maker);
+    }
+
+    private boolean isLost(Position position) {
+        return lostLedgers.contains(position.ledgerId()) || lostEntries.contains(position) || !log.containsKey(position);
+    }
+
+    @Override
+    public void read(Position position, Consumer<Readable> done) {
+        probes++;
+        Readable readable = lostEntries.contains(position) ? Readable.ENTRY_LOST : Readable.YES;
+        readable = lostLedgers.contains(position.ledgerId()) ? Readable.LEDGER_LOST : readable;
+        Readable answer = log.keySet().stream().anyMatch(one -> one.ledgerId() == position.ledgerId())
+                ? readable : Readable.LEDGER_NOT_OURS;
+        cursorCalls.add(() -> done.accept(answer));
+    }
+
+    @Override
+    public boolean skipsLost() {
+        return skipsLost;
+    }
+
+    @Override
+    public void skipLedger(long ledgerId) {
+        cursorCalls.add(() -> log.keySet().stream().filter(one -> one.ledgerId() == ledgerId).toList().forEach(this::delete));
     }
 
     private boolean readNormally(TrackerMaker maker) {

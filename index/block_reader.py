@@ -1,0 +1,64 @@
+"""Reading the blocks of one subscription; one that is damaged goes to the quarantine, and is said once.
+
+For the core's thread. Jobs read blocks by themselves, and tell what they found when they are applied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tidegate.index.entry import Entries
+from tidegate.index.errors import CorruptBlockError
+from tidegate.index.format.block import load_block
+from tidegate.index.names import SubscriptionName
+from tidegate.index.quarantine import Quarantine
+from tidegate.index.slices import Block
+from tidegate.index.store import Store
+
+_LOG = logging.getLogger(__name__)
+
+
+class BlockReader:
+    """Methods raise StorageError if the store fails.
+
+    on_corrupt: called when a block is found damaged that was not known to be.
+    """
+
+    def __init__(
+        self,
+        name: SubscriptionName,
+        store: Store,
+        subscription_id: int,
+        quarantine: Quarantine,
+        on_corrupt: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._subscription_id = subscription_id
+        self._quarantine = quarantine
+        self._on_corrupt = on_corrupt
+
+    def load(self, block: Block) -> Entries | None:
+        """The entries of a block; None if it is corrupt: the next persist takes it out."""
+        try:
+            return self._read(block)
+        except CorruptBlockError as error:
+            self.report(block, str(error))
+            return None
+
+    def look(self, block: Block) -> Entries | None:
+        """As `load`, without consequences."""
+        try:
+            return self._read(block)
+        except CorruptBlockError:
+            return None
+
+    def report(self, block: Block, reason: str) -> None:
+        """A block cannot be read, by whoever tried."""
+        if self._quarantine.report(block):
+            _LOG.error("%s: %s; its positions will be read again", self._name, reason)
+            self._on_corrupt()
+
+    def _read(self, block: Block) -> Entries:
+        return load_block(self._store, self._subscription_id, block.of.id, block.descriptor)

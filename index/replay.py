@@ -1,0 +1,87 @@
+"""Replaying a journal: the changes that it tells, made anew, as few of them as do the same.
+
+Of ADD, ACKNOWLEDGE and a MARK_DELETE that goes forward it does not matter in which order they are made: in
+the end a position is gone if it is up to the last mark-delete position, else acknowledged if any record says
+so, else held if any does. So all of them between two records of other types are made at once: a busy
+journal has tens of thousands, and each change costs more than its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.index.changes import Changes, IndexT
+from tidegate.index.entry import Entries
+from tidegate.index.journal import RECORD_ENTRIES_MAX, RecordType
+from tidegate.index.positions import Position, PositionSet
+from tidegate.index.recovery import Replayed
+
+
+def replay(records: Iterable[Replayed], changes: Changes[IndexT]) -> None:
+    """Make the changes that the records tell. Doing so twice changes nothing."""
+    gathered = _Gathered(changes.mark)
+    for record in records:
+        if not gathered.take(record):
+            gathered.make(changes)
+            _make(record, changes)
+            gathered = _Gathered(changes.mark)
+        elif gathered.entries >= RECORD_ENTRIES_MAX:
+            gathered.make(changes)
+            gathered = _Gathered(changes.mark)
+    gathered.make(changes)
+
+
+class _Gathered:
+    """Records of which the order does not matter. mark: the mark-delete position before them."""
+
+    def __init__(self, mark: Position) -> None:
+        self.entries = 0
+        self._added: list[Entries] = []
+        self._acknowledged = PositionSet()
+        self._before = self._mark = mark
+
+    def take(self, record: Replayed) -> bool:
+        """Take a record in, if its order does not matter."""
+        match record.record_type, record.content:
+            case RecordType.ADD, Entries() as entries:
+                self._added.append(entries)
+                self.entries += len(entries)
+            case RecordType.ACKNOWLEDGE, PositionSet() as positions:
+                self._acknowledged.update(positions)
+            case RecordType.MARK_DELETE, (int() as ledger_id, int() as entry_id) if (
+                ledger_id,
+                entry_id,
+            ) >= self._mark:
+                self._mark = (ledger_id, entry_id)
+            case _:
+                return False
+        return True
+
+    def make(self, changes: Changes[IndexT]) -> None:
+        """Make the changes of all that was taken in."""
+        if self._added:
+            changes.add(Entries.concat(self._added))
+        if self._acknowledged:
+            changes.acknowledge(self._acknowledged)
+        if self._mark != self._before:
+            changes.mark_delete(*self._mark)
+
+
+def _make(record: Replayed, changes: Changes[IndexT]) -> None:
+    """Make the change of one record."""
+    match record.record_type, record.content:
+        case RecordType.UNACKNOWLEDGE, PositionSet() as positions:
+            changes.unacknowledge(positions)
+        case RecordType.MARK_DELETE, (int() as ledger_id, int() as entry_id):
+            changes.mark_delete(ledger_id, entry_id)
+        case RecordType.WIDTH, (int() as width_ms, int() as auto):
+            changes.set_width(width_ms, auto=bool(auto))
+        case RecordType.GENERATION, (int() as generation, _):
+            changes.begin_generation(generation)
+        case RecordType.CLEAR, _:
+            changes.clear()
+        case _:
+            # A damaged record may have taken an acknowledgement or the mark-delete position back, or
+            # begun a generation. Keeping them could ignore an entry that is added again; forgetting
+            # costs a redelivery.
+            changes.forget_acknowledgements()

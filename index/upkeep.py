@@ -1,0 +1,154 @@
+"""What background work does for one subscription: persists and compactions, begun and applied.
+
+The catalog decides when; between begin and finish a job runs in any thread. Called by the core's thread only.
+
+Invariant: what a job has found damaged is told when it is applied, and the positions that are lost with it
+leave held in the same step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Generic
+
+from tidegate.index.block_reader import BlockReader
+from tidegate.index.changes import Changes, IndexT
+from tidegate.index.compacting import Compacting
+from tidegate.index.context import Notices
+from tidegate.index.journal import JournalLog
+from tidegate.index.names import SubscriptionName
+from tidegate.index.pacing import Merge
+from tidegate.index.persist import PersistJob, StoredBlock
+from tidegate.index.persisting import Persisting
+from tidegate.index.position_state import PositionState
+from tidegate.index.positions import PositionSet
+from tidegate.index.timeline import Crowding, Timeline
+
+_LOG = logging.getLogger(__name__)
+
+
+class Upkeep(Generic[IndexT]):
+    """Begins and applies the work on one index."""
+
+    def __init__(
+        self,
+        name: SubscriptionName,
+        log: JournalLog,
+        positions: PositionState,
+        timeline: Timeline,
+        blocks: BlockReader,
+        *,
+        persisting: Persisting,
+        compacting: Compacting,
+        changes: Changes[IndexT],
+        notices: Notices[IndexT],
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._positions = positions
+        self._timeline = timeline
+        self._blocks = blocks
+        self._persisting = persisting
+        self._compacting = compacting
+        self._changes = changes
+        self._notices = notices
+
+    # ---- persists
+
+    @property
+    def staged_entries(self) -> int:
+        """Entries in staging that a persist would take (not those it has taken)."""
+        return self._timeline.staged_entries
+
+    @property
+    def frozen_entries(self) -> int:
+        """Entries that the persist on its way has taken and not spilled yet."""
+        return self._persisting.frozen_entries
+
+    @property
+    def oldest_change_ms(self) -> int | None:
+        """Since when there has been something that no persist has taken up; None if there is nothing."""
+        found = [at for at in (self._log.oldest_ms, self._timeline.finished_since_ms) if at is not None]
+        return min(found, default=None)
+
+    def begin_persist(self, now_ms: int) -> PersistJob:
+        """Take everything for a persist, to be run by any thread."""
+        job = self._persisting.begin(now_ms)
+        self._notices.persist_begins()
+        return job
+
+    def finish_persist(self) -> None:
+        """Apply what the persist did."""
+        result = self._persisting.finish()
+        if result is not None:
+            self._lose(result.lost)
+            self._report(result.corrupt)
+        self._applied()
+
+    def abandon_persist(self) -> None:
+        """A persist has failed: everything is as before it, and will be tried again."""
+        self._persisting.abandon()
+        self._notices.want_persist()
+        self.tell_wishes()
+        self._notices.due_changed()
+
+    # ---- compactions
+
+    @property
+    def crowding(self) -> Crowding | None:
+        """How crowded the slice is that most wants to be compacted; None if nothing can be done for any."""
+        return self._compacting.crowding
+
+    @property
+    def has_merged(self) -> bool:
+        """Whether a compaction has paused that has something to commit."""
+        return self._compacting.has_merged
+
+    @property
+    def compaction_paused(self) -> bool:
+        """Whether there is a compaction to go on with."""
+        return self._compacting.paused
+
+    def begin_compaction(self, *, commits: bool = True) -> Merge | None:
+        """What goes on with a compaction, or a new one; None if nothing wants to be compacted.
+
+        To be called in any thread, also several times, until `finish_compaction`. Without `commits` it may
+        run beside a persist of this index, and only merges.
+        """
+        return self._compacting.begin(commits=commits)
+
+    def finish_compaction(self, *, failed: bool = False) -> int:
+        """Apply what the compaction did before it ended, paused or failed; how many slices it compacted."""
+        result = self._compacting.finish(failed=failed)
+        self._report(result.corrupt)
+        if failed:
+            self._notices.want_persist()
+        self._applied()
+        return len(result.exchanged)
+
+    # ---- both
+
+    def tell_wishes(self) -> None:
+        """Let the catalog know what is to be done besides spilling."""
+        self._notices.work_changed(persist=self._persisting.wanted)
+
+    def _applied(self) -> None:
+        self._changes.finish_slices()
+        self.tell_wishes()
+        self._notices.due_changed()
+
+    def _lose(self, lost: PositionSet) -> None:
+        """Positions that no block has, unless they were staged again meanwhile."""
+        if lost:
+            gone = lost.intersection(self._positions.held)
+            gone.difference_update(self._timeline.staged_positions())
+            self._changes.lose(gone)
+            _LOG.error("%s: %d positions are no longer held", self._name, len(gone))
+
+    def _report(self, corrupt: Iterable[StoredBlock]) -> None:
+        for slice_id, descriptor in corrupt:
+            of = self._timeline.get(slice_id)
+            block = None if of is None else of.blocks.get(descriptor.block_id)
+            if block is not None:
+                self._blocks.report(block, f"block {descriptor.block_id} of slice {slice_id} is corrupt")
