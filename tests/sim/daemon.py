@@ -382,7 +382,7 @@ class DaemonHost:
             or life.engine is None
             or life.process.stopped
             or not over
-            or life.engine._admission.stopped
+            or life.engine._reading_pace.stopped
         ):
             self._over_since_ns = None
             return
