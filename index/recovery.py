@@ -305,7 +305,7 @@ def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
 
 def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage) -> None:
     versions = found.held_versions if kind == keys.HELD else found.acknowledged_versions
-    bodies: dict[int, bytes | memoryview] = {}
+    bodies: dict[int, bytes] = {}
     damaged = set()
     for key, value in rows:
         if key in uncommitted:
@@ -319,7 +319,7 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
             damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
         versions[ledger_id] = version
         try:
-            bodies[ledger_id] = unseal(kind, value)
+            bodies[ledger_id] = bytes(unseal(kind, value))  # views are walked by the garbage collector
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
             bodies.pop(ledger_id, None)
@@ -330,11 +330,11 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
         # It is not said which one: each is looked at. A whole subscription has up to 100,000.
         for ledger_id in list(bodies):
             try:
-                if not deserialize_bitmap(bytes(bodies[ledger_id])):
+                if not deserialize_bitmap(bodies[ledger_id]):
                     del bodies[ledger_id]
             except CorruptRecordError as error:
                 key = keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id])
-                damage.report(key, seal(kind, bytes(bodies.pop(ledger_id))), str(error))
+                damage.report(key, seal(kind, bodies.pop(ledger_id)), str(error))
                 damaged.add(ledger_id)
         positions = PositionSet.of_portable(bodies.items(), tracked=True)
     positions.mark_dirty(damaged)

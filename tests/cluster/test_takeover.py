@@ -158,5 +158,17 @@ def test_who_looks_for_orphans_at_a_bookie_sees_whose_a_log_is(two: TwoBrokers, 
     assert _is_gone(two, ledger_id)
 
 
+def test_a_bookie_that_was_killed_is_there_again(two: TwoBrokers, lane: Lane) -> None:
+    two.move(lane.topic, two.a)
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    sent = lane.send_in(*[20_000] * 100)
+    lane.wait_delayed(100)
+    two.cluster.bookie.kill()
+    two.cluster.bookie.start()  # while ZooKeeper still believes that the former one is there
+    sent += lane.send_in(*[2_000] * 100)
+    lane.finish(inbox, sent)
+
+
 def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:
     return ledger_id not in two.ledgers()
