@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import unquote_plus
 
 from pyroaring import BitMap
 
 from tidegate.pipeline.errors import NoTopicError, PipelineError, TopicError
 from tidegate.pipeline.rebuild.options import STAR, RebuildOptions
 from tidegate.pipeline.topic.admin import Admin
-from tidegate.pipeline.topic.names import TopicName
+from tidegate.pipeline.topic.names import TopicName, cursor_name
 from tidegate.pipeline.topic.plan import Planned, backlog, check, survey
 from tidegate.pipeline.topic.ranges import (
     Bounds,
@@ -149,11 +148,14 @@ def _surveyed(cluster: Cluster, topic: TopicName, *, wanted: RebuildOptions) -> 
 
 
 def _subscriptions(planned: Planned, wanted: str) -> tuple[str, ...]:
-    names = [unquote_plus(name) for name in planned.state.cursors]
     if STAR not in wanted:
-        return (wanted,) if wanted in names else ()
+        return (wanted,) if cursor_name(wanted) in planned.state.cursors else ()
     pattern = Glob(wanted)
-    return tuple(sorted(name for name in names if pattern.matches(name) and not name.startswith(_OF_PULSAR)))
+    return tuple(
+        name
+        for name in planned.state.subscriptions
+        if pattern.matches(name) and not name.startswith(_OF_PULSAR)
+    )
 
 
 def _ranges(planned: Planned, subscriptions: Sequence[str]) -> list[EntryRange]:

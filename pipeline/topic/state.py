@@ -28,6 +28,11 @@ class TopicState:
     last_confirmed: Position
     cursors: dict[str, dict[str, Any]]
 
+    @property
+    def subscriptions(self) -> list[str]:
+        """The names of those that last; a reader's cursor goes with the reader, and delays nothing."""
+        return sorted(unquote_plus(name) for name, cursor in self.cursors.items() if not _is_readers(cursor))
+
     def acknowledged(self, subscription: str) -> Acknowledged:
         """What a subscription has acknowledged. Raises ``NoSubscriptionError`` if there is none."""
         cursor = self.cursors.get(cursor_name(subscription))
@@ -41,8 +46,13 @@ class TopicState:
             raise WireError(f"the cursor {subscription[:80]!r} of {self.topic} lacks {error}") from error
 
     def _others(self) -> str:
-        known = sorted(unquote_plus(name) for name in self.cursors)[:5]
+        known = self.subscriptions[:5]
         return f"it has {', '.join(name[:80] for name in known)}" if known else "it has none"
+
+
+def _is_readers(cursor: dict[str, Any]) -> bool:
+    """Whether it is a reader's: open from the beginning, and never stored."""
+    return cursor.get("state") == "Open" and cursor.get("cursorLedger") == -1
 
 
 def parse_state(topic: TopicName, document: dict[str, Any]) -> TopicState:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipeline.test_rebuild import HOUR_MS, Unstarted, job, kinds, session
 from tests.support.cluster import RETAINED, Cluster
-from tests.support.lane import SHARED, Lane
+from tests.support.lane import Lane
 from tests.support.waiting import wait_until
 from tidegate.index import SubscriptionName
 from tidegate.pipeline.errors import NoSubscriptionError, PipelineError
@@ -38,11 +38,12 @@ def kept(make_lane: Callable[..., Lane]) -> Lane:
     lane = make_lane(namespace=RETAINED)
     lane.reserve("sub", "other")
     lane.send_in(*[HOUR_MS + number for number in range(300)])
-    ledger_id = int(lane.admin.internal_stats(lane.topic)["ledgers"][0]["ledgerId"])
-    consumer = lane.client.subscribe(lane.topic, "sub", SHARED)
-    for entry_id in range(2, 10):
-        # Unseen, as somebody who knows their ids can.
-        consumer.acknowledge(pulsar.MessageId(-1, ledger_id, entry_id, -1))
+    # Such a consumer gets delayed messages at once, and no index hears of them.
+    consumer = lane.client.subscribe(lane.topic, "sub", pulsar.ConsumerType.Exclusive)
+    for number in range(10):
+        message = consumer.receive(30_000)
+        if number >= 2:
+            consumer.acknowledge(message)
     consumer.close()
     wait_until(lambda: lane.stats().backlog == 292, "they are acknowledged")
     return lane
@@ -102,8 +103,10 @@ def test_verifications_at_a_time_do_not_disturb_each_other(
 
 
 def test_a_subscription_that_is_deleted_meanwhile(cluster: Cluster, kept: Lane, tmp_path: Path) -> None:
+    """Nor is the cursor of a reader that is there just now a subscription."""
     lane = kept
     lane.reserve("gone")
+    lane.client.create_reader(lane.topic, pulsar.MessageId.earliest)
 
     def delete() -> None:
         lane.admin.delete_subscription(lane.topic, "gone")
