@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -54,11 +55,12 @@ def run(
         typer.Option(help="a CSV or NPY file of delays that takes the place of the seeded workloads"),
     ] = None,
     entries: Annotated[
-        int | None, typer.Option(min=1, help="how many entries, in the place of the bench's own sizes")
+        list[int] | None,
+        typer.Option(min=1, help="in the place of the bench's own sizes (may be given several times)"),
     ] = None,
 ) -> None:
     """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
-    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, entries=entries)
+    result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, entries=entries or [])
     if json is not None:
         results.save(result, json)
         console.print(f"written: {json}")
@@ -137,7 +139,7 @@ def _run(
     runs: int | None,
     only: list[str],
     trace: Path | None = None,
-    entries: int | None = None,
+    entries: Sequence[int] = (),
 ) -> results.Result:
     result = driver.run(
         registry.find(name),

@@ -64,10 +64,10 @@ ALL_IN_ALL = "entries a second, all in all"
 
 def run(plan: Plan, recorder: Recorder) -> None:
     """Measure both."""
-    sizes = MESSAGES_QUICK if plan.quick else MESSAGES
-    made = MADE_QUICK if plan.quick else MADE
-    if plan.entries is not None:
-        sizes = made = (plan.entries,)
+    sizes: tuple[int, ...] = MESSAGES_QUICK if plan.quick else MESSAGES
+    made: tuple[int, ...] = MADE_QUICK if plan.quick else MADE
+    if plan.entries:
+        sizes = made = plan.entries
     if set(READERS).intersection(plan.peers):
         recorder.parameters |= {"messages": ", ".join(f"{count:,}" for count in sizes), "spread": "24 h"}
         with Stand(TRACKERS[OURS]) as stand:

@@ -119,7 +119,7 @@ class DelayIndex:
             positions=PositionState(found.held, found.acknowledged, state.mark_delete, state.generation),
             quarantine=Quarantine(audit=found.audit),
         )
-        index._persisting.restore(state, found.held_versions, found.acknowledged_versions)
+        index._persisting.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
         replay(found.reader.records(), index._changes)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tidegate.index.block_writer import BlockIds, BlockWriter
 from tidegate.index.damaged_values import set_aside
-from tidegate.index.entry import ENTRY_BYTES, Entries
+from tidegate.index.entry import ENTRY_BYTES, Entries, ledgers_of
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, load_block
@@ -59,7 +59,7 @@ class PersistPlan:
     state: what the commit will say of the subscription, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
     all_held: nothing of what is staged has been acknowledged or forgotten since.
-    held, acknowledged: snapshots.
+    held, acknowledged: snapshots, of the ledgers that have changed or have carried entries at least.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: which version is stored now of the bitmaps of these ledgers, as far
         as there is one; with damage to be looked for, of all ledgers.
@@ -94,9 +94,10 @@ class PersistPlan:
 class PersistResult:
     """What a persist did, for the core to apply.
 
-    held: the positions that the commit says are held.
+    held: the positions that the commit says are held, of the ledgers that the plan has.
     held_versions, acknowledged_versions: the new versions of the bitmaps of ledgers, None of those that have
         none any more.
+    carried_ledgers: the ledgers of `carried`.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
     width: which slice width was chosen, None if it is not automatic or nothing was spilled.
@@ -104,6 +105,7 @@ class PersistResult:
 
     exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
     carried: Entries = field(default_factory=Entries.empty)
+    carried_ledgers: set[int] = field(default_factory=set)
     lost: PositionSet = field(default_factory=PositionSet)
     corrupt: list[StoredBlock] = field(default_factory=list)
     held_versions: dict[int, int | None] = field(default_factory=dict)
@@ -166,6 +168,7 @@ class PersistJob:
         self._find_lost(staged)
         near = self._near(staged)
         self.result.carried = staged.entries(*near)
+        self.result.carried_ledgers = ledgers_of(self.result.carried)
         self._delete_cleared()
         self._choose_width(staged, near)
         parts = _by_slice(staged, near, self._state.slice_width_ms)

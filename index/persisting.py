@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
 from tidegate.index.clock import Clock
+from tidegate.index.entry import Entries, ledgers_of
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State
@@ -71,6 +72,8 @@ class Persisting:
         self._version = 0
         self._held_versions: dict[int, int] = {}
         self._acknowledged_versions: dict[int, int] = {}
+        self._carried_ledgers: set[int] = set()
+        """Where what is staged is, besides the ledgers that have changed."""
         self._live: PositionSet | None = None
         self._job: PersistJob | None = None
         self._job_is_stale = False
@@ -78,9 +81,14 @@ class Persisting:
         self._job_journal_bytes = 0
 
     def restore(
-        self, state: State, held_versions: dict[int, int], acknowledged_versions: dict[int, int]
+        self,
+        state: State,
+        held_versions: dict[int, int],
+        acknowledged_versions: dict[int, int],
+        carried: Entries,
     ) -> None:
         """Go on after the persist that the store has."""
+        self._carried_ledgers = ledgers_of(carried)
         self._version = state.version
         self.ids = BlockIds(state.next_block_id)
         self._held_versions, self._acknowledged_versions = held_versions, acknowledged_versions
@@ -128,6 +136,11 @@ class Persisting:
         timeline.drops_finished()
         stored = sum(each.entries for each in timeline.slices if not each.finished)
         changed = positions.take_changed()
+        many_dead = _DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored
+        if many_dead or self._quarantine.pending:
+            held = positions.held.snapshot()
+        else:
+            held = positions.held.of_ledgers(changed.held | self._carried_ledgers)
         remains = self._leftovers.remains()
         plan = PersistPlan(
             subscription_id=self._log.subscription_id,
@@ -144,8 +157,8 @@ class Persisting:
             now_ms=now_ms,
             staged=frozen.parts(),
             all_held=frozen.removals == positions.removals,
-            held=positions.held.snapshot(),
-            acknowledged=positions.acknowledged.snapshot(),
+            held=held,
+            acknowledged=positions.acknowledged.of_ledgers(changed.acknowledged),
             dirty_held=changed.held,
             dirty_acknowledged=changed.acknowledged,
             held_versions=self._versions(self._held_versions, changed.held),
@@ -159,7 +172,7 @@ class Persisting:
         )
         self._job = PersistJob(self._store, self._options, plan, self.ids)
         self._job_is_stale = False
-        self._job_has_many_dead = _DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored
+        self._job_has_many_dead = many_dead
         self._job_journal_bytes = self._log.size_bytes
         return self._job
 
@@ -184,6 +197,7 @@ class Persisting:
         _exchange(self._acknowledged_versions, result.acknowledged_versions)
         self._leftovers.done(plan.remains)
         if self._job_is_stale:
+            self._carried_ledgers = set()
             self._leftovers.clear(result.exchanged)
             self._positions.put_back(
                 ChangedLedgers(set(result.held_versions), set(result.acknowledged_versions))
@@ -191,6 +205,7 @@ class Persisting:
         else:
             self._timeline.let_go_of_frozen()
             self._timeline.carry(result.carried)
+            self._carried_ledgers = result.carried_ledgers
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined)
             self._live = result.held if self._job_has_many_dead else None

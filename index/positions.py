@@ -25,8 +25,8 @@ from tidegate.index.position_batch import PositionBatch, parts_of
 Position = tuple[int, int]
 """(ledger_id, entry_id)."""
 
-_BULK = 512
-"""From so many positions on, set algebra of whole bitmaps is faster than one position after another."""
+_COPIES = 8
+"""To copy the positions of one ledger costs as much as to copy those of so many together."""
 
 _CONTAINER_BYTES = 64
 _PORTABLE_CONTAINER_BYTES = 28
@@ -41,7 +41,7 @@ _LEDGER = struct.Struct("<qI")
 class PositionSet:
     """A set of (ledger_id, entry_id), `len` is its cardinality. Ledger ids are 0 or more."""
 
-    __slots__ = ("_changed", "_dirty", "_pages", "_shared")
+    __slots__ = ("_changed", "_containers", "_dirty", "_pages", "_shared")
 
     def __init__(self, *, tracked: bool = False) -> None:
         self._pages: dict[int, BitMap64] = {}
@@ -49,6 +49,8 @@ class PositionSet:
         self._changed: PositionSet | None = PositionSet() if tracked else None
         self._dirty: set[int] = set()
         """Ledgers that count as changed besides those of `_changed`."""
+        self._containers: dict[int, roaring.Containers] = {}
+        """How many a page has, of pages of which that was asked."""
 
     # ---- making one
 
@@ -81,12 +83,17 @@ class PositionSet:
         )
 
     @classmethod
-    def of_portable(cls, parts: Iterable[tuple[int, bytes | memoryview]]) -> PositionSet:
-        """A set from (ledger_id, portable roaring bytes), ledger ids ascending. Raises CorruptRecordError."""
+    def of_portable(
+        cls, parts: Iterable[tuple[int, bytes | memoryview]], *, tracked: bool = False
+    ) -> PositionSet:
+        """A set from (ledger_id, portable roaring bytes), ledger ids ascending. Raises CorruptRecordError.
+
+        Tracked, none of them counts as changed.
+        """
         pages: dict[int, list[tuple[int, bytes | memoryview]]] = {}
         for ledger_id, data in parts:
             pages.setdefault(ledger_id >> 32, []).append((ledger_id & _LEDGER_MASK, data))
-        made = cls()
+        made = cls(tracked=tracked)
         made._pages = {page: roaring.join(found) for page, found in pages.items()}
         return made
 
@@ -96,6 +103,23 @@ class PositionSet:
         made._pages = dict(self._pages)
         made._shared = set(made._pages)
         self._shared = set(made._pages)
+        return made
+
+    def of_ledgers(self, ledgers: set[int]) -> PositionSet:
+        """The positions of these ledgers, and perhaps of others: copied if they are few, else a snapshot.
+
+        What a snapshot shares is copied whole at its next change, however little that is.
+        """
+        made = PositionSet()
+        by_page: dict[int, list[int]] = {}
+        for ledger_id in ledgers:
+            by_page.setdefault(ledger_id >> 32, []).append(ledger_id & _LEDGER_MASK)
+        for page in by_page.keys() & self._pages.keys():
+            if len(by_page[page]) * _COPIES > self._containers_of(page).about(self._pages[page]):
+                return self.snapshot()
+            found = roaring.of_highs(self._pages[page], by_page[page])
+            if found:
+                made._pages[page] = found
         return made
 
     def within(self, low: int, high: int) -> PositionSet:
@@ -153,7 +177,7 @@ class PositionSet:
         if not self._pages:
             return None
         page = min(self._pages)
-        return page << 32 | int(self._pages[page].min()) >> 32
+        return page << 32 | roaring.first(self._pages[page]) >> 32
 
     def portable(self) -> Iterator[tuple[int, bytes]]:
         """Yield (ledger_id, portable roaring bytes of its entry ids), ledger ids ascending."""
@@ -249,7 +273,7 @@ class PositionSet:
             for there in (self._pages.get(part.page), known._pages.get(part.page)):
                 if there is not None and not part.bitmap.isdisjoint(there):
                     mask[part.where] &= ~part.found_in(there)
-                    fresh = fresh - there
+                    fresh = fresh - (fresh & there)  # without looking at all that is there
             if fresh:
                 self._put(part.page, fresh)
         return mask
@@ -288,12 +312,7 @@ class PositionSet:
                 continue
             if self._changed is not None:
                 self._changed._put(page, theirs)
-            mine = self._own(page)
-            if len(theirs) >= _BULK:
-                mine -= theirs
-            else:
-                for key in theirs:
-                    mine.discard(key)
+            roaring.take_out(self._own(page), theirs, self._containers_of(page))
             self._drop_if_empty(page)
 
     def discard_up_to(self, ledger_id: int, entry_id: int) -> int:
@@ -306,7 +325,7 @@ class PositionSet:
             self._remove_page(below)
         bitmap = self._pages.get(page)
         last = ((ledger_id & _LEDGER_MASK) << 32) + min(entry_id, ENTRY_ID_MAX)
-        if bitmap is not None and bitmap.min() <= last:
+        if bitmap is not None and roaring.first(bitmap) <= last:
             if self._changed is not None:
                 self._dirty.update(page << 32 | high for high in roaring.highs(bitmap, last))
             bitmap = self._own(page)
@@ -322,6 +341,7 @@ class PositionSet:
             self._note_all(page)
         self._pages = {}
         self._shared = set()
+        self._containers = {}
 
     def mark_dirty(self, ledgers: Iterable[int]) -> None:
         """Take these ledgers for changed as well."""
@@ -342,11 +362,13 @@ class PositionSet:
         if page not in self._pages:
             self._pages[page] = _copied(bitmap)
             return
-        mine = self._own(page)
-        if len(bitmap) >= _BULK:
-            mine |= bitmap
-        else:
-            mine.update(bitmap.to_array())
+        roaring.put(self._own(page), bitmap, self._containers_of(page))
+
+    def _containers_of(self, page: int) -> roaring.Containers:
+        known = self._containers.get(page)
+        if known is None:
+            known = self._containers[page] = roaring.Containers()
+        return known
 
     def _note_all(self, page: int) -> None:
         if self._changed is not None:
@@ -363,6 +385,7 @@ class PositionSet:
     def _remove_page(self, page: int) -> None:
         del self._pages[page]
         self._shared.discard(page)
+        self._containers.pop(page, None)
 
     def _drop_if_empty(self, page: int) -> None:
         if not self._pages[page]:

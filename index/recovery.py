@@ -23,7 +23,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, decode_block, describe
-from tidegate.index.format.envelope import FORMAT_VERSION, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.format.packing import unpack_entries
@@ -229,7 +229,8 @@ def _recover(
     def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
         """The rows of a kind. One scan for all: one for each costs as much as what it finds."""
         rows = store.scan(*range_of(kind))
-        for subscription_id, group in groupby(rows, lambda row: keys.subscription_id_of(row[0])):
+        for prefix, group in groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES]):
+            subscription_id = keys.subscription_id_of(prefix)
             if subscription_id in found:
                 yield found[subscription_id], group
             else:
@@ -303,10 +304,8 @@ def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
 
 
 def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage) -> None:
-    positions, versions = found.held, found.held_versions
-    if kind == keys.ACKNOWLEDGED:
-        positions, versions = found.acknowledged, found.acknowledged_versions
-    bitmaps = {}
+    versions = found.held_versions if kind == keys.HELD else found.acknowledged_versions
+    bodies: dict[int, bytes] = {}
     damaged = set()
     for key, value in rows:
         if key in uncommitted:
@@ -320,15 +319,30 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
             damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
         versions[ledger_id] = version
         try:
-            bitmaps[ledger_id] = deserialize_bitmap(bytes(unseal(kind, value)))
+            bodies[ledger_id] = bytes(unseal(kind, value))  # views are walked by the garbage collector
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
-            bitmaps.pop(ledger_id, None)
+            bodies.pop(ledger_id, None)
             damaged.add(ledger_id)
-            found.damaged = True
-    positions.update(PositionSet.of_bitmaps(bitmaps))
-    positions.take_dirty()
+    try:
+        positions = PositionSet.of_portable(bodies.items(), tracked=True)
+    except CorruptRecordError:
+        # It is not said which one: each is looked at. A whole subscription has up to 100,000.
+        for ledger_id in list(bodies):
+            try:
+                if not deserialize_bitmap(bodies[ledger_id]):
+                    del bodies[ledger_id]
+            except CorruptRecordError as error:
+                key = keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id])
+                damage.report(key, seal(kind, bodies.pop(ledger_id)), str(error))
+                damaged.add(ledger_id)
+        positions = PositionSet.of_portable(bodies.items(), tracked=True)
     positions.mark_dirty(damaged)
+    if kind == keys.HELD:
+        found.held = positions
+    else:
+        found.acknowledged = positions
+    found.damaged = found.damaged or bool(damaged)
 
 
 def _read_slices(store: Store, rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:

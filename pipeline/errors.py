@@ -31,6 +31,10 @@ class NoTopicError(TopicError):
     """There is no such topic."""
 
 
+class NoSubscriptionError(TopicError):
+    """The topic has no such subscription."""
+
+
 class UnreachableError(TopicError):
     """Nobody answers, or the connection broke; another try, or another way, may help."""
 

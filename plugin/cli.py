@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidegate.plugin.environment import refuse_misspelt, require_linux
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shown import one_line, without_passwords
 
 SERVE_FLAGS = {
     "--data": Path,
@@ -33,6 +33,7 @@ _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
 
 # Not 1, which is a verdict: of `verify` that index and topic differ, of `audit` that something was lost.
 NOT_INSTALLED = 2
+_WITH_VERDICT = ("audit", "rebuild", "verify")
 
 
 def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
@@ -75,6 +76,11 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     return f"{command} needs {error.name}, which is not installed: run pip install '{package}'"
 
 
+def _no_verdict(exit_code: int) -> int:
+    """The exit code of an error, which must not be taken for what a command has found out."""
+    return max(exit_code, 2) if sys.argv[1] in _WITH_VERDICT else exit_code
+
+
 def main() -> None:
     """The console script ``tidegate``."""
     if len(sys.argv) == 1:
@@ -82,8 +88,8 @@ def main() -> None:
     try:
         sys.exit(_run(sys.argv[1:]))
     except UserError as error:
-        print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        print(f"tidegate: {one_line(without_passwords(str(error)))}", file=sys.stderr)
+        sys.exit(_no_verdict(error.exit_code))
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tidegate"):
             raise
@@ -98,7 +104,7 @@ def main() -> None:
             raise
         reason = error.strerror or str(error)
         print(f"tidegate: cannot use {one_line(os.fsdecode(error.filename))}: {reason}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(_no_verdict(1))
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -7,6 +7,7 @@ same.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ def one_line(message: str) -> str:
     if message.isprintable():
         return message
     return "".join(one if one.isprintable() else _escape(one) for one in message)
+
+
+_PASSWORD = re.compile(r"(?<=://)([^\s/:@]*):[^\s/]*@")
+
+
+def without_passwords(message: str) -> str:
+    """A message in which no URL has its password."""
+    return _PASSWORD.sub(r"\1:…@", message)
 
 
 def _escape(character: str) -> str:

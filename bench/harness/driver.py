@@ -32,7 +32,7 @@ class Plan:
     peers: tuple[str, ...]
     console: Console
     trace: Path | None = None
-    entries: int | None = None
+    entries: tuple[int, ...] = ()
 
     def rounds(self) -> Iterator[tuple[int, list[str]]]:
         """(round number from 0, the peers in this round's order)."""
@@ -115,10 +115,10 @@ def run(
     console: Console,
     command: str,
     trace: Path | None = None,
-    entries: int | None = None,
+    entries: Sequence[int] = (),
 ) -> Result:
     """Run a bench; raises BenchError when something is missing or fails."""
-    if entries is not None and not bench.takes_entries:
+    if entries and not bench.takes_entries:
         raise BenchError(f"{bench.name} has its own sizes: leave out --entries")
     if trace is not None and not bench.takes_trace:
         raise BenchError(f"{bench.name} has no use for a trace: leave out --trace")
@@ -129,7 +129,7 @@ def run(
         )
     peers = tuple(peer for peer in bench.peers if not only or peer in only)
     rounds = runs if runs is not None else bench.runs_quick if quick else bench.runs
-    plan = Plan(quick, rounds, peers, console, trace, entries)
+    plan = Plan(quick, rounds, peers, console, trace, tuple(entries))
     recorder = Recorder()
     where = machine.machine()
     started_at = datetime.now(UTC).replace(microsecond=0).isoformat()

@@ -12,10 +12,10 @@ for each that was published meanwhile.
 from __future__ import annotations
 
 import contextlib
-import shutil
+import functools
+import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,26 @@ from bench.harness.errors import BenchError
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
 from bench.harness.waiting import settled, until
 from bench.pulsar.stand import SUBSCRIPTION, now_ms
+from bench.takeover.faults import FAULTS, Fault
 from bench.takeover.judge import Outage, Outcome, first_after, judge, missing, read_again, served_since
 from bench.takeover.place import TOPIC, Place
 from bench.takeover.traffic import PER_S, Traffic
 from tidegate.plugin.drill.fault import FaultError
 from tidegate.plugin.drill.stands import trackers as stands
+from tidegate.plugin.errors import UserError
 
-MESSAGES, MESSAGES_QUICK = 100_000, 20_000
+MESSAGES, MESSAGES_QUICK = (100_000, 1_000_000), (20_000,)
+OURS_ALONE_ABOVE = 1_000_000
+"""A tracker that reads everything again at each fault would take hours for more."""
 FAR_MS = (24 * 3_600_000, 48 * 3_600_000)
 NO_LOG = "tidegate, no log"
 TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.NO_INDEX_LOG, IN_MEMORY: "in-memory", BUCKET: "bucket"}
 MOVES = 10
+MOVES_S = 240.0
+"""No further move is begun after that: at a million one takes Pulsar's trackers half a minute and more."""
 REWINDS_AT = (3, 7)
 WARM_S = 6.0
 COST_S, COST_QUICK_S = 20.0, 5.0
-PAUSED_S = 12.0
 READS_A_SECOND = 2_000
 """What the slowest tracker reads, at least, on a busy machine: how long to wait for it."""
 GOAL_S = 0.5
@@ -50,18 +55,6 @@ def far_schedule(count: int, seed: int) -> NDArray[np.int64]:
     """Rows of messages due tomorrow, in random order, sent at once."""
     due = now_ms() + np.random.default_rng(seed).integers(*FAR_MS, count)
     return np.column_stack([np.arange(count), np.zeros(count, np.int64), due])
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What is done to the topic's owner. ``do`` returns what is to be done when it has been measured."""
-
-    title: str
-    do: Callable[[Course], Callable[[], None]]
-    moves: bool = True
-    repeats_young: float | None = None
-    """How many messages may come again that were acknowledged just before; None: as many as there are."""
-    needs_daemon: bool = False
 
 
 class Course:
@@ -80,26 +73,23 @@ class Course:
     def run(self) -> None:
         """Fill, measure what it costs, and do each fault as often as there are rounds."""
         scenario = f"{self._far:,} delayed messages"
-        self.traffic.start(self.service_url)
+        self.traffic.start(self.place.service_url)
         try:
-            self._fill(scenario)
-            self._cost(scenario)
+            self._step("filled", lambda: self._fill(scenario))
+            self._step("measured without a fault", lambda: self._cost(scenario))
             for _ in range(self._plan.runs):
                 for fault in FAULTS:
                     if not fault.needs_daemon or self.place.ours:
-                        self._measure(scenario, fault)
-                self._moves(scenario)
+                        self._step(fault.title, functools.partial(self._measure, scenario, fault))
+                self._step("moves", lambda: self._moves(scenario))
         finally:
             self.traffic.close()
 
-    def service_url(self) -> str:
-        """All brokers, once one that answers has the topic."""
-        self.stand.client_url(TOPIC)
-        return self.stand.cluster.service_url
-
-    def live_url(self) -> str:
-        """Those that answer, once one of them has the topic: one that stands still would be waited for."""
-        return self.stand.client_url(TOPIC)
+    def _step(self, title: str, do: Callable[[], None]) -> None:
+        begun_s = time.monotonic()
+        do()
+        took_s = time.monotonic() - begun_s
+        self._plan.say(f"{self._peer}, {self._far:,}: {title}: the step took {took_s:.0f} s")
 
     # ---- what it costs
 
@@ -133,18 +123,21 @@ class Course:
         time.sleep(WARM_S)  # so that there is something to repeat, and the former owner is warm
         begun_ns, read_before = time.time_ns(), 0 if fault.moves else self.place.entries_read()
         restored_s = {node.name: self.place.restored_s(node) for node in self.stand.cluster.nodes}
-        undo = fault.do(self)
+        undo = fault.do(self.place, self.traffic)
         connected_ns = time.time_ns()
         if fault.moves:
             connected_ns = self.traffic.wait_connected(begun_ns, self.patience_s)
         connected_ns, first_s = self._first_due(connected_ns)
-        read = self._read_again(connected_ns, read_before)
+        read = self._read_again(connected_ns if fault.moves else begun_ns, read_before)
         if self.place.ours and self.place.log:
             owner = self.place.owner()
             now_s = self.place.restored_s(owner)
             # Less than before: it is another daemon.
             took_s = now_s - restored_s[owner.name] if now_s >= restored_s[owner.name] else now_s
             self._add(title, "of which: the index restored from its log", "s", took_s, headline=False)
+        if self.place.ours and fault.moves:
+            peak_mib = self.place.daemon_peak_mib()
+            self._add(title, "the owner's daemon, most memory so far", "MiB", peak_mib, headline=False)
         undo()
         outcome = self._judge(begun_ns, [Outage(begun_ns, connected_ns)] if fault.moves else [])
         self._record(title, fault, (connected_ns - begun_ns) / 1e9, first_s, read, outcome)
@@ -162,7 +155,7 @@ class Course:
         return since_ns, (first_ns - since_ns) / 1e9
 
     def _read_again(self, since_ns: int, read_before: int) -> int:
-        """Entries read again since then; ``read_before`` by the same broker."""
+        """Entries read again since then; ``read_before``: by then, by the same broker."""
         self.place.wait_delayed(self._far, self.patience_s)
         settled("the reads to end", lambda: self.place.entries_read() // (PER_S * 10), self.patience_s)
         read = self.place.entries_read() - read_before
@@ -194,13 +187,15 @@ class Course:
 
     def _moves(self, scenario: str) -> None:
         """The topic moves there and back, and twice the cursor is set back meanwhile."""
-        title = f"{scenario}: ten moves in a row"
-        begun_ns = time.time_ns()
+        title = f"{scenario}: moves in a row"
+        begun_ns, end_s = time.time_ns(), time.monotonic() + MOVES_S
         taken_back_ns: int | None = None
         outcomes: list[Outcome] = []
         outages: list[Outage] = []
         first_s: list[float] = []
         for number in range(MOVES):
+            if time.monotonic() > end_s:
+                break
             moved_ns = time.time_ns()
             self.stand.move(TOPIC)
             connected_ns, waited_s = self._first_due(self.traffic.wait_connected(moved_ns, self.patience_s))
@@ -211,6 +206,7 @@ class Course:
                 taken_back_ns = self._take_back()
                 begun_ns = time.time_ns()
         outcomes.append(self._judge(begun_ns, outages, taken_back_ns))
+        self._add(title, "moves done", "moves", len(first_s), headline=False, better_high=True)
         self._add(title, "first due message at the new owner, median", "s", float(np.median(first_s)), GOAL_S)
         self._add(title, "first due message at the new owner, longest", "s", max(first_s), GOAL_S)
         self._add(title, "early", "messages", sum(one.early for one in outcomes), 0)
@@ -220,8 +216,9 @@ class Course:
         self._add(title, "repeated although acknowledged and not taken back", "messages", repeated, 0)
         self._add(title, UNDER_WAY, "messages", under_way)
         self._plan.say(
-            f"{self._peer}, {title}: first due message {min(first_s):.2f}-{max(first_s):.2f} s, "
-            f"{repeated} repeated, {under_way} whose acknowledgement may not have been sent"
+            f"{self._peer}, {title}: {len(first_s)} moves, first due message "
+            f"{min(first_s):.2f}-{max(first_s):.2f} s, {repeated} repeated, "
+            f"{under_way} whose acknowledgement may not have been sent"
         )
 
     def _take_back(self) -> int:
@@ -289,81 +286,30 @@ class Course:
         metric.add(self._peer, round(value, 3))
 
 
-def _nothing() -> None:
-    """Nothing is left to do."""
-
-
-def unload(course: Course) -> Callable[[], None]:
-    """The topic's bundle moves to the other broker."""
-    course.stand.move(TOPIC)
-    return _nothing
-
-
-def restart(course: Course) -> Callable[[], None]:
-    """The owner's broker and daemon are stopped in an orderly way, and started again."""
-    machine = course.stand.part("machine")
-    machine.stop()
-    return machine.start
-
-
-def kill(course: Course) -> Callable[[], None]:
-    """Kill -9 of the owner's broker and daemon."""
-    machine = course.stand.part("machine")
-    machine.kill()
-    course.traffic.replace(course.service_url)
-    return machine.start
-
-
-def stand_still(course: Course) -> Callable[[], None]:
-    """The owner's broker and daemon stand still until another one has the topic, and go on."""
-    machine = course.stand.part("machine")
-    machine.pause()
-    course.traffic.replace(course.live_url)
-    resumed_s = time.monotonic() + PAUSED_S
-
-    def go_on() -> None:
-        time.sleep(max(0.0, resumed_s - time.monotonic()))
-        machine.resume()
-        time.sleep(PAUSED_S)  # whatever the former owner still does is to be seen in what arrives
-        # It may think for minutes that the topic is its own: a fresh one for the next fault.
-        machine.kill()
-        machine.start()
-
-    return go_on
-
-
-def lose_disk(course: Course) -> Callable[[], None]:
-    """The daemon dies and its data with it; an empty one is started. The broker stays."""
-    daemon, folder = course.stand.part("daemon"), course.stand.data_dir()
-    daemon.kill()
-    shutil.rmtree(folder)
-    daemon.start()
-    return _nothing
-
-
-FAULTS = (
-    Fault("unload", unload, repeats_young=0),
-    Fault("broker and daemon killed", kill),
-    Fault("rolling restart", restart, repeats_young=0),
-    Fault("broker and daemon paused past the session's end", stand_still),
-    Fault("the daemon's disk lost, from the start of another", lose_disk, moves=False, needs_daemon=True),
-)
-
-
 def run(plan: Plan, recorder: Recorder) -> None:
-    """Each peer on a cluster of its own."""
-    far = plan.entries or (MESSAGES_QUICK if plan.quick else MESSAGES)
-    recorder.parameters |= {"messages": far, "due_per_s": PER_S}
-    for peer in plan.peers:
-        heap_mib = 512 if far <= 1_000_000 else 1_536
-        with Place(TRACKER_OF[peer], heap_mib=heap_mib) as place:
-            Course(plan, recorder, peer, place, far).run()
+    """Each number of messages, and each peer on a cluster of its own."""
+    sizes = plan.entries or (MESSAGES_QUICK if plan.quick else MESSAGES)
+    recorder.parameters |= {"messages": ", ".join(f"{far:,}" for far in sizes), "due_per_s": PER_S}
+    for far in sizes:
+        for peer in plan.peers:
+            if far > OURS_ALONE_ABOVE and peer != OURS and len(plan.peers) > 1:
+                recorder.note(f"{far:,} messages: {OURS} alone (`--only {shlex.quote(peer)}` has {peer}).")
+                continue
+            try:
+                with Place(TRACKER_OF[peer], heap_mib=512 if far <= 1_000_000 else 1_536) as place:
+                    Course(plan, recorder, peer, place, far).run()
+            except (BenchError, UserError) as error:
+                # The others have taken most of an hour, perhaps; what this one has measured stays, too.
+                recorder.note(f"{peer}, {far:,} messages, was not finished: {error}")
+                plan.say(recorder.notes[-1])
+    if not recorder.metrics:
+        raise BenchError(f"nothing could be measured: {'; '.join(recorder.notes)}")
 
 
 BENCH = Bench(
     name="takeover",
     measures="a topic changes its owner in a cluster: first due message, entries read again, repeats, cost",
-    takes="15 min",
+    takes="50 min",
     takes_quick="8 min",
     peers=(OURS, NO_LOG, IN_MEMORY, BUCKET),
     runs=1,

@@ -68,6 +68,15 @@ class Place:
         if kind is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def service_url(self) -> str:
+        """All brokers, once one that answers has the topic."""
+        self.stand.client_url(TOPIC)
+        return self.stand.cluster.service_url
+
+    def live_url(self) -> str:
+        """Those that answer, once one of them has the topic: one that stands still would be waited for."""
+        return self.stand.client_url(TOPIC)
+
     def send(self, schedule: NDArray[np.int64], timeout_s: float) -> float:
         """Send a schedule (``bench.pulsar.producer``); returns messages a second."""
         path = self.folder / "schedule.npy"
@@ -166,6 +175,12 @@ class Place:
             timeout_s,
             interval_s=0.1,
         )
+
+    def daemon_peak_mib(self) -> float:
+        """The most memory that the daemon of the topic's owner has had since its start, by the kernel."""
+        status = Path(f"/proc/{self.owner().daemon.pid}/status").read_text(encoding="utf-8")
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+        return 0.0 if found is None else int(found[1]) / 1_024
 
     def processor_s(self) -> float:
         """Processor time of the owner's broker and daemon since their starts, in seconds."""

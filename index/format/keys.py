@@ -39,6 +39,9 @@ _QUARANTINE = struct.Struct(">cBQ")
 _NUMBER = struct.Struct(">Q")
 _NUMBERED = 0xFF
 
+PREFIX_BYTES = _SUBSCRIPTION.size
+"""So many bytes of a key say its kind and subscription."""
+
 
 class SliceId(NamedTuple):
     """A slice: the entries with number * width_ms <= deliver_at_ms < (number + 1) * width_ms."""

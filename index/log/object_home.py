@@ -146,7 +146,7 @@ class ObjectHome:
             _require(written)
             await self._make(self._entry(ledger_id, number), entry)
             if before is not None:
-                await before
+                await asyncio.shield(before)  # who gives up here takes nothing from that one
             _require(written)
         except BaseException as error:
             if written.failure is None:

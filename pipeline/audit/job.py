@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tidegate.pipeline.audit import records, tables
+from tidegate.pipeline.audit.folder import check_replaceable
 from tidegate.pipeline.audit.judge import Verdict
 from tidegate.pipeline.audit.options import AuditOptions
 from tidegate.pipeline.audit.report import EXAMPLE_COLUMNS, EXAMPLES, Findings, make_report
@@ -24,6 +25,7 @@ from tidegate.pipeline.audit.summary import Figures, Summary
 from tidegate.pipeline.errors import TraceError
 from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
+from tidegate.plugin.shown import without_passwords
 
 SUBSCRIPTIONS_MAX = 1_000
 REPORT_NAME = "report.html"
@@ -37,6 +39,8 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
 
         return run_stream(context, wanted)
     spark = context.spark
+    if wanted.offending is not None:
+        check_replaceable(spark, wanted.offending)
     sent = records.read(spark, wanted.sent, records.SENT, wanted.pulsar)
     received = records.read(spark, wanted.received, records.RECEIVED, wanted.pulsar)
     with phase(spark, "reading what was sent"):
@@ -102,12 +106,12 @@ def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | Non
         with phase(work.spark, "measuring lateness over time"):
             findings = Findings(
                 summary,
-                wanted.sent.where,
-                wanted.received.where,
+                without_passwords(wanted.sent.where),
+                without_passwords(wanted.received.where),
                 tables.lateness_by(rows, tables.MINUTE_MS),
                 tables.lateness_by(rows, wanted.slice_width_ms),
                 [tuple(row) for row in bad.select(*EXAMPLE_COLUMNS).limit(EXAMPLES).collect()],
-                wanted.offending,
+                None if wanted.offending is None else without_passwords(wanted.offending),
             )
         return summary, findings
     finally:

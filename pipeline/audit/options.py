@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import Access
@@ -97,6 +97,12 @@ class AuditOptions(BaseModel):
     offending: str | None = None
     dry_run: bool = False
     stream: StreamOptions | None = None
+
+    @field_validator("subscriptions")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """In an order that does not depend on how they were typed."""
+        return tuple(sorted(set(names)))
 
 
 class StreamOptions(BaseModel):

@@ -31,6 +31,7 @@ from tidegate.pipeline.audit.options import Format, Pulsar, Record
 from tidegate.pipeline.errors import OptionError, TraceError
 from tidegate.pipeline.job.failures import explained
 from tidegate.pipeline.source.backlog import FORMAT, register
+from tidegate.pipeline.times import check_unit, whole
 
 _TEXT, _NUMBER, _FLOAT = StringType(), LongType(), DoubleType()
 _JSON_LINES = 1_000
@@ -58,6 +59,11 @@ RECEIVED = Columns(
     ("message_id", "received_at_ms"),
     ("redelivery_count",),
 )
+
+
+TIME = {"sent": "sent_at_ms", "received": "received_at_ms"}
+"""When a row was recorded."""
+_ENDS = {"least": sf.min, "most": sf.max}
 
 
 def read(spark: SparkSession, record: Record, columns: Columns, pulsar: Pulsar | None) -> DataFrame:
@@ -113,16 +119,17 @@ class Counted(NamedTuple):
 
 def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
     """Read a record once, to see whether it is whole. Raises ``TraceError``."""
-    time = "sent_at_ms" if columns is SENT else "received_at_ms"
+    time = TIME[columns.name]
+    times = [name for name in columns.types if name.endswith("_at_ms")]
+    spans = [of(name).alias(f"{word}_{name}") for name in times for word, of in _ENDS.items()]
     nulls = [sf.count_if(sf.col(name).isNull()).alias(f"no_{name}") for name in columns.needed]
     broken = sf.count_if(sf.col(BROKEN).isNotNull()).alias("broken")
     sample = sf.first(sf.col(BROKEN), ignorenulls=True).alias("sample")
     row = frame.agg(
         sf.count("*").alias("rows"),
-        sf.min(time).alias("first"),
-        sf.max(time).alias("last"),
         broken,
         sample,
+        *spans,
         *nulls,
     ).first()
     assert row is not None  # noqa: S101 an aggregate without groups has one row
@@ -134,7 +141,9 @@ def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
     for name in columns.needed:
         if row[f"no_{name}"]:
             raise TraceError(f"{columns.name}: {row[f'no_{name}']:,} rows of {record.where} have no {name}")
-    return Counted(row["rows"], row["first"], row["last"])
+    for name in times:
+        check_unit(f"{columns.name}: {name} in {record.where}", row[f"least_{name}"], row[f"most_{name}"])
+    return Counted(row["rows"], row[f"least_{time}"], row[f"most_{time}"])
 
 
 BROKEN = "broken"
@@ -158,8 +167,7 @@ def _typed(found: DataFrame, columns: Columns, record: Record) -> DataFrame:
                     "it must be a number"
                 )
             text = sf.nullif(sf.trim(sf.col(name).cast(_TEXT)), sf.lit(""))
-            # Tools that know no null in a column of integers write 1700000000000.0.
-            number = sf.coalesce(text.try_cast(_NUMBER), sf.floor(text.try_cast(_FLOAT)))
+            number = sf.coalesce(text.try_cast(_NUMBER), whole(text.try_cast(_FLOAT)))
             typed.append(number.cast(_NUMBER).alias(name))
             problems.append(sf.when(text.isNotNull() & number.isNull(), text))
     if _CORRUPT in found.columns:

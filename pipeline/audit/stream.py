@@ -128,6 +128,12 @@ class Rounds:
         newest = self._newest()
         if newest is not None:
             self.totals = self._totals_of(newest)
+            before = self.totals.by_subscription.keys()
+            if before != set(wanted.subscriptions):
+                raise OptionError(
+                    f"the checkpoint is of an audit of {', '.join(sorted(before))[:200]}: "
+                    "give the same --subscription, or another --checkpoint"
+                )
             # Who has been started again knows as much as before, whether or not anything new has come.
             gauges.show(self.totals)
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from tidegate.pipeline.audit.folder import FIRST_COLUMN
 from tidegate.pipeline.audit.judge import JUDGED, Verdict, find_out_of_order, judge
 from tidegate.pipeline.audit.summary import Figures, Int64, figures_of
 from tidegate.plugin.checks import Gaps, Lateness, gaps
@@ -135,7 +136,7 @@ def offending(rows: DataFrame, late: DataFrame | None) -> DataFrame:
     names = sf.create_map([sf.lit(x) for one in Verdict for x in (int(one), one.name.lower())])
     wrong = sf.when(_is(Verdict.DELIVERED), sf.lit("early")).otherwise(names[sf.col("verdict").cast("int")])
     kept = [name for name in JUDGED.names if name not in ("verdict", "early", "cause")]
-    return together.select(wrong.alias("wrong"), *kept)
+    return together.select(wrong.alias(FIRST_COLUMN), *kept)
 
 
 def _lateness(rows: DataFrame, late_ms: Column, *by: Column) -> DataFrame:

@@ -17,6 +17,7 @@ from rich.text import Text
 from tidegate.pipeline.audit.options import AuditOptions, Format, Pulsar, Record, StreamOptions
 from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.topic.access import check_no_password
 from tidegate.plugin.durations import milliseconds
 
 _DEFAULT_REPORT = Path("run/audit")
@@ -153,6 +154,8 @@ def _pulsar(service_url: str | None, admin_url: str | None, *files: Path | None)
         raise OptionError("a topic is read with both --service-url and --admin-url")
     names = ("token_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
     paths = {name: str(path.absolute()) for name, path in zip(names, files, strict=True) if path is not None}
+    check_no_password("--service-url", service_url)
+    check_no_password("--admin-url", admin_url)
     found = Pulsar(service_url=service_url, admin_url=admin_url, **paths)
     found.access().token()
     return found

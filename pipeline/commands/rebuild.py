@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +39,9 @@ TlsKeyFile = Annotated[Path | None, typer.Option(help="Its key.")]
 From = Annotated[ReadFrom, typer.Option(help="Straight from the bookies, or through the broker.")]
 Work = Annotated[
     str | None,
-    typer.Option(metavar="DIR|URL", help="Where parts and slice files go; a killed job goes on from there."),
+    typer.Option(
+        metavar="DIR|URL", help="Where parts and slice files go, of many jobs; a killed one goes on."
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")]
 PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
@@ -120,16 +121,13 @@ def options_of(
         raise OptionError("SUBSCRIPTION is empty: name one, or * for all")
     if entries_per_task < 1:
         raise OptionError(f"--entries-per-task must be 1 or more, it is {entries_per_task}")
-    if work is None:
-        digest = hashlib.sha256(f"{admin_url}\n{name}\n{subscription}".encode()).hexdigest()[:16]
-        work = str(WORK.parent / command / digest)
     token, ca, cert, key = (None if one is None else str(one.absolute()) for one in files)
     return RebuildOptions(
         topic=str(name),
         subscription=subscription,
         admin_url=admin_url,
         socket=str((socket or own_default_socket()).absolute()),
-        work=common.absolute(work),
+        work=common.absolute(work or str(WORK.parent / command)),
         service_url=service_url,
         token_file=token,
         tls_ca_file=ca,

@@ -9,6 +9,7 @@ import typer
 
 from tidegate.pipeline.job.request import ErrorEvent, NoteEvent, Request, ResultEvent, StageEvent
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import one_line, without_passwords
 
 
 def run_here(request: Request, view: Any) -> tuple[dict[str, Any], int]:
@@ -48,7 +49,7 @@ def main() -> int:
     try:
         return int(app(prog_name="tidegate", standalone_mode=False) or 0)
     except UserError as error:
-        print(f"tidegate: {error}", file=sys.stderr)
+        print(f"tidegate: {one_line(without_passwords(str(error)))}", file=sys.stderr)
         return error.exit_code
     except click_error as error:
         print(f"tidegate: {error}", file=sys.stderr)

@@ -14,6 +14,7 @@ from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.job.parts import check_parts
 from tidegate.pipeline.job.view import make_view
+from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.tune.options import Topic, TuneOptions, parse_delays
 from tidegate.pipeline.tune.record import record
 from tidegate.plugin.durations import milliseconds
@@ -157,6 +158,8 @@ def _topic(  # noqa: PLR0917 the flags
 ) -> Topic:
     if service_url is None or admin_url is None:
         raise OptionError("--from-topic needs --service-url and --admin-url")
+    check_no_password("--service-url", service_url)
+    check_no_password("--admin-url", admin_url)
     told = {
         "topic": topic,
         "subscription": subscription,

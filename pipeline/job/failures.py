@@ -10,6 +10,7 @@ import re
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.request import ErrorEvent
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import without_passwords
 
 _OURS = re.compile(r"^tidegate\.(?:\w+\.)*errors\.(\w+): (.+)$", re.MULTILINE)
 _KNOWN = (
@@ -40,7 +41,9 @@ _LINE_MAX = 500
 def explained(error: BaseException) -> ErrorEvent:
     """The end of a job by ``error``."""
     if isinstance(error, UserError):
-        return ErrorEvent(message=_line(str(error)), exit_code=error.exit_code, expected=True)
+        # 1 is a verdict: the daemon's refusal is none.
+        exit_code = max(error.exit_code, PipelineError.exit_code)
+        return ErrorEvent(message=_line(str(error)), exit_code=exit_code, expected=True)
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
@@ -53,5 +56,5 @@ def explained(error: BaseException) -> ErrorEvent:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
+    line = without_passwords(" ".join(text.split()))
     return line if len(line) <= _LINE_MAX else line[:_LINE_MAX] + " …"

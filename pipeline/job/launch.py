@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.parts import check_parts
 from tidegate.pipeline.job.request import ErrorEvent, NoteEvent, Request, ResultEvent, StageEvent, parse_event
 from tidegate.pipeline.job.view import View
+from tidegate.plugin.shown import without_passwords
 
 STOP_S = 12.0
 _LOG = "job.log"
@@ -95,11 +95,11 @@ def _environment(request: Request, folder: Path) -> dict[str, str]:
 
 
 def _kept(log: Path) -> Path:
-    """The log at a place where it stays."""
+    """The log at a place where it stays, without the passwords of URLs."""
     descriptor, name = tempfile.mkstemp(prefix="tidegate-job-", suffix=".log")
     os.close(descriptor)
-    with contextlib.suppress(OSError):
-        shutil.copyfile(log, name)
+    with contextlib.suppress(OSError), log.open(errors="replace") as lines, Path(name).open("w") as kept:
+        kept.writelines(map(without_passwords, lines))
     return Path(name)
 
 

@@ -1,6 +1,6 @@
 """Progress on the terminal: stages, entries, rate and time left; a line now and then where nobody watches.
 
-Everything goes to standard error: standard output is for the result.
+Everything goes to standard error: standard output is for the result. Notes may hold names that clients chose.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from tidegate.pipeline.job.request import StageEvent
+from tidegate.plugin.shown import one_line
 
 _LINE_EVERY_S = 5.0
 
@@ -89,7 +90,7 @@ class TerminalView:
 
     def note(self, text: str) -> None:
         """A line above the bars."""
-        self._progress.console.print(text, markup=False, highlight=False)
+        self._progress.console.print(one_line(text), markup=False, highlight=False)
 
 
 class LineView:
@@ -120,7 +121,7 @@ class LineView:
 
     def note(self, text: str) -> None:
         """A line."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(one_line(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def make_view() -> TerminalView | LineView:

@@ -1,13 +1,14 @@
 """Files of a job in a directory or at an fsspec URL.
 
-Invariant: a file that is there is whole: it is written under another name and renamed, so that a task that
-runs twice, or dies, does no harm.
+Invariants: a file that is there is whole: it is written under another name and renamed, so that a task that
+runs twice, or dies, does no harm; one that is damaged all the same is removed, and so made anew.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from collections.abc import Iterable
 from typing import Any, BinaryIO, cast
@@ -15,6 +16,8 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from tidegate.pipeline.errors import OptionError, PipelineError
+
+_TEMPORARY = re.compile(r"\.(probe|[0-9a-f]{32}\.part)")
 
 
 class Files:
@@ -32,11 +35,11 @@ class Files:
         return Files, (self.url,)
 
     def path(self, name: str) -> str:
-        """Where a file is."""
-        return f"{self._root}/{name}"
+        """Where a file is; of no name the directory."""
+        return f"{self._root}/{name}".rstrip("/")
 
     def make(self) -> None:
-        """Make the directory, for its owner only where that can be said. Raises ``OptionError``."""
+        """Make the directory, and see whether it can be written to. Raises ``OptionError``."""
         try:
             self._fs.makedirs(self._root, exist_ok=True)
             self.write(".probe", b"")
@@ -69,8 +72,11 @@ class Files:
             raise PipelineError(f"cannot read {name} of {self.url}: {error}") from error
 
     def open(self, name: str) -> BinaryIO:
-        """For reading parts of it."""
-        return cast("BinaryIO", self._fs.open(self.path(name), "rb"))
+        """For reading parts of it. Raises ``PipelineError``."""
+        try:
+            return cast("BinaryIO", self._fs.open(self.path(name), "rb"))
+        except OSError as error:
+            raise PipelineError(f"cannot read {name} of {self.url}: {error}; start the job again") from error
 
     def names(self, folder: str) -> set[str]:
         """What is in a folder, none if it is not there."""
@@ -98,10 +104,17 @@ class Files:
         self.write(name, json.dumps(document).encode())
 
     def remove(self, names: Iterable[str]) -> None:
-        """These files and folders, and the directory if nothing else is in it."""
+        """These files and folders, what was being written, and the directory if nothing else is in it."""
         self._fs.invalidate_cache()
         for name in names:
             if self._fs.exists(self.path(name)):
                 self._fs.rm(self.path(name), recursive=True)
+        for name in filter(_TEMPORARY.fullmatch, self.names("")):
+            self._fs.rm_file(self.path(name))
         with contextlib.suppress(OSError):
             self._fs.rmdir(self._root)
+
+    def drop(self, name: str) -> None:
+        """A file that is no good."""
+        with contextlib.suppress(OSError):
+            self._fs.rm_file(self.path(name))

@@ -3,9 +3,10 @@
     topic ─► parts ─► slice files ─► the daemon, block by block, the earliest first ─► the broker hears HELD
      plan      read      pack              take in                                      check
 
-Invariants: the subscriptions are taken at the daemon before anything is read, so that there is one job at a
-time; what counts is named in the manifest; a job that is started again after it was killed reads again what
-is not named there.
+Invariants: the subscriptions are taken at the daemon before anything is read or written, so that there is one
+job at a time, in a folder that is this job's; what counts is named in the manifest; a job that is started
+again after it was killed reads again what is not named there. Where the job is for whatever subscriptions
+there are, one that is deleted meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.errors import NoSubscriptionError, NoTopicError, OptionError
 from tidegate.pipeline.job.runner import Context
 from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
@@ -73,29 +74,39 @@ class Prepared:
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """Do a rebuild; (result, exit code). Raises ``UserError``."""
     wanted = RebuildOptions.model_validate(options)
-    watch, files = Stages(context), Files(wanted.work)
+    watch, files = Stages(context), Files(wanted.folder)
     if wanted.dry_run:
         return dry(wanted), 0
     with DaemonSession(Path(wanted.socket)) as session:
-        cluster, plan = planned(wanted, files, watch)
+        former = kept_plan(files)
+        cluster, plan = planned(wanted, former, watch)
         indexes = taken(session, wanted, plan)
+        keep_plan(files, plan, former)
         prepared = prepare(context, wanted, watch, cluster, plan, files)
-        told = []
+        told, left_out = [], LeftOut(context, wanted)
         for number, index in indexes:
-            with watch.stage(
-                "take in", f"taking in {index.name.subscription} of {index.name.topic}"
-            ) as stage:
+            with (
+                left_out.if_deleted(index),
+                watch.stage("take in", f"taking in {index.name.subscription} of {index.name.topic}") as stage,
+            ):
                 found = index.put(files, prepared.of(number))
                 stage |= {"entries": found.entries, "added": found.added}
-            told.append(
-                {"topic": index.name.topic, "subscription": index.name.subscription, **found._asdict()}
-            )
+                told.append((index, {**index.name._asdict(), **found._asdict()}))
+        checked = []
         with watch.stage("check", "comparing the index with the topic") as stage:
-            for (_, index), one in zip(indexes, told, strict=True):
-                difference = index.compare(index.stored)
-                one["matched"] = difference.matched
-                one |= {name: len(positions) for name, positions in difference._asdict().items()}
-            stage["entries"] = sum(one["entries"] for one in told)
+            for index, one in told:
+                with left_out.if_deleted(index):
+                    difference = index.compare(index.stored)
+                    one["matched"] = difference.matched
+                    one |= {name: len(positions) for name, positions in difference._asdict().items()}
+                    checked.append(one)
+            stage["entries"] = sum(one["entries"] for one in checked)
+    return _result(wanted, watch, files, checked, left_out)
+
+
+def _result(
+    wanted: RebuildOptions, watch: Stages, files: Files, told: list[dict[str, Any]], left_out: LeftOut
+) -> tuple[dict[str, Any], int]:
     matched = all(one["matched"] for one in told)
     result = {
         "entries": sum(one["entries"] for one in told),
@@ -103,13 +114,45 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         "matched": matched,
         "stages": watch.done,
         "subscriptions": told,
+        "left_out": left_out.names,
     }
     if matched and not wanted.keep:
         files.remove(OURS)
     return result, 0 if matched else 1
 
 
-def kept_plan(files: Files) -> dict[str, Any] | None:
+def keep_plan(files: Files, plan: Plan, former: Plan | None) -> None:
+    """Write a plan down. If it does not go on with the former one, what that job has read is removed."""
+    if former is not None and plan.tasks[: len(former.tasks)] != former.tasks:
+        files.remove(OURS)
+    files.make()
+    files.write_json(PLAN, plan.as_json())
+
+
+class LeftOut:
+    """What a job for whatever there is goes on without. ``names``: the subscriptions, with their topics."""
+
+    def __init__(self, context: Context, wanted: RebuildOptions) -> None:
+        self._context, self._wanted = context, wanted
+        self.names: list[dict[str, str]] = []
+
+    def add(self, index: IndexAtDaemon, why: str) -> None:
+        """One more."""
+        self._context.note(f"{index.name} is left out: {why}")
+        self.names.append(index.name._asdict())
+
+    @contextlib.contextmanager
+    def if_deleted(self, index: IndexAtDaemon) -> Iterator[None]:
+        """Go on if it is not there any more, unless it was asked for by its name."""
+        try:
+            yield
+        except (NoSubscriptionError, NoTopicError) as error:
+            if not self._wanted.is_pattern:
+                raise
+            self.add(index, str(error))
+
+
+def kept_plan(files: Files) -> Plan | None:
     """What a former job has planned here, None if there was none.
 
     Raises ``OptionError`` if something here has a name of ours and is no job's: it would be removed.
@@ -124,17 +167,13 @@ def kept_plan(files: Files) -> dict[str, Any] | None:
         raise OptionError(
             f"{files.url}/{theirs[0]} is there and no job of Tidegate made it: choose another --work"
         )
-    return kept
+    return None if kept is None else Plan.of_json(kept)
 
 
-def planned(wanted: RebuildOptions, files: Files, watch: Stages) -> tuple[Cluster, Plan]:
-    """The plan: that of a killed job gone on with, or a new one."""
+def planned(wanted: RebuildOptions, former: Plan | None, watch: Stages) -> tuple[Cluster, Plan]:
+    """The plan: that of a killed job gone on with, or a new one. Nothing is written."""
     with watch.stage("plan", "looking at the topic") as stage:
-        kept = kept_plan(files)
-        cluster, plan = make_plan(wanted, None if kept is None else Plan.of_json(kept))
-        # Not before: what cannot be done leaves nothing behind.
-        files.make()
-        files.write_json(PLAN, plan.as_json())
+        cluster, plan = make_plan(wanted, former)
         stage |= {"tasks": len(plan.tasks), "entries": plan.entries}
     if plan.entries > ENTRIES_HERE or not watch.context.spark_is_here:
         watch.context.start_spark()

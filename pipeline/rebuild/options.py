@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.pipeline.topic.access import Access
@@ -9,10 +11,12 @@ from tidegate.pipeline.topic.reader import Cluster, ReadFrom
 
 ENTRIES_PER_TASK = 250_000
 ENTRIES_PER_FILE = 1_000_000
+STAR = "*"
+"""Stands for anything in a name."""
 
 
 class RebuildOptions(BaseModel):
-    """``topic`` and ``subscription`` may hold ``*``; ``work`` is a directory or an fsspec URL.
+    """``topic`` and ``subscription`` may hold ``*``; ``work`` is a directory or an fsspec URL, for many jobs.
 
     service_url: None asks the admin API. keep: leave what was written in ``work`` when all is well.
     repair: of a verification, whether the index is put right.
@@ -36,6 +40,17 @@ class RebuildOptions(BaseModel):
     keep: bool = False
     dry_run: bool = False
     repair: bool = False
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it is for whatever is there, rather than for one subscription."""
+        return STAR in self.topic or STAR in self.subscription
+
+    @property
+    def folder(self) -> str:
+        """Where in ``work`` the files of this job are, and of none that is for another index."""
+        of = f"{self.admin_url}\n{self.topic}\n{self.subscription}"
+        return f"{self.work.rstrip('/')}/{hashlib.sha256(of.encode()).hexdigest()[:16]}"
 
     @property
     def access(self) -> Access:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,9 +19,11 @@ from tidegate.index import UnreadableLogError
 from tidegate.index.log.object_home import ABOUT, About
 from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.pipeline.errors import NoTopicError, OptionError, UnreachableError, WireError
+from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.daemon.glob import Glob
 from tidegate.plugin.daemon.object_stores import checked_url, open_objects
 from tidegate.plugin.wire.client import ask_socket
 
@@ -100,6 +101,7 @@ class BookieLedgers:
     def __init__(self, url: str) -> None:
         import httpx  # noqa: PLC0415 it takes its time
 
+        check_no_password("--bookie-url", url)
         if not url.startswith(("http://", "https://")):
             raise OptionError(f"{url[:80]!r} is no URL of a bookie: write http://HOST:8000")
         self._url = f"{url.rstrip('/')}/api/v1/ledger"
@@ -205,13 +207,12 @@ def find_orphans(
 
     named: what is needed now. It is asked after the list has been made, and once more a while later.
     """
+    topics, subscriptions = Glob(str(topic)), Glob(subscription)
     found = [
         (home, one)
         for home in homes
         for one in list(home.list())
-        if _is_topic(one.topic)
-        and fnmatchcase(one.topic, str(topic))
-        and fnmatchcase(one.subscription, subscription)
+        if _is_topic(one.topic) and topics.matches(one.topic) and subscriptions.matches(one.subscription)
     ]
     for wait_s in (0.0, GRACE_S):
         if found:

@@ -7,7 +7,7 @@ Little-endian. The blocks are small ones of the index's own packing (docs/format
 says when the first entry of each is due and where the block begins. A slice file takes a little of each part,
 so what a look costs decides how long many of them take: two reads, and no more unpacked than is asked for.
 
-Invariant: what does not follow this grammar is a ``PipelineError``, and nothing is made of it.
+Invariant: what does not follow this grammar is a ``DamagedError``, and nothing is made of it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ _TAIL_BYTES = 8_192
 """Read first: the whole directory of a usual file."""
 
 
+class DamagedError(PipelineError):
+    """What is in a file is not what was written."""
+
+
 def encode_part(entries: Entries, block_entries: int = BLOCK_ENTRIES) -> bytes:
     """The content of a file with these sorted entries."""
     packed = io.BytesIO()
@@ -48,12 +52,12 @@ def encode_part(entries: Entries, block_entries: int = BLOCK_ENTRIES) -> bytes:
 def read_span(file: BinaryIO, name: str, low_ms: int | None = None, high_ms: int | None = None) -> Entries:
     """What is due from ``low_ms`` to ``high_ms``, both inclusive; all without them.
 
-    ``name`` is for people. Raises ``PipelineError`` if the file is damaged.
+    ``name`` is for people. Raises ``DamagedError``.
     """
     try:
         return _read_span(file, low_ms, high_ms)
     except (TidegateIndexError, struct.error, ValueError) as error:
-        raise PipelineError(f"{name} is damaged: {error}; start the job again") from error
+        raise DamagedError(f"{name} is damaged: {error}; start the job again") from error
 
 
 def _read_span(file: BinaryIO, low_ms: int | None, high_ms: int | None) -> Entries:

@@ -1,21 +1,22 @@
 """What a job reads: targets, and ranges of ledgers cut into tasks; kept, so that a killed job goes on.
 
 A target is a topic or a partition with the subscriptions whose indexes are to hold what is on it. A plan that
-is taken up again keeps its tasks, for some of them are done, and gets more for what has come since.
+is taken up again keeps its tasks, for some of them are done, and gets more for what has come since. It is not
+taken up if something is to be read now that it left out: a cursor was set back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import unquote_plus
 
-from tidegate.pipeline.errors import PipelineError, TopicError
-from tidegate.pipeline.rebuild.options import RebuildOptions
+from pyroaring import BitMap
+
+from tidegate.pipeline.errors import NoTopicError, PipelineError, TopicError
+from tidegate.pipeline.rebuild.options import STAR, RebuildOptions
 from tidegate.pipeline.topic.admin import Admin
-from tidegate.pipeline.topic.names import TopicName
+from tidegate.pipeline.topic.names import TopicName, cursor_name
 from tidegate.pipeline.topic.plan import Planned, backlog, check, survey
 from tidegate.pipeline.topic.ranges import (
     Bounds,
@@ -27,10 +28,10 @@ from tidegate.pipeline.topic.ranges import (
     split,
 )
 from tidegate.pipeline.topic.reader import Cluster
+from tidegate.plugin.daemon.glob import Glob
 
 VERSION = 1
 _OF_PULSAR = ("pulsar.", "__")
-_STAR = "*"
 
 
 @dataclass(frozen=True)
@@ -97,65 +98,117 @@ class Plan:
 
 
 def make_plan(options: RebuildOptions, former: Plan | None) -> tuple[Cluster, Plan]:
-    """What there is to read now; goes on with ``former`` if that was for the same. Raises ``TopicError``."""
+    """What there is to read now; goes on with ``former`` if that has all of it. Raises ``TopicError``."""
     topics = _topics(options)
     service_url = options.service_url
     if service_url is None:
         with Admin(options.admin_url, options.access) as admin:
             service_url = admin.service_url(topics[0])
     cluster = options.cluster(service_url)
-    planned = [one for topic in topics for one in survey(cluster, topic)]
+    planned = [one for topic in topics for one in _surveyed(cluster, topic, wanted=options)]
     chosen = [(one, _subscriptions(one, options.subscription)) for one in planned]
+    if not planned:
+        raise TopicError(f"all topics that are called {options.topic} were deleted just now")
     if not any(subscriptions for _, subscriptions in chosen):
         # Says which there are.
         planned[0].state.acknowledged(options.subscription)
     targets = tuple(
         Target(str(one.state.topic), subscriptions, one.end) for one, subscriptions in chosen if subscriptions
     )
-    kept = former if former is not None and _same(former.targets, targets) else None
+    found = [_ranges(one, subscriptions) for one, subscriptions in chosen if subscriptions]
+    for ranges in found:
+        check(ranges, cluster)
+    kept = former if former is not None and _goes_on(former, targets, found) else None
     tasks = [] if kept is None else list(kept.tasks)
-    for number, (one, subscriptions) in enumerate(each for each in chosen if each[1]):
-        before = None if kept is None else kept.targets[number].end
-        found = _ranges(one, subscriptions, before)
-        check(found, cluster)
-        tasks += [Task(number, tuple(group)) for group in split(found, options.entries_per_task)]
+    for number, ranges in enumerate(found):
+        left = ranges if kept is None else _after(ranges, kept.targets[number].end)
+        tasks += [Task(number, tuple(group)) for group in split(left, options.entries_per_task)]
     return cluster, Plan(targets, tuple(tasks))
 
 
 def _topics(options: RebuildOptions) -> list[TopicName]:
     topic = TopicName.parse(options.topic)
-    if _STAR not in topic.local:
+    if STAR not in topic.local:
         return [topic]
+    pattern = Glob(topic.local)
     with Admin(options.admin_url, options.access) as admin:
-        names = {one.base for one in admin.topics(topic) if fnmatchcase(one.base.local, topic.local)}
+        names = {one.base for one in admin.topics(topic) if pattern.matches(one.base.local)}
     if not names:
         raise TopicError(f"no topic of {topic.tenant}/{topic.namespace} is called {topic.local}")
     return sorted(names)
 
 
+def _surveyed(cluster: Cluster, topic: TopicName, *, wanted: RebuildOptions) -> Iterator[Planned]:
+    try:
+        yield from survey(cluster, topic)
+    except NoTopicError:
+        # Of a whole namespace one may be deleted at any moment.
+        if STAR not in wanted.topic:
+            raise
+
+
 def _subscriptions(planned: Planned, wanted: str) -> tuple[str, ...]:
-    names = [unquote_plus(name) for name in planned.state.cursors]
-    if _STAR not in wanted:
-        return (wanted,) if wanted in names else ()
+    if STAR not in wanted:
+        return (wanted,) if cursor_name(wanted) in planned.state.cursors else ()
+    pattern = Glob(wanted)
     return tuple(
-        sorted(name for name in names if fnmatchcase(name, wanted) and not name.startswith(_OF_PULSAR))
+        name
+        for name in planned.state.subscriptions
+        if pattern.matches(name) and not name.startswith(_OF_PULSAR)
     )
 
 
-def _ranges(planned: Planned, subscriptions: Sequence[str], before: Position | None) -> list[EntryRange]:
+def _ranges(planned: Planned, subscriptions: Sequence[str]) -> list[EntryRange]:
     """What is read for all of the subscriptions in one pass: what the first of them has not acknowledged."""
-    first = Position(-1, -1) if before is None else Position(before.ledger_id, before.entry_id + 1)
     if len(subscriptions) == 1:
-        return list(backlog(planned, subscriptions[0], Bounds(first=first)))
-    marks = [planned.state.acknowledged(one).mark_delete for one in subscriptions]
-    low = min(marks)
-    return list(backlog(planned, None, Bounds(first=max(first, Position(low.ledger_id, low.entry_id + 1)))))
+        return list(backlog(planned, subscriptions[0], Bounds()))
+    low = min(planned.state.acknowledged(one).mark_delete for one in subscriptions)
+    return list(backlog(planned, None, Bounds(first=Position(low.ledger_id, low.entry_id + 1))))
 
 
-def _same(before: Iterable[Target], now: Iterable[Target]) -> bool:
-    return [(one.topic, one.subscriptions) for one in before] == [
+def _goes_on(former: Plan, now: Sequence[Target], found: Sequence[Sequence[EntryRange]]) -> bool:
+    """Whether it is for the same, and what is to be read now up to where it ends was to be read then."""
+    if [(one.topic, one.subscriptions) for one in former.targets] != [
         (one.topic, one.subscriptions) for one in now
-    ]
+    ]:
+        return False
+    for number, ranges in enumerate(found):
+        then = _live(one for task in former.tasks if task.target == number for one in task.ranges)
+        for ledger_id, bitmap in _live(_up_to(ranges, former.targets[number].end)).items():
+            if not bitmap <= then.get(ledger_id, BitMap()):
+                return False
+    return True
+
+
+def _live(ranges: Iterable[EntryRange]) -> dict[int, BitMap]:
+    """The entries of these, without the acknowledged, by ledger."""
+    found: dict[int, BitMap] = {}
+    for one in ranges:
+        bitmap = BitMap()
+        bitmap.add_range(one.first, one.last + 1)
+        for first, last in one.acknowledged:
+            bitmap.remove_range(first, last + 1)
+        found[one.ledger.ledger_id] = found.get(one.ledger.ledger_id, BitMap()) | bitmap
+    return found
+
+
+def _up_to(ranges: Iterable[EntryRange], end: Position | None) -> Iterator[EntryRange]:
+    """What of these is not after ``end``."""
+    for one in ranges:
+        ledger_id = one.ledger.ledger_id
+        if end is None or Position(ledger_id, one.first) > end:
+            continue
+        yield one if Position(ledger_id, one.last) <= end else one.part(one.first, end.entry_id)
+
+
+def _after(ranges: Iterable[EntryRange], end: Position | None) -> Iterator[EntryRange]:
+    """What of these is after ``end``."""
+    for one in ranges:
+        ledger_id = one.ledger.ledger_id
+        if end is None or Position(ledger_id, one.first) > end:
+            yield one
+        elif Position(ledger_id, one.last) > end:
+            yield one.part(end.entry_id + 1, one.last)
 
 
 def _range(document: dict[str, Any]) -> EntryRange:

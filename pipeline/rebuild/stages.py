@@ -22,7 +22,7 @@ from tidegate.index import Entries, sort_entries
 from tidegate.index.format import decode_block, encode_block
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.rebuild.files import Files
-from tidegate.pipeline.rebuild.part_file import encode_part, read_span
+from tidegate.pipeline.rebuild.part_file import DamagedError, encode_part, read_span
 from tidegate.pipeline.rebuild.plan import Task
 from tidegate.pipeline.topic.reader import Cluster, EntryReader
 
@@ -192,8 +192,13 @@ def part_path(name: str) -> str:
 
 def span(files: Files, path: str, low_ms: int | None = None, high_ms: int | None = None) -> Entries:
     """What is due in a span of time, both ends inclusive, of a file of sorted entries; all without them."""
-    with files.open(path) as file:
-        return read_span(file, path, low_ms, high_ms)
+    try:
+        with files.open(path) as file:
+            return read_span(file, path, low_ms, high_ms)
+    except DamagedError:
+        # As after a power cut. Where it is missing it is read again.
+        files.drop(path)
+        raise
 
 
 def _quantiles(times: Any) -> list[int]:

@@ -2,12 +2,14 @@
 
 The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times
 slice file by slice file: what of the topic is not in the index with just its time, though its position is
-held, has another time there. A message is never early all the same: the broker goes by its own time.
+held, has another time there. A message is never early all the same: the broker goes by its own time. What is
+written is of this one look only: it is in a folder of its own, which is removed however the job ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidegate.index import Entries, PositionSet, sort_entries
+from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.runner import Context
 from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
-from tidegate.pipeline.rebuild.job import OURS, Stages, dry, kept_plan, planned, prepare, taken
+from tidegate.pipeline.rebuild.job import (
+    OURS,
+    LeftOut,
+    Prepared,
+    Stages,
+    dry,
+    keep_plan,
+    planned,
+    prepare,
+    taken,
+)
 from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.pipeline.rebuild.part_file import encode_part
 from tidegate.pipeline.rebuild.plan import Plan
@@ -35,51 +48,88 @@ _KINDS = ("missing", "extra", "wrong_time", "acknowledged_but_held")
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """Do a verification; (result, exit code). Raises ``UserError``."""
     wanted = RebuildOptions.model_validate(options)
-    watch, files = Stages(context), Files(wanted.work)
+    watch, files = Stages(context), Files(f"{wanted.folder}-{uuid.uuid4().hex[:8]}")
     if wanted.dry_run:
         return dry(wanted), 0
-    # What was read by a former job is not what is there now.
-    kept_plan(files)
-    files.remove(OURS)
+    try:
+        return _verify(context, wanted, watch, files)
+    finally:
+        files.remove([HELD, *OURS])
+
+
+def _verify(
+    context: Context, wanted: RebuildOptions, watch: Stages, files: Files
+) -> tuple[dict[str, Any], int]:
     counts = dict.fromkeys(("checked", *_KINDS), 0)
     told = []
     with DaemonSession(Path(wanted.socket)) as session:
-        cluster, plan = planned(wanted, files, watch)
-        indexes = taken(session, wanted, plan) if wanted.repair else list(of(session, wanted, plan))
+        left_out = LeftOut(context, wanted)
+        cluster, plan = planned(wanted, None, watch)
+        indexes = taken(session, wanted, plan) if wanted.repair else of(session, wanted, plan, left_out)
+        keep_plan(files, plan, None)
         prepared = prepare(context, wanted, watch, cluster, plan, files)
         for number, index in indexes:
-            tasks = [task for task in plan.tasks if task.target == number]
-            with watch.stage("compare", f"comparing {index.name}") as stage:
-                stored = PositionSet()
-                for task in tasks:
-                    stored.update(PositionSet.of_entries(stages.entries_of(files, task)))
-                difference = index.compare(stored)
-                stage["entries"] = len(stored)
-            with watch.stage("times", "comparing times") as stage:
-                entries, wrong = wrong_times(context, files, index, number, prepared.of(number))
-                wrong = wrong.difference(difference.acknowledged_but_held).difference(difference.missing)
-                stage["entries"] = entries
-            found = {**difference._asdict(), "wrong_time": wrong}
-            one: dict[str, Any] = {"topic": index.name.topic, "subscription": index.name.subscription}
-            one |= {"checked": len(stored)} | {kind: len(found[kind]) for kind in _KINDS}
-            one["examples"] = {kind: _listed(found[kind]) for kind in _KINDS if found[kind]}
-            if wanted.repair and any(found[kind] for kind in _KINDS):
-                with watch.stage("repair", "putting the index right"):
-                    one["repaired"] = index.put_right(difference, wrong, files, prepared.of(number))
-            for kind in counts:
-                counts[kind] += one[kind]
-            told.append(one)
-    files.remove([*(f"{HELD}-{number}" for number in range(len(plan.targets))), *OURS])
+            with left_out.if_deleted(index):
+                one = _compared(context, wanted, watch, index, number, prepared)
+                for kind in counts:
+                    counts[kind] += one[kind]
+                told.append(one)
     exit_code = 1 if any(counts[kind] for kind in _KINDS) else 0
     return {**counts, "repaired": sum(one.get("repaired", 0) for one in told), "stages": watch.done,
-            "subscriptions": told}, exit_code  # fmt: skip
+            "subscriptions": told, "left_out": left_out.names}, exit_code  # fmt: skip
 
 
-def of(session: DaemonSession, wanted: RebuildOptions, plan: Plan) -> Iterator[tuple[int, IndexAtDaemon]]:
-    """The indexes, only to be looked at."""
-    for number, target in enumerate(plan.targets):
-        for subscription in target.subscriptions:
-            yield number, IndexAtDaemon(session, wanted, target, subscription)
+def _compared(  # noqa: PLR0917 all that is known
+    context: Context,
+    wanted: RebuildOptions,
+    watch: Stages,
+    index: IndexAtDaemon,
+    number: int,
+    prepared: Prepared,
+) -> dict[str, Any]:
+    """What is told of one index, which is put right if that is wanted."""
+    files = prepared.files
+    tasks = [task for task in prepared.plan.tasks if task.target == number]
+    with watch.stage("compare", f"comparing {index.name}") as stage:
+        stored = PositionSet()
+        for task in tasks:
+            stored.update(PositionSet.of_entries(stages.entries_of(files, task)))
+        difference = index.compare(stored)
+        stage["entries"] = len(stored)
+    with watch.stage("times", "comparing times") as stage:
+        entries, wrong = wrong_times(context, files, index, number, prepared.of(number))
+        wrong = wrong.difference(difference.acknowledged_but_held).difference(difference.missing)
+        stage["entries"] = entries
+    found = {**difference._asdict(), "wrong_time": wrong}
+    one: dict[str, Any] = index.name._asdict()
+    one |= {"checked": len(stored)} | {kind: len(found[kind]) for kind in _KINDS}
+    one["examples"] = {kind: _listed(found[kind]) for kind in _KINDS if found[kind]}
+    if wanted.repair and any(found[kind] for kind in _KINDS):
+        with watch.stage("repair", "putting the index right"):
+            one["repaired"] = index.put_right(difference, wrong, files, prepared.of(number))
+    return one
+
+
+def of(
+    session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut
+) -> list[tuple[int, IndexAtDaemon]]:
+    """The indexes, only to be looked at; of whatever there is those that the daemon has.
+
+    Raises ``PipelineError`` if it has none, or not one that was asked for by its name.
+    """
+    indexes = [
+        (number, IndexAtDaemon(session, wanted, target, subscription))
+        for number, target in enumerate(plan.targets)
+        for subscription in target.subscriptions
+    ]
+    known = {(one["topic"], one["subscription"]) for one in session.ask({"what": "status"})["subscriptions"]}
+    missing = [index for _, index in indexes if index.name not in known]
+    if missing and (len(missing) == len(indexes) or not wanted.is_pattern):
+        more = f" and {len(missing) - 1:,} more" if missing[1:] else ""
+        raise PipelineError(f"the daemon on {wanted.socket} has no index of {missing[0].name}{more}")
+    for index in missing:
+        left_out.add(index, "the daemon has no index of it")
+    return [(number, index) for number, index in indexes if index.name in known]
 
 
 class Page(NamedTuple):
@@ -107,7 +157,7 @@ def wrong_times(
         held.update(PositionSet.of_entries(entries))
         count += len(entries)
         times = entries.deliver_at_ms
-        pages.append(Page(f"{HELD}-{number}/{at:08}{stages.PART}", int(times[0]), int(times[-1])))
+        pages.append(Page(f"{HELD}/{number}/{at:08}{stages.PART}", int(times[0]), int(times[-1])))
         files.write(pages[-1].name, encode_part(entries))
     wrong = PositionSet()
     for done in spread(context, "comparing times", slices, partial(check_times, files, pages)):

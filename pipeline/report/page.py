@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 
 from tidegate.pipeline.errors import PipelineError
+from tidegate.plugin.shown import one_line
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2933; --quiet: #66727f; --line: #e3e8ed;
@@ -38,11 +39,11 @@ class Page:
 
     def heading(self, text: str) -> None:
         """A heading."""
-        self._parts.append(f"<h2>{escape(text)}</h2>")
+        self._parts.append(f"<h2>{escape(one_line(text))}</h2>")
 
     def text(self, text: str, kind: str = "") -> None:
         """A paragraph; ``kind`` is quiet, good or bad."""
-        self._parts.append(f'<p class="{escape(kind)}">{escape(text)}</p>')
+        self._parts.append(f'<p class="{escape(kind)}">{escape(one_line(text))}</p>')
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], bad: frozenset[int] = frozenset()

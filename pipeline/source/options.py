@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.pipeline.errors import OptionError
-from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.bookies import parse_address
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.reader import Cluster, ReadFrom
@@ -73,6 +73,8 @@ class Options:
         missing = [name for name in ("service_url", "admin_url", "topic") if not options.get(name)]
         if missing:
             raise OptionError(f"the option {missing[0]} is missing")
+        check_no_password("a service URL", options["service_url"])
+        check_no_password("an admin URL", options["admin_url"])
         return cls(
             cluster=Cluster(
                 options["service_url"],

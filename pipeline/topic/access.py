@@ -17,6 +17,13 @@ TOKEN_VARIABLE = "TIDEGATE_PULSAR_TOKEN"  # noqa: S105 the name of a variable
 _TOKEN_MAX_BYTES = 65_536
 
 
+def check_no_password(what: str, url: str) -> None:
+    """Raise ``OptionError`` if somebody has put a name and a password into a URL of Pulsar's."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        # It is not repeated: it would stand in a log.
+        raise OptionError(f"{what} has no name and password in it: put a token into a file, give token_file")
+
+
 @dataclass(frozen=True)
 class Access:
     """Paths of files; None where there is none.

@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
 from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
-from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.names import TopicName
 
 _ANSWER_MAX_BYTES = 512 * 1024 * 1024
@@ -31,6 +31,7 @@ class Admin:
     """
 
     def __init__(self, base_url: str, access: Access) -> None:
+        check_no_password("an admin URL", base_url)
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or _port(base_url) is None:
             raise OptionError(

@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
-from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.broker_frames import (
     CLIENT_VERSION,
     PROTOCOL_VERSION,
@@ -63,6 +63,7 @@ class ServiceUrl(NamedTuple):
 
         Of several hosts (``pulsar://a,b``) the first is taken.
         """
+        check_no_password("a service URL", text)
         scheme, _, rest = text.partition("://")
         try:
             parts = urlsplit(f"{scheme}://{rest.split(',')[0]}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from tidegate.pipeline.errors import TopicError, WireError
+from tidegate.pipeline.errors import NoSubscriptionError, WireError
 from tidegate.pipeline.topic.names import TopicName, cursor_name
 from tidegate.pipeline.topic.ranges import Acknowledged, Ledger, Position, Segment
 
@@ -28,19 +28,31 @@ class TopicState:
     last_confirmed: Position
     cursors: dict[str, dict[str, Any]]
 
+    @property
+    def subscriptions(self) -> list[str]:
+        """The names of those that last; a reader's cursor goes with the reader, and delays nothing."""
+        return sorted(unquote_plus(name) for name, cursor in self.cursors.items() if not _is_readers(cursor))
+
     def acknowledged(self, subscription: str) -> Acknowledged:
-        """What a subscription has acknowledged. Raises ``TopicError`` if there is no such subscription."""
+        """What a subscription has acknowledged. Raises ``NoSubscriptionError`` if there is none."""
         cursor = self.cursors.get(cursor_name(subscription))
         if cursor is None:
-            raise TopicError(f"{self.topic} has no subscription {subscription[:80]!r}: {self._others()}")
+            raise NoSubscriptionError(
+                f"{self.topic} has no subscription {subscription[:80]!r}: {self._others()}"
+            )
         try:
             return Acknowledged.parse(cursor["markDeletePosition"], cursor["individuallyDeletedMessages"])
         except (KeyError, TypeError) as error:
             raise WireError(f"the cursor {subscription[:80]!r} of {self.topic} lacks {error}") from error
 
     def _others(self) -> str:
-        known = sorted(unquote_plus(name) for name in self.cursors)[:5]
+        known = self.subscriptions[:5]
         return f"it has {', '.join(name[:80] for name in known)}" if known else "it has none"
+
+
+def _is_readers(cursor: dict[str, Any]) -> bool:
+    """Whether it is a reader's: open from the beginning, and never stored."""
+    return cursor.get("state") == "Open" and cursor.get("cursorLedger") == -1
 
 
 def parse_state(topic: TopicName, document: dict[str, Any]) -> TopicState:

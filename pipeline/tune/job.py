@@ -26,6 +26,7 @@ from tidegate.index import WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import TraceError
 from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
+from tidegate.pipeline.times import check_unit
 from tidegate.pipeline.tune import traces
 from tidegate.pipeline.tune.calibrate import SAMPLE_MAX, Calibration, Trace, calibrate
 from tidegate.pipeline.tune.model import Activity, Costs, Prediction, predict, recommend
@@ -44,6 +45,9 @@ _PARTS = 16
 _SECOND_MS = 1_000
 _CHANGED = "spill bigint, " + ", ".join(f"{name} double" for name in Changes._fields)
 _DDL = f"width_ms bigint, kind tinyint, {_CHANGED}"
+_SPAN_MAX_DAYS = 366
+_DAY_MS = 86_400_000
+"""Longer ones are a mistake, and would take memory for each of their steps."""
 
 
 class Span(NamedTuple):
@@ -130,11 +134,23 @@ def _span(trace: DataFrame, where: str) -> Span:
         sf.count_if(sf.col("arrival_ms").isNull() | sf.col("deliver_at_ms").isNull()),
         sf.min("arrival_ms"),
         sf.max("arrival_ms"),
+        sf.min("deliver_at_ms"),
+        sf.max("deliver_at_ms"),
+        sf.count_if(sf.col("deliver_at_ms") > sf.col("arrival_ms")),
     ).collect()[0]
     if not row[0]:
         raise TraceError(f"there are no delayed messages in {where}")
     if row[1]:
         raise TraceError(f"{row[1]:,} rows of {where} lack a time, or have one that is no number")
+    check_unit(f"arrival_ms in {where}", row[2], row[3])
+    check_unit(f"deliver_at_ms in {where}", row[4], row[5])
+    if not row[6]:
+        raise TraceError(f"nothing in {where} is delayed: no deliver_at_ms is later than its arrival_ms")
+    days = (row[3] - row[2]) / _DAY_MS
+    if days > _SPAN_MAX_DAYS:
+        raise TraceError(
+            f"{where} is {days:,.0f} days long, from {row[2]} to {row[3]} ms: give {_SPAN_MAX_DAYS} at most"
+        )
     return Span(row[0], row[2], row[3])
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import NumericType, StringType
 
 from tidegate.pipeline.errors import OptionError, TraceError
 from tidegate.pipeline.source.backlog import FORMAT, register
+from tidegate.pipeline.times import whole
 from tidegate.pipeline.tune.options import Delays, TuneOptions
 
 ARRIVAL = ("arrival_ms", "arrival", "sent_at_ms", "publish_time_ms")
@@ -82,7 +83,8 @@ def _number(found: DataFrame, names: Sequence[str], where: str) -> Column:
         raise TraceError(
             f"{name} in {where} is of the type {kind.simpleString()}: it must be milliseconds since the epoch"
         )
-    return sf.floor(sf.col(name).cast("string").try_cast("double")).cast("bigint")
+    text = sf.trim(sf.col(name).cast("string"))
+    return sf.coalesce(text.try_cast("bigint"), whole(text.try_cast("double")))
 
 
 def _not_read(where: str, text: str) -> str:

@@ -1,8 +1,9 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
 It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, what it is
-sent and when in ``handing_out``, when a change is durable in ``committer``, what control clients ask in
-``queries``, what happens without a cause in ``maintenance``. Invariants:
+sent and when in ``handing_out`` and ``held_news``, when a change is durable in ``committer``, how fast is
+read in ``reading_pace``, what control clients ask in ``queries``, what happens without a cause in
+``maintenance``, what is not kept in ``forgetting``. Invariants:
 
 - whatever the index raises, foreseen or not, ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
@@ -17,7 +18,6 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
-    ENTRY_BYTES,
     Catalog,
     Clock,
     DelayIndex,
@@ -27,46 +27,40 @@ from tidegate.index import (
     SubscriptionName,
     TidegateIndexError,
 )
-from tidegate.plugin.daemon import width
-from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.forgetting import Forgetting
 from tidegate.plugin.daemon.handing_out import HandingOut
+from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.intake import Intake
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
+from tidegate.plugin.daemon.reading_pace import ReadingPace
 from tidegate.plugin.daemon.session import Change, Durability, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.stream_log import LogState
-from tidegate.plugin.daemon.unserved import Unserved
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.telemetry.survey import Surveyor
-from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
     Add,
     Close,
     Durable,
-    Held,
     Hello,
     Ingest,
     Open,
     Role,
-    Unheld,
     Welcome,
 )
 
 if TYPE_CHECKING:
     import structlog
-
-NS_PER_DAY = 86_400_000_000_000
-STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is told when it lasts
 
 
 class DaemonEngine:
@@ -102,14 +96,12 @@ class DaemonEngine:
         self._log = log
         self.surveyor = Surveyor(catalog)
         self._seldom = Seldom(clock.monotonic_ns)
-        self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
-        self._stopped_ns: int | None = None
-        self._told_stopped = False
+        self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
+        self._held_news = HeldNews(catalog, self.ownership, log)
         self._storage_failing = False
         self.lost = asyncio.Event()
         """The store has lost what was durable: somebody is to end this and begin anew."""
         self._stopping = False
-        self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._queries = Queries(self, Intake(catalog, self, executor=commit_executor, log=log), loop, log=log)
         self._handing_out = HandingOut(
@@ -124,6 +116,9 @@ class DaemonEngine:
             interval_s=settings.commit_interval_ms / 1_000,
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
+        )
+        self._forgetting = Forgetting(
+            catalog, clock, self.ownership, settings=settings, commit_soon=self._committer.wake, log=log
         )
         if logs is not None:
             logs.on_change(self._committer.wake)
@@ -148,8 +143,7 @@ class DaemonEngine:
     def start(self) -> None:
         """Begin the upkeep; the daemon is ready."""
         for index in self.catalog:
-            self.catalog.park(index)
-            self._unserved.begin(index.name, self.clock.monotonic_ns())
+            self._forgetting.unserved(index)
         self._maintenance.start()
         self.health.clear("starting")
 
@@ -198,12 +192,7 @@ class DaemonEngine:
     @property
     def storage_failing(self) -> bool:
         """See ``intake.IntakeOwner``."""
-        return self._storage_failing or self._memory_full
-
-    @property
-    def _memory_full(self) -> bool:
-        """Whether there is no room for entries, and none is made because they cannot be spilled."""
-        return self._admission.stopped and self.catalog.persist_failure is not None
+        return self._storage_failing or self._reading_pace.memory_full
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
         """See ``intake.IntakeOwner``."""
@@ -216,27 +205,19 @@ class DaemonEngine:
 
     def made(self, index: DelayIndex) -> None:
         """See ``intake.IntakeOwner``."""
-        self.catalog.park(index)
-        self._unserved.begin(index.name, self.clock.monotonic_ns())
+        self._forgetting.unserved(index)
 
     def added(self, index: DelayIndex, entries: int) -> None:
         """See ``intake.IntakeOwner``."""
         self._metrics.entries_added.inc(entries)
-        self._admission.take(entries * ENTRY_BYTES)
+        self._reading_pace.take(entries)
         stream = self.ownership.get(index.name)
         if stream is not None:
             self._handing_out.schedule(stream)
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
         """See ``intake.IntakeOwner``."""
-        stream = self.ownership.get(name)
-        if stream is None or not stream.session.answer_begun or stream.session.closing:
-            return  # the answer to OPEN will have them
-        if not stream.answer_sent:
-            stream.untold.update(positions)
-            return
-        for part in split_positions(positions):
-            stream.send(Held(part, PositionSet(), last=False))
+        self._held_news.tell_held(name, positions)
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -280,7 +261,7 @@ class DaemonEngine:
         if self._logs is not None:
             self._logs.begin(stream, connection.log_requests, stream_id, request)
         previous = self.ownership.take_over(stream)
-        self._unserved.end(name)
+        self._forgetting.served(name)
         if previous is not None:
             self._handing_out.discard(previous)
             if previous.connection is connection:
@@ -297,9 +278,7 @@ class DaemonEngine:
 
     def answer_sent(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
-        stream.answer_sent = True
-        untold, stream.untold = stream.untold, PositionSet()
-        self.tell_held(stream.name, stream.session.index.held_among(untold))
+        self._held_news.answer_sent(stream)
         self._handing_out.schedule(stream)
 
     def ended(self, stream: Stream) -> None:
@@ -309,9 +288,8 @@ class DaemonEngine:
         if self._logs is not None:
             self._logs.end(stream)
         if self.ownership.get(stream.name) is stream:
-            self.catalog.park(stream.session.index)
             self.ownership.release(stream)
-            self._unserved.begin(stream.name, self.clock.monotonic_ns())
+            self._forgetting.unserved(stream.session.index)
 
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
@@ -321,7 +299,7 @@ class DaemonEngine:
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
             )
-        if isinstance(change, Add) and self._memory_full:
+        if isinstance(change, Add) and self._reading_pace.memory_full:
             raise StreamError(
                 ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
             )
@@ -335,7 +313,7 @@ class DaemonEngine:
             raise self._bug(stream, error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
-            self._admission.take(entries * ENTRY_BYTES)
+            self._reading_pace.take(entries)
             if self._queries.recorder.active:
                 self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
@@ -346,7 +324,7 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         if self.storage_failing:
             return 0.0  # entries are refused: to read no more would keep credit and acknowledgements from us
-        return self._admission.pause_s(self.clock.monotonic_ns())
+        return self._reading_pace.pause_s()
 
     def paused(self, seconds: float) -> None:
         """See ``stream.Engine``."""
@@ -357,20 +335,7 @@ class DaemonEngine:
         stream.session.add_credit(more)
         self._handing_out.schedule(stream)
 
-    # --- losses and commits -------------------------------------------------------------------------
-
-    def _send_unheld(self, stream: Stream) -> None:
-        if not stream.answer_sent:
-            return  # a HELD that was made before the loss may be on its way: it must not come after UNHELD
-        lost = stream.session.index.take_unheld()
-        if lost:
-            self._log.error(
-                "positions lost to a corrupt block are read again",
-                stream=repr(stream.session),
-                lost=len(lost),
-            )
-            for part in split_positions(lost):
-                stream.send(Unheld(part))
+    # --- commits ------------------------------------------------------------------------------------
 
     def on_durable(self, stream: Stream, durability: Durability) -> None:
         """See ``committer.CommitListener``."""
@@ -386,7 +351,7 @@ class DaemonEngine:
         if self._logs is not None and stream.session.cleared:
             self._logs.delete(stream)
         stream.connection.close_stream(stream)
-        self._forget_if_empty(stream)
+        self._forgetting.forget_if_empty(stream.session.index)
 
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""
@@ -435,51 +400,15 @@ class DaemonEngine:
 
     def tell_level(self, unspilled_bytes: int) -> None:
         """See ``MaintenanceOwner``."""
-        now_ns = self.clock.monotonic_ns()
-        self._admission.tell(unspilled_bytes, now_ns)
-        if not self._admission.stopped:
-            self._stopped_ns = None
-            if self._told_stopped:
-                self._told_stopped = False
-                self._log.info("reading goes on")
-        elif self._stopped_ns is None:
-            self._stopped_ns = now_ns
-        elif now_ns - self._stopped_ns >= STOPPED_TOLD_NS and not self._told_stopped:
-            self._told_stopped = True
-            self._log.warning("reading is held back until entries are spilled")
+        self._reading_pace.tell_level(unspilled_bytes)
 
     def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
-        """See ``MaintenanceOwner``. The answer to a later OPEN tells what nobody serves now."""
-        for index in self.catalog.unheld():
-            stream = self.ownership.get(index.name)
-            if stream is not None:
-                self._send_unheld(stream)
+        """See ``MaintenanceOwner``."""
+        self._held_news.tell_unheld()
 
     def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
-        """See ``MaintenanceOwner``. A lost index costs reading the topic again, never a message."""
-        for name in self._unserved.take_expired(self.clock.monotonic_ns()):
-            if self.catalog.get(name) is not None:
-                self._log.info(
-                    "no broker has opened it for a long time, its index is removed",
-                    topic=name.topic,
-                    subscription=name.subscription,
-                    days=self.settings.forget_days,
-                )
-                self._forget(name)
-
-    def _forget_if_empty(self, stream: Stream) -> None:
-        """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
-        index = stream.session.index
-        served = self.ownership.get(stream.name) is not None or self.catalog.get(stream.name) is not index
-        if served or not index.empty or width.is_own(index, self.settings):
-            return
-        self._forget(stream.name)
-
-    def _forget(self, name: SubscriptionName) -> None:
-        self.catalog.remove(name)
-        self.ownership.forget(name)
-        self._unserved.end(name)
-        self._committer.wake()
+        """See ``MaintenanceOwner``."""
+        self._forgetting.forget_unserved()
 
 
 def _check_length(what: str, name: str) -> None:

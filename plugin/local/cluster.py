@@ -153,11 +153,37 @@ class ZooKeeper(PulsarProcess):
 
 
 class Bookie(PulsarProcess):
-    """The cluster's storage."""
+    """The cluster's storage; ready when it is registered.
+
+    One that was killed finds its former registration in ZooKeeper until that session has expired, and gives
+    up, at times without ending. It is started again until it is taken, as a service manager would do.
+    """
 
     name = "bookie"
     command = "bookie"
     conf_variable = "PULSAR_BOOKKEEPER_CONF"
+    _was_ready = False
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return once it is registered; raise if it never was and gives up, or the time is up."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                super().wait_ready(max(0.0, deadline_s - time.monotonic()))
+            except LocalProcessError:
+                if not self._was_ready or time.monotonic() > deadline_s:
+                    raise
+            else:
+                self._was_ready = True
+                return
+            self.kill()
+            self.spawn()
+
+    def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
+        # Its port is answered before it is registered; its HTTP server is started after that.
+        url = f"http://{LOOPBACK}:{self._conf['httpServerPort']}"
+        client = httpx.Client(base_url=url, timeout=_HTTP_TIMEOUT_S, trust_env=False)
+        return partial(_unregistered, asking.enter_context(client))
 
 
 class ClusterBroker(PulsarProcess):
@@ -419,6 +445,19 @@ def _environment(work_dir: Path, jvm: Jvm) -> dict[str, str]:
         "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
         "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false",
     }
+
+
+def _unregistered(bookie: httpx.Client) -> str | None:
+    """What the bookie lacks, in words; None when nothing. Raises if it has given up."""
+    try:
+        if bookie.get("/api/v1/bookie/is_ready").is_success:
+            return None
+        state = bookie.get("/api/v1/bookie/state")
+        if state.is_success and state.json()["shuttingDown"]:
+            raise LocalProcessError("the bookie gave up while starting; its log says why")
+    except httpx.HTTPError:
+        return f"{bookie.base_url} does not answer"
+    return "it does not say that it is ready"
 
 
 def _unhealthy(admin: httpx.Client) -> str | None:

@@ -6,7 +6,7 @@ import shutil
 from functools import partial
 
 from tests.support.inbox import Inbox
-from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.lane import MINUTES_10_MS, SHARED, Lane
 from tests.support.two_brokers import TwoBrokers
 from tests.support.waiting import wait_until
 from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, find_orphans
@@ -36,6 +36,27 @@ def test_who_gets_the_topic_gets_the_index(two: TwoBrokers, lane: Lane) -> None:
     inbox.wait_for(near)
     assert two.counted(two.b, ADDED) - before <= READ_AHEAD, "nothing is read again"
     lane.finish_partly(inbox, near + lane.send_in(100, None), left=len(far))
+
+
+def test_the_index_is_there_before_anything_is_read(two: TwoBrokers, lane: Lane) -> None:
+    """A consumer that asks for nothing yet has a tracker made: the first read skips what is held."""
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox())
+    far = lane.send_in(*[MINUTES_10_MS] * 2_000)
+    lane.wait_delayed(len(far))
+    two.wait_logged(two.a, lane.topic, len(far))
+    lane.disconnect()
+    before = two.counted(two.b, ADDED)
+    two.move(lane.topic, two.b)
+    idle = lane.client.subscribe(lane.topic, "sub", SHARED, receiver_queue_size=0)
+    wait_until(lambda: two.held(two.b, lane.topic) == len(far), "daemon b holds all")
+    lane.wait_delayed(len(far))
+    idle.close()
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    near = lane.send_in(*[500] * 10)
+    lane.finish_partly(inbox, near, left=len(far))
+    assert two.counted(two.b, ADDED) - before <= len(near), "nothing is read again"
 
 
 def test_broker_and_daemon_killed_together(two: TwoBrokers, lane: Lane) -> None:
@@ -135,6 +156,18 @@ def test_who_looks_for_orphans_at_a_bookie_sees_whose_a_log_is(two: TwoBrokers, 
         assert find_orphans(named, [bookie], topic, "sub", lambda _: None) == []
     bookie.remove(found[0])
     assert _is_gone(two, ledger_id)
+
+
+def test_a_bookie_that_was_killed_is_there_again(two: TwoBrokers, lane: Lane) -> None:
+    two.move(lane.topic, two.a)
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    sent = lane.send_in(*[20_000] * 100)
+    lane.wait_delayed(100)
+    two.cluster.bookie.kill()
+    two.cluster.bookie.start()  # while ZooKeeper still believes that the former one is there
+    sent += lane.send_in(*[2_000] * 100)
+    lane.finish(inbox, sent)
 
 
 def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from pyroaring import BitMap
 
 from tests.support.catalogs import (
     INCARNATION,
@@ -36,6 +37,7 @@ from tidegate.index.errors import (
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
 from tidegate.index.positions import PositionSet
+from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.store import Batch, MemoryStore
 
 ENTRIES = spread(1_000, 10_000)
@@ -170,6 +172,21 @@ def test_a_corrupt_held_bitmap_is_not_held() -> None:
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 0
     assert len(index.held()) == 200
+
+
+@pytest.mark.parametrize("body", [b"no bitmap", serialize_bitmap(BitMap([1])) + b"\0", b""])
+def test_a_held_bitmap_that_is_none_leaves_the_others_as_they_are(body: bytes) -> None:
+    """Its checksum is right, so that only reading it shows what it is."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    for ledger_id in range(1, 4):
+        index.add(spread(100, 1_000, ledger_id=ledger_id))
+    catalog.persist(NAME)
+    overwrite(store, stored(store, keys.HELD)[1][0], seal(keys.HELD, body))
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 1
+    assert index.held() == PositionSet.of((ledger_id, at) for ledger_id in (1, 3) for at in range(100))
+    index.check()
 
 
 def test_a_corrupt_acknowledged_bitmap_is_forgotten() -> None:

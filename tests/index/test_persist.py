@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from tests.support.catalogs import (
     NAME,
@@ -24,6 +24,8 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import FailingStore
+from tidegate.index import positions as positions_module
+from tidegate.index import roaring
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.compaction import choose_runs
@@ -484,3 +486,44 @@ def test_slices_that_finish_without_a_journal_record_are_dropped_one_day() -> No
     catalog.maintain(START_MS + 70_000)
     assert index.stats().slices_on_disk == 1
     assert len(stored(store, keys.BLOCK)) == 1
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_a_persist_copies_what_has_changed_however_many_ledgers_there_are(
+    monkeypatch: pytest.MonkeyPatch, acknowledged: bool
+) -> None:
+    """With 100,000 of them a copy of everything stops the daemon for tens of milliseconds."""
+    store = MemoryStore()
+    options = dataclasses.replace(OPTIONS, carry_ms=300)
+    catalog, index = opened(store, options)
+    # The first ones are carried: staged, in ledgers that do not change any more.
+    index.add(Entries.of((START_MS + at, at, 0) for at in range(4_000)))
+    catalog.persist(NAME)
+    assert 0 < index.stats().staged < 4_000
+    index.add(spread(10, 10_000, ledger_id=5_000))  # all have changed before: that was a snapshot
+    copied: list[int] = []
+    original = positions_module._copied
+
+    def noted(bitmap: BitMap64) -> BitMap64:
+        copied.append(roaring.containers(bitmap))
+        return original(bitmap)
+
+    monkeypatch.setattr(positions_module, "_copied", noted)
+    if acknowledged:
+        index.acknowledge(PositionSet.of([(7, 0), (5_000, 1)]))
+    catalog.commit()
+    before = list(index._positions.held)
+    job = index.upkeep.begin_persist(START_MS)
+    index.add(spread(10, 10_000, ledger_id=5_001))
+    index.acknowledge(PositionSet.of([(8, 0)]))
+    job.run()
+    index.upkeep.finish_persist()
+    assert max(copied, default=0) < 10
+    assert len(before) == 4_010 - 2 * acknowledged
+    index.check()
+    catalog.persist(NAME)
+    index.check()
+    _, again = reopened(store, options)
+    again.check()
+    assert again.held() == index.held()
+    assert len(drained(again)) == 4_020 - 1 - 2 * acknowledged

@@ -147,3 +147,70 @@ def test_any_ledger_and_entry_id_fits(ledger_id: int) -> None:
     left = whole.snapshot()
     left.discard_up_to(ledger_id, 70_000)
     assert list(left) == [(ledger_id, at) for at in entry_ids[2:]]
+
+
+LEDGERS = 3_000
+"""Of one entry each: to put a few hundred positions in or out must not look at all of them."""
+
+
+def wide(*, tracked: bool = False) -> tuple[PositionSet, set[Position]]:
+    known = {(ledger_id, 7) for ledger_id in range(LEDGERS)}
+    made = PositionSet(tracked=tracked)
+    made.add(entries_at(sorted(known)))
+    if tracked:
+        made.take_dirty()
+    return made, known
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {(5, at) for at in range(700)},
+        {(at, 7) for at in range(0, LEDGERS, 5)},
+        {(at, 7 + at % 2) for at in range(0, LEDGERS, 5)},
+        {(at, 7) for at in range(LEDGERS)},
+    ],
+    ids=["a run in one ledger", "here and there", "half of them new", "all"],
+)
+def test_a_batch_into_and_out_of_many_ledgers(batch: set[Position]) -> None:
+    for change in range(3):
+        mine, known = wide(tracked=True)
+        if change == 0:
+            mine.update(PositionSet.of(batch))
+            known |= batch
+        elif change == 1:
+            mine.difference_update(PositionSet.of(batch))
+            known -= batch
+        else:
+            fresh = mine.add_new(entries_at(sorted(batch)), PositionSet())
+            assert fresh.tolist() == [position not in known for position in sorted(batch)]
+            known |= batch
+        assert set(mine) == known
+        assert mine.take_dirty() >= {at for at, _ in known ^ wide()[1]}
+
+
+def test_a_ledger_after_another_is_put_out() -> None:
+    mine, known = wide()
+    for ledger_id in range(0, LEDGERS, 100):
+        batch = {(at, 7) for at in range(ledger_id, ledger_id + 700)}
+        mine.difference_update(PositionSet.of(batch))
+        known -= batch
+        assert set(mine) == known
+
+
+@given(a=some, ledgers=st.sets(st.integers(0, 7)))
+@settings(deadline=None)
+def test_the_positions_of_some_ledgers(a: set[Position], ledgers: set[int]) -> None:
+    mine, others = PositionSet.of(a), PositionSet.of((at + 100, 0) for at in range(500))
+    mine.update(others)
+    found = mine.of_ledgers(ledgers)
+    assert {position for position in found if position[0] in ledgers} == {
+        position for position in a if position[0] in ledgers
+    }
+    assert all(position in mine for position in found)
+
+
+def test_few_ledgers_of_many_are_copied_and_most_of_them_are_a_snapshot() -> None:
+    mine, _ = wide()
+    assert mine.of_ledgers({3, 5, LEDGERS + 1}) == PositionSet.of([(3, 7), (5, 7)])
+    assert mine.of_ledgers(set(range(LEDGERS))) == mine

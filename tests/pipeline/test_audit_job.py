@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.commands import Notes
 from tidegate.pipeline.audit import job
 from tidegate.pipeline.audit.options import AuditOptions, Record, StreamOptions
-from tidegate.pipeline.errors import PipelineError, TraceError
+from tidegate.pipeline.errors import OptionError, PipelineError, TraceError
 
 BASE_MS = 1_700_000_000_000
 
@@ -253,6 +253,9 @@ def test_order_and_gaps(spark: SparkSession, tmp_path: Path) -> None:
         ("no file", "sent: there is nothing at"),
         ("no parquet", "sent: .* cannot be read as parquet"),
         ("no id", "have no message_id"),
+        ("not finite", "2 rows of .* have a value that does not fit its column, such as '(NaN|1.0E30)'"),
+        ("seconds", "sent: deliver_at_ms in .* must be milliseconds since the epoch: .* looks like seconds"),
+        ("microseconds", "sent: sent_at_ms in .* looks like micro- or nanoseconds"),
         ("no json", "value that does not fit"),
     ],
 )
@@ -266,6 +269,17 @@ def test_records_that_do_not_fit(spark: SparkSession, tmp_path: Path, change: st
                 del row["deliver_at_ms"]
         case "no number":
             sent[3]["sent_at_ms"] = "soon"
+        case "not finite":
+            sent[3]["sent_at_ms"], sent[4]["sent_at_ms"] = float("nan"), 1e30
+            where = tmp_path / "sent.parquet"
+            for row in sent:
+                row["sent_at_ms"] = float(row["sent_at_ms"])
+        case "seconds":
+            for row in sent:
+                row["deliver_at_ms"] = row["deliver_at_ms"] and row["deliver_at_ms"] // 1_000
+        case "microseconds":
+            for row in sent:
+                row["sent_at_ms"] *= 1_000
         case "no rows":
             sent = []
         case "no id":
@@ -289,6 +303,39 @@ def test_a_column_of_floats_as_pandas_writes_it(spark: SparkSession, tmp_path: P
         spark, write(sent, tmp_path / "s.parquet"), write(receipts(sent_rows(30)), tmp_path / "r.csv")
     )
     assert (exit_code, result["lateness_ms"]["max"]) == (0, 3)
+
+
+@pytest.mark.parametrize("theirs", ["thesis.txt", "part-of-it/thesis.txt", "part-1.parquet"])
+def test_what_no_audit_has_written_is_not_replaced(spark: SparkSession, tmp_path: Path, theirs: str) -> None:
+    sent = sent_rows(30)
+    records = write(sent, tmp_path / "s.parquet"), write(receipts(sent)[1:], tmp_path / "r.parquet")
+    folder = tmp_path / "offending"
+    for _ in range(2):
+        # An older one's is.
+        result, _, _ = audit(spark, *records, offending=str(folder))
+        assert (result["lost"], pq.read_table(folder).num_rows) == (1, 1)
+    for path in [*folder.iterdir()]:
+        path.unlink()
+    mine = Path(write(sent, folder / theirs))
+    with pytest.raises(OptionError, match=r"offending has what no audit has written, .* choose another"):
+        audit(spark, *records, offending=str(folder))
+    assert mine.is_file()
+
+
+def test_a_subscription_that_is_named_twice_is_judged_once(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows(30)
+    received = [*receipts(sent), *receipts(sent, "audit")]
+    result, _, _ = audit(
+        spark,
+        write(sent, tmp_path / "s.parquet"),
+        write(received, tmp_path / "r.parquet"),
+        subscriptions=("billing", "audit", "billing"),
+    )
+    assert (result["sent"], result["received"], list(result["subscriptions"])) == (
+        30,
+        60,
+        ["audit", "billing"],
+    )
 
 
 def test_a_dry_run_judges_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -426,6 +473,20 @@ class TestBesideProduction:
         )
         result, exit_code = job.run(Notes(spark), wanted.model_dump(mode="json"))
         assert (result["unreadable"], result["delivered"], exit_code) == (2, 10, 0)
+
+    def test_a_checkpoint_is_of_the_subscriptions_that_it_was_made_for(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """What is kept of a message has a bit for each of them."""
+        sent = sent_rows(20)
+        self.put(tmp_path, "1", sent, [*receipts(sent), *receipts(sent, "audit")])
+        stream = StreamOptions(checkpoint=str(tmp_path / "checkpoint"), once=True)
+        places = str(tmp_path / "sent"), str(tmp_path / "received")
+        _, code, _ = audit(spark, *places, subscriptions=("billing", "audit"), stream=stream)
+        assert code == 0
+        assert audit(spark, *places, subscriptions=("audit", "billing"), stream=stream)[1] == 0
+        with pytest.raises(OptionError, match="is of an audit of audit, billing: give the same"):
+            audit(spark, *places, subscriptions=("billing",), stream=stream)
 
     def test_subscriptions_must_be_named(self, spark: SparkSession, tmp_path: Path) -> None:
         stream = StreamOptions(checkpoint=str(tmp_path / "c"))

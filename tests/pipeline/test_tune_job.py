@@ -112,6 +112,16 @@ class TestWhatIf:
         ),
         (pa.table({"arrival_ms": [1, 2], "deliver_at_ms": ["5", "soon"]}), "1 rows of .* lack a time"),
         (pa.table({"arrival_ms": [True], "deliver_at_ms": [5]}), "of the type boolean"),
+        (pa.table({"arrival_ms": [1.0, float("nan")], "deliver_at_ms": [5, 6]}), "1 rows of .* lack a time"),
+        (pa.table({"arrival_ms": [5], "deliver_at_ms": [5]}), "nothing in .* is delayed: no deliver_at_ms"),
+        (
+            pa.table({"arrival_ms": [START_MS], "deliver_at_ms": [START_MS // 1_000 + 60]}),
+            "deliver_at_ms in .* must be milliseconds since the epoch: 1700000060 looks like seconds",
+        ),
+        (
+            pa.table({"arrival_ms": [0, START_MS], "deliver_at_ms": [START_MS + 9] * 2}),
+            "is 19,676 days long, from 0 to 1700000000000 ms: give 366 at most",
+        ),
     ],
 )
 def test_traces_that_do_not_fit(spark: SparkSession, tmp_path: Path, table: pa.Table, words: str) -> None:

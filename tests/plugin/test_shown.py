@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.plugin.shown import lines, one_line, shown
+from tidegate.plugin.shown import lines, one_line, shown, without_passwords
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,19 @@ def test_a_name_is_printable_and_like_no_other(one: str, other: str) -> None:
 
 def test_a_message_is_one_line_and_keeps_its_escapes() -> None:
     assert one_line("no subscription 'a\\x1b': two\nlines") == "no subscription 'a\\x1b': two\\nlines"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("cannot read ftp://me:s3cret@host/x: gone", "cannot read ftp://me:…@host/x: gone"),
+        ("s3a://KEY:s3@cret@bucket and x://:s3cret@host:1", "s3a://KEY:…@bucket and x://:…@host:1"),
+        ("abfss://container@account.net/x", "abfss://container@account.net/x"),
+        ("http://127.0.0.1:8080/a@b: refused", "http://127.0.0.1:8080/a@b: refused"),
+    ],
+)
+def test_a_message_has_no_password_of_a_url(message: str, expected: str) -> None:
+    assert without_passwords(message) == expected
 
 
 def test_a_text_keeps_its_lines() -> None:

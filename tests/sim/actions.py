@@ -10,9 +10,10 @@ from tests.sim.bookkeeper import NO_DELAY
 from tests.sim.client import Client
 from tests.sim.history import Step
 from tests.sim.kernel import NS_PER_MS
-from tests.sim.log_home import LogDamage
+from tests.sim.log_home import LogDamage, Trap
 from tests.sim.store import PowerCut, Trouble
 from tests.sim.world import World
+from tidegate.plugin.wire.messages import LogOp
 
 Action = Callable[..., None]
 ACTIONS: dict[str, Action] = {}
@@ -293,6 +294,19 @@ def fail_write(world: World, machine: int, write: int, written: bool = False) ->
 
 
 @action
+def refuse_reads(world: World, machine: int, for_ms: int) -> None:
+    """Nothing can be read from a machine's disk for that time, as when too many files are open."""
+    daemon = world.daemons[machine % len(world.clocks)]
+    daemon.disk.refuses_reads = True
+    daemon.promises.troubled = True
+
+    def well() -> None:
+        daemon.disk.refuses_reads = False
+
+    _down_for(world, well, for_ms)
+
+
+@action
 def slow_disk(world: World, machine: int, for_ms: int) -> None:
     """A machine's disk takes up to a tenth of a second for a write."""
     disk = world.disks[machine % len(world.clocks)]
@@ -379,6 +393,19 @@ def bookies_slow(world: World, for_ms: int) -> None:
         world.log_bookies.io_ns = world.config.log_io_us * 1_000
 
     _down_for(world, well, for_ms)
+
+
+@action
+def at_log_request(world: World, op: str, request: int, then: dict[str, Any]) -> None:
+    """When some daemon asks for the n-th such operation of an index log from now (`LogOp`), another action
+    happens: `then` has its name as `do`, and its arguments. One waits at a time."""
+    args = {name: value for name, value in then.items() if name != "do"}
+
+    def spring() -> None:
+        world.kernel.note(f"== at {op}: {then}")
+        ACTIONS[then["do"]](world, **args)
+
+    world.log_bookies.trap = Trap(LogOp[op], request, spring)
 
 
 @action

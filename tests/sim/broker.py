@@ -37,7 +37,7 @@ class BrokerOptions:
     cursor: CursorOptions
     dispatcher: DispatcherOptions
     wire: WireOptions
-    index_log: bool = False
+    log_home: str = ""
 
 
 class Broker:
@@ -228,7 +228,7 @@ class ServedSubscription:
             broker.log_bookies,
             self.cursor,
             lambda ledger_id: broker.daemon.promises.log_began(subscription.name, ledger_id),
-            wanted=options.index_log,
+            options.log_home,
         )
         self._wake: Event | None = None
         self._wake_ms: int | None = None

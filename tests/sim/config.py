@@ -9,10 +9,12 @@ from tests.sim.broker import BrokerOptions
 from tests.sim.cursor import CursorOptions
 from tests.sim.daemon import DaemonOptions
 from tests.sim.dispatcher import DispatcherOptions
+from tests.sim.objects import URL
 from tests.sim.shim import ShimOptions
 from tests.sim.wire import WireOptions
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.options import IndexOptions
+from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 
 _NS_PER_US = 1_000
 
@@ -48,6 +50,8 @@ class Config:
     network_us: int = 1_000
     # index logs
     index_log: bool = False
+    log_objects: bool = False
+    log_tail_entries: int = 512
     log_io_us: int = 2_000
     log_read_bytes: int = 1 << 20
     log_piece_bytes: int = 1 << 20
@@ -107,7 +111,7 @@ class Config:
             CursorOptions(self.ranges_max, self.cursor_flush_ms, self.cursor_io_us * _NS_PER_US),
             DispatcherOptions(self.read_batch, self.read_io_us * _NS_PER_US, self.network_us * _NS_PER_US),
             WireOptions(self.socket_capacity, self.socket_latency_us * _NS_PER_US, self.piece_bytes),
-            self.index_log,
+            (URL if self.log_objects else BOOKKEEPER) if self.index_log else "",
         )
 
     def daemon_options(self) -> DaemonOptions:
@@ -152,6 +156,7 @@ class Config:
             index,
             log,
             settings,
+            self.log_tail_entries,
             self.loop_lag_us * _NS_PER_US,
             self.job_delay_us * _NS_PER_US,
             self.daemon_start_ms * 1_000_000,

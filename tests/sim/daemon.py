@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import NS_PER_MS, Kernel, Killed, Process, Violation
 from tests.sim.loop import NotYet, VirtualExecutor, VirtualLoop
+from tests.sim.objects import SimHomes, SimObjects
 from tests.sim.promises import Promises
 from tests.sim.store import Disk, SimStore, Trouble
 from tests.sim.wire import ClientEnd, Wire, WireOptions
@@ -55,6 +56,7 @@ class DaemonOptions:
     index: IndexOptions = field(default_factory=IndexOptions)
     log: LogOptions = field(default_factory=LogOptions)
     settings: dict[str, Any] = field(default_factory=dict)
+    tail_entries: int = 512
     lag_ns: int = 200_000
     job_delay_ns: int = NS_PER_MS
     start_ns: int = 200 * NS_PER_MS
@@ -144,6 +146,7 @@ class Life:
         except TidegateIndexError as error:
             self._cannot_start(error)
             return
+        host.check_stored()
         settings = settings_of(host.options.settings)
         log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log))
         self.metrics = Metrics(lambda: "simulated")
@@ -158,6 +161,9 @@ class Life:
             options=host.options.log,
         )
         self.logs.on_end = self._log_ended
+        self.logs._homes = SimHomes(
+            host.objects, self.process, self.loop, host.options.tail_entries, host.promises.log_began
+        )
         self.engine = DaemonEngine(
             self.catalog,
             host.clock,
@@ -296,7 +302,9 @@ class DaemonHost:
         disk: Disk,
         options: DaemonOptions,
         promises: Promises,
+        objects: SimObjects,
     ) -> None:
+        self.objects = objects
         self.kernel = kernel
         self.name = name
         self.clock = clock
@@ -374,7 +382,7 @@ class DaemonHost:
             or life.engine is None
             or life.process.stopped
             or not over
-            or life.engine._admission.stopped
+            or life.engine._reading_pace.stopped
         ):
             self._over_since_ns = None
             return
@@ -383,8 +391,11 @@ class DaemonHost:
         if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
 
-    def check_strangers(self) -> None:
-        """Nothing is stored that is of no subscription. Raises Violation."""
+    def check_stored(self) -> None:
+        """Nothing is stored that is of no subscription: when the daemon has begun, or is at rest. Raises
+        Violation."""
+        if self.disk.damaged:
+            return
         known = {index.log.subscription_id for index in self.indexes()}
         kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
         found = {

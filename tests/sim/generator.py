@@ -17,7 +17,7 @@ Fault = tuple[str, dict[str, Any]]
 """What is done, and its arguments."""
 
 FAULTS = ("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width")
-MORE = ("home", "subscription", "rebuild")
+MORE = ("home", "subscription", "rebuild", "log", "reads", "objects")
 """Not in the histories that are new in each run of CI, but in campaigns that ask for them (`--faults all`):
 their model is younger than the others'."""
 ON_REQUEST = ("clear",)
@@ -122,12 +122,17 @@ class _Generator:
 
     def _with_index_log(self, config: Config) -> Config:
         some = self._some
-        wanted = "home" in self.faults or ("move" in self.faults and self.luck.random() < 0.5)
+        wanted = {"home", "log", "objects"} & set(self.faults) or (
+            "move" in self.faults and self.luck.random() < 0.5
+        )
         if not wanted and self.luck.random() > 0.1:
             return config
+        objects = "objects" in self.faults
         return replace(
             config,
             index_log=True,
+            log_objects=objects,
+            log_tail_entries=some(5, 50, 512) if objects else 512,
             log_io_us=some(100, 2_000, 50_000),
             log_read_bytes=some(1, 500, 1 << 20),
             log_piece_bytes=some(50, 500, 1 << 20),
@@ -282,6 +287,47 @@ class _Generator:
             ("bookies_slow", {"for_ms": for_ms}),
             ("damage_log", {"how": self._some("flipped", "cut", "lost", "end_lost")}),
         )
+
+    def _log(self) -> Fault:
+        """Something happens just when a log is opened, read, made, appended to or pointed at."""
+        to = self.luck.randrange(2)
+        if self.luck.random() < 0.3:
+            return "unload", {"to": to}
+        op = self._some("OPEN", "READ", "READ", "CREATE", "APPEND", "POINT", "DELETE")
+        number, for_ms = self.luck.randrange(2), self.luck.randint(1, self._some(100, 3_000, 9_000))
+        do, args = self._one_of(
+            ("unload", {"to": to}),
+            ("kill_daemon", {"daemon": number, "down_ms": self._down_ms()}),
+            ("stop_daemon", {"daemon": number, "down_ms": self._down_ms()}),
+            ("kill_broker", {"broker": number, "down_ms": self._down_ms()}),
+            ("freeze_broker", {"broker": number, "for_ms": for_ms}),
+            ("cut", {"broker": number}),
+            (
+                "kill_at_write",
+                {"daemon": number, "write": self.luck.randint(1, 12), "down_ms": self._down_ms() + 300},
+            ),
+            (
+                "fail_write",
+                {"machine": number, "write": self.luck.randint(1, 6), "written": self._some(False, True)},
+            ),
+            ("refuse_writes", {"machine": number, "for_ms": for_ms, "written": False}),
+            ("power_cut", {"machine": number, "how": "prefix", "down_ms": self._down_ms()}),
+            ("bookies_away", {"for_ms": for_ms}),
+            ("seek", {"to": self._some(0, 500, 1_000), "subscription": number}),
+        )
+        return "at_log_request", {
+            "op": op,
+            "request": self.luck.randint(1, self._some(1, 3, 10)),
+            "then": {"do": do, **args},
+        }
+
+    def _objects(self) -> Fault:
+        """What becomes of logs in a store of objects."""
+        return self._subscription() if self.luck.random() < 0.1 else self._home()
+
+    def _reads(self) -> Fault:
+        for_ms = self.luck.randint(1, self._some(100, 3_000))
+        return "refuse_reads", {"machine": self.luck.randrange(2), "for_ms": for_ms}
 
     def _subscription(self) -> Fault:
         return "unsubscribe", {

@@ -18,7 +18,6 @@ from tests.sim.cursor import Cursor
 from tests.sim.kernel import NS_PER_MS, Kernel, Process
 from tidegate.index.errors import UnreadableLogError
 from tidegate.index.log.pointer import Pointer
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
 
 POINTER = "#pulsar.internal.tidegate.log"
@@ -50,6 +49,15 @@ class LogLedger:
     damaged: bool = False
 
 
+@dataclass(slots=True)
+class Trap:
+    """Calls `spring` at the `left`-th request from now that is such an operation."""
+
+    op: LogOp
+    left: int
+    spring: Callable[[], None]
+
+
 class LogBookies:
     """All ledgers of index logs. `on_open` hears of each that is opened, before its writer is fenced."""
 
@@ -59,8 +67,18 @@ class LogBookies:
         self.read_bytes = read_bytes
         self.ledgers: dict[int, LogLedger] = {}
         self.away_until_ns = 0
+        self.trap: Trap | None = None
         self.on_open: Callable[[int], None] = lambda ledger_id: None
         self._last_id = 1_000_000
+
+    def asked(self, op: LogOp) -> None:
+        """Some daemon has asked for something: is that what somebody waits for?"""
+        trap = self.trap
+        if trap is not None and trap.op is op:
+            trap.left -= 1
+            if trap.left <= 0:
+                self.trap = None
+                self.kernel.after(0, None, trap.spring)
 
     def create(self, writer: LogHome) -> LogLedger:
         """A ledger that `writer` may append to."""
@@ -112,7 +130,7 @@ class LogBookies:
 class LogHome:
     """Does what the daemon asks about the index log of one subscription, in one life of one cursor.
 
-    `wanted`: whether the broker keeps index logs. `began`: told each ledger that was made.
+    `home`: where the broker keeps index logs, empty for nowhere. `began`: told each ledger that was made.
     """
 
     def __init__(
@@ -121,22 +139,17 @@ class LogHome:
         bookies: LogBookies,
         cursor: Cursor,
         began: Callable[[int], None],
-        *,
-        wanted: bool,
+        home: str,
     ) -> None:
         self._kernel = bookies.kernel
         self._process = process
         self._bookies = bookies
         self._cursor = cursor
         self._began = began
-        self._wanted = wanted
+        self.home = home
+        """Where logs are to be, as OPEN tells it."""
         self._written: set[int] = set()
         self._opened: dict[int, int] = {}
-
-    @property
-    def home(self) -> str:
-        """Where logs are to be, as OPEN tells it."""
-        return BOOKKEEPER if self._wanted else ""
 
     @property
     def pointer(self) -> str:
@@ -145,6 +158,7 @@ class LogHome:
 
     def ask(self, request: LogRequest, answer: Answer) -> None:
         """Do it; `answer` is called once, later, unless the broker dies."""
+        self._bookies.asked(request.op)
         if request.op is LogOp.POINT:
             self._later(self._point, request, answer)
             return

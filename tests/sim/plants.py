@@ -6,10 +6,11 @@ broker's, of the model). Those with a commit are faults that this project had, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from tests.sim.broker import ServedSubscription
 from tests.sim.seal import Claim
@@ -19,13 +20,18 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.changes import Changes
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
+from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
 from tidegate.index.journal import Commit
 from tidegate.index.leftovers import Leftovers
+from tidegate.index.log.home import AwayError, NoLedgerError
+from tidegate.index.log.landing import Landing
+from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import PositionSet
+from tidegate.index.store import Batch
 from tidegate.index.tap import Noted
 from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon.committer import Committer
@@ -235,6 +241,63 @@ def _not_told_unheld() -> Iterator[None]:
 
 
 @contextmanager
+def _landed_without_a_mark() -> Iterator[None]:
+    """The simulator's own find: blocks of a log that was being read at a crash were left on the disk."""
+
+    def init(self: Any, *args: Any, **more: Any) -> None:
+        original(self, *args, **more)
+        self._batch = Batch()
+
+    original = Landing.__init__
+    with replaced(Landing, "__init__", init):
+        yield
+
+
+@contextmanager
+def _end_of_another_append() -> Iterator[None]:
+    """The simulator's own find: in a store of objects, an append that was given up took its end from the one
+    before it, for which it waited."""
+
+    async def append(self: Any, ledger_id: int, entry: bytes) -> int:
+        written = self._written.get(ledger_id)
+        if written is None:
+            raise NoLedgerError(f"ledger {ledger_id} is not written here")
+        number, written.count = written.count, written.count + 1
+        before, ended = written.last, asyncio.get_running_loop().create_future()
+        written.last = ended
+        try:
+            await self._make(self._entry(ledger_id, number), entry)
+            if before is not None:
+                await before
+            if written.failure is not None:
+                raise AwayError("an append has failed")
+        except BaseException as error:
+            written.failure = error
+            raise
+        finally:
+            ended.set_result(None)
+        return cast("int", number)
+
+    with replaced(ObjectHome, "append", append):
+        yield
+
+
+@contextmanager
+def _chain_must_be_readable() -> Iterator[None]:
+    """A disk that cannot be read just then ended the connection of a broker that opened a subscription."""
+
+    def chain(self: Any, index: DelayIndex) -> Chain | None:
+        known = self._chains.get(index)
+        if known is not None:
+            return cast("Chain", known)
+        value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
+        return None if value is None else Chain.decode(value)
+
+    with replaced(Catalog, "chain", chain):
+        yield
+
+
+@contextmanager
 def _former_life() -> Iterator[None]:
     """A subscription that was deleted and is made again has the index of its former life."""
 
@@ -268,6 +331,14 @@ class Plant:
 
 _LOG = {"index_log": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
 """Index logs, and a daemon for each broker, so that they are read."""
+_MUCH_IN_BLOCKS = {
+    "journal_budget_bytes": 500,
+    "persist_age_ms": 200,
+    "staging_budget_bytes": 240,
+    "slice_width_ms": 100,
+    "daemon_start_ms": 1,
+}
+"""Hardly anything stays in the journal."""
 
 PLANTS = (
     Plant("acknowledgements are believed over a reset", _believed_over_a_reset, ("seek",), {}, "8d1f268"),
@@ -305,5 +376,26 @@ PLANTS = (
         "what is written beside a snapshot is not in the log", _forgotten_beside_a_snapshot, ("move",), _LOG
     ),
     Plant("what was let go of is not told", _not_told_unheld, ("rebuild",)),
+    Plant(
+        "what a crash leaves of a restoration stays on the disk",
+        _landed_without_a_mark,
+        ("log", "crash"),
+        {**_LOG, **_MUCH_IN_BLOCKS, "log_piece_bytes": 50, "log_read_bytes": 1, "session_timeout_ms": 300},
+        "3d79719",
+    ),
+    Plant(
+        "a chain that cannot be read ends the connection",
+        _chain_must_be_readable,
+        ("reads", "crash"),
+        _LOG,
+        "3d79719",
+    ),
+    Plant(
+        "an append that is given up ends another one",
+        _end_of_another_append,
+        ("objects", "move"),
+        {**_LOG, "log_objects": True, "log_piece_bytes": 50, "log_io_us": 50_000},
+        "6060a35",
+    ),
     Plant("a new life has the former one's index", _former_life, ("subscription",)),
 )

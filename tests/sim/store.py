@@ -8,8 +8,8 @@
   power: so every write is a place to crash at, before and after it.
 - A part of the log may be gone although it had been synced. Then the store says so until that is settled, as
   RocksDB's witness does.
-- The disk may be full or failing (what was refused may be there all the same), slow, or give back something
-  else than was written.
+- The disk may be full or failing (what was refused may be there all the same), slow, refuse to be read, or
+  give back something else than was written.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Disk:
         self.life = 0  # another one after the data directory was lost
         self.trouble = Trouble.NONE
         self.write_ns = 300_000
-        self.refused = False  # it has refused a write, and nobody has looked since
+        self.refuses_reads = False
+        self.refused = False  # it has refused something, and nobody has looked since
         self.unreadable: set[bytes] = set()
         self.damaged = False  # something was returned, or will be, that was not written
         self.kill_at_write: int | None = None
@@ -121,14 +122,14 @@ class Disk:
             self._first_unsynced = number
 
     def take_refused(self) -> bool:
-        """Whether it has refused a write since the last call."""
+        """Whether it has refused something since the last call."""
         refused, self.refused = self.refused, False
         return refused
 
     @property
     def troubled(self) -> bool:
-        """Whether it refuses writes, or will."""
-        return self.trouble is not Trouble.NONE or self.fail_at_write is not None
+        """Whether it refuses something, or will."""
+        return self.trouble is not Trouble.NONE or self.fail_at_write is not None or self.refuses_reads
 
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for key, value in self._values.items())
@@ -222,11 +223,11 @@ class SimStore:
         return f"simulated disk {self._disk.name}"
 
     def get(self, key: bytes) -> bytes | None:
-        self._require_open()
+        self._require_readable()
         return self._disk.get(key)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        self._require_open()
+        self._require_readable()
         return iter(self._disk.scan(start, end))
 
     def write(self, batch: Batch, *, sync: bool) -> None:
@@ -274,6 +275,12 @@ class SimStore:
             raise Killed
         if self._closed:
             raise ClosedError("the store is closed")
+
+    def _require_readable(self) -> None:
+        self._require_open()
+        if self._disk.refuses_reads:
+            self._disk.refused = True
+            raise StorageError("too many files are open")
 
     def _crash_point(self) -> None:
         disk = self._disk

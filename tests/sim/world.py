@@ -19,6 +19,7 @@ from tests.sim.dispatcher import Dispatcher
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, START_MS, Event, Kernel, Process, Violation
 from tests.sim.log_beliefs import LogBeliefs
 from tests.sim.log_home import LogBookies, LogDamage
+from tests.sim.objects import SimObjects
 from tests.sim.obligations import Cause, Obligations
 from tests.sim.promises import Promises
 from tests.sim.rebuild import Rebuild
@@ -45,6 +46,7 @@ class World:
         self.log_beliefs = LogBeliefs()
         self.log_bookies = LogBookies(kernel, config.log_io_us * 1_000, config.log_read_bytes)
         self.log_bookies.on_open = self._log_opened
+        self.objects = SimObjects(kernel, self.log_bookies)
         machines = 1 if config.shared_daemon else 2
         self.clocks = [MachineClock(kernel) for _ in range(machines)]
         self.disks = [Disk(kernel, f"disk-{number}") for number in range(machines)]
@@ -53,7 +55,9 @@ class World:
             disk.write_ns = config.write_us * 1_000
             promises = Promises(self.bookkeeper.log, disk, clock, self.log_beliefs)
             options = config.daemon_options()
-            self.daemons.append(DaemonHost(kernel, f"daemon-{number}", clock, disk, options, promises))
+            self.daemons.append(
+                DaemonHost(kernel, f"daemon-{number}", clock, disk, options, promises, self.objects)
+            )
         self.owner: Broker | None = None
         self._owner_process: Process | None = None
         self._loading: Event | None = None
@@ -152,7 +156,8 @@ class World:
 
     def damage_log(self, how: LogDamage) -> int | None:
         """Damage what some bookie has stored; the ledger."""
-        ledger_id = self.log_bookies.damage(how)
+        stored = self.objects if self.config.log_objects else self.log_bookies
+        ledger_id = stored.damage(how)
         if ledger_id is not None:
             self.log_beliefs.damaged(ledger_id)
         return ledger_id
@@ -318,7 +323,7 @@ class World:
     def _check_indexes(self) -> None:
         """Walk the invariants of every index, but where damage may lie that nobody has met yet."""
         for daemon in self.daemons:
-            if not daemon.disk.damaged:
+            if not daemon.disk.damaged and not daemon.disk.refuses_reads:
                 for index in daemon.indexes():
                     index.check()
 
@@ -333,9 +338,11 @@ class World:
         for rebuild in self._rebuilds:
             rebuild.end()
         self.log_bookies.away_until_ns = 0
+        self.log_bookies.trap = None
         self.log_bookies.io_ns = self.config.log_io_us * 1_000
         for disk, daemon in zip(self.disks, self.daemons, strict=True):
             disk.kill_at_write = disk.fail_at_write = None
+            disk.refuses_reads = False
             daemon.trouble(Trouble.NONE)
             process = daemon.process
             if process is not None:
@@ -446,8 +453,7 @@ class World:
                     )
         self._check_indexes()
         for daemon in self.daemons:
-            if not daemon.disk.damaged:
-                daemon.check_strangers()
+            daemon.check_stored()
 
     def close(self) -> None:
         """Give sockets back."""

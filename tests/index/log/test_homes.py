@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -179,6 +180,37 @@ def test_ids_of_ledgers_are_numbers_that_a_pointer_can_have(world: AnyWorld) -> 
         ids = {await world.new_owner().create() for _ in range(5)}
         assert len(ids) == 5
         assert all(0 < ledger_id < 1 << 63 for ledger_id in ids)
+
+    run(check())
+
+
+def test_appends_that_are_given_up_together_are_given_up_and_nothing_else(tmp_path: Path) -> None:
+    """One waits for the other, and must not take its end from it."""
+
+    async def check() -> None:
+        home = ObjectWorld(f"file://{tmp_path}").new_owner()
+        ledger_id = await home.create()
+        asked: list[asyncio.Event] = []
+
+        async def offload(work: Callable[[], object]) -> object:
+            asked.append(asyncio.Event())
+            await asked[-1].wait()
+            return work()
+
+        home._offload = offload
+        first = asyncio.create_task(home.append(ledger_id, b"one"))
+        second = asyncio.create_task(home.append(ledger_id, b"two"))
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        asked[1].set()
+        while len(home._under_way) > 1:
+            await asyncio.sleep(0)
+        for _ in range(10):  # it is there, and waits for the first one
+            await asyncio.sleep(0)
+        second.cancel()
+        first.cancel()
+        ends = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(end) for end in ends] == [asyncio.CancelledError] * 2
 
     run(check())
 

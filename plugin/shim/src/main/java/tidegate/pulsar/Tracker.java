@@ -39,7 +39,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
-        return core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
+        return !EarlyTrackers.isWish(ledgerId) && core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
     }
 
     @Override

@@ -45,6 +45,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private AckWatch watch;
     private Wakeups wakeups;
     private ReadAhead readAhead;
+    private Lookout lookout;
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
     private ExecutorService background;
@@ -79,6 +80,11 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                     config.readAheadEntries());
             readAhead.start();
         }
+        lookout = new Lookout(System::nanoTime);
+        lookout.start();
+        // Now the broker's service is only being made.
+        pulsar.runWhenReadyForIncomingRequests(() ->
+                pulsar.getBrokerService().addTopicEventListener(new EarlyTrackers(pulsar.getBrokerService(), lookout)));
         LOG.info("Tidegate is attached to this Pulsar {}: daemon socket {}, horizon {} ms, index log {}", version,
                 config.socket(), config.horizonMs(), config.indexLog());
     }
@@ -175,6 +181,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         if (link == null) {
             return;
         }
+        lookout.close();
         wakeups.close();
         link.close(CLOSE_TIMEOUT_MS);
         watch.close();

@@ -1,0 +1,86 @@
+"""What is done to the owner of a topic, in the order in which it is done. Each fault says how to undo it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.takeover.place import TOPIC, Place
+from bench.takeover.traffic import Traffic
+
+PAUSED_S = 12.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done to the topic's owner. ``do`` returns what is to be done when it has been measured."""
+
+    title: str
+    do: Callable[[Place, Traffic], Callable[[], None]]
+    moves: bool = True
+    repeats_young: float | None = None
+    """How many messages may come again that were acknowledged just before; None: as many as there are."""
+    needs_daemon: bool = False
+
+
+def _nothing() -> None:
+    """Nothing is left to do."""
+
+
+def unload(place: Place, _: Traffic) -> Callable[[], None]:
+    """The topic's bundle moves to the other broker."""
+    place.stand.move(TOPIC)
+    return _nothing
+
+
+def restart(place: Place, _: Traffic) -> Callable[[], None]:
+    """The owner's broker and daemon are stopped in an orderly way, and started again."""
+    machine = place.stand.part("machine")
+    machine.stop()
+    return machine.start
+
+
+def kill(place: Place, traffic: Traffic) -> Callable[[], None]:
+    """Kill -9 of the owner's broker and daemon."""
+    machine = place.stand.part("machine")
+    machine.kill()
+    traffic.replace(place.service_url)
+    return machine.start
+
+
+def stand_still(place: Place, traffic: Traffic) -> Callable[[], None]:
+    """The owner's broker and daemon stand still until another one has the topic, and go on."""
+    machine = place.stand.part("machine")
+    machine.pause()
+    traffic.replace(place.live_url)
+    resumed_s = time.monotonic() + PAUSED_S
+
+    def go_on() -> None:
+        time.sleep(max(0.0, resumed_s - time.monotonic()))
+        machine.resume()
+        time.sleep(PAUSED_S)  # whatever the former owner still does is to be seen in what arrives
+        # It may think for minutes that the topic is its own: a fresh one for the next fault.
+        machine.kill()
+        machine.start()
+
+    return go_on
+
+
+def lose_disk(place: Place, _: Traffic) -> Callable[[], None]:
+    """The daemon dies and its data with it; an empty one is started. The broker stays."""
+    daemon, folder = place.stand.part("daemon"), place.stand.data_dir()
+    daemon.kill()
+    shutil.rmtree(folder)
+    daemon.start()
+    return _nothing
+
+
+FAULTS = (
+    Fault("unload", unload, repeats_young=0),
+    Fault("broker and daemon killed", kill),
+    Fault("rolling restart", restart, repeats_young=0),
+    Fault("broker and daemon paused past the session's end", stand_still),
+    Fault("the daemon's disk lost, from the start of another", lose_disk, moves=False, needs_daemon=True),
+)

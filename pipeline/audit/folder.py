@@ -1,0 +1,37 @@
+"""The folder that the offending messages are written to, in the place of an older audit's.
+
+Invariant: what no audit has made is never removed. Spark empties a folder that it is to write to.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate.pipeline.errors import OptionError
+
+FIRST_COLUMN = "wrong"
+"""Of offending messages, and of no record of what was sent or received."""
+_DATA = "part-"
+_BY_SPARK = re.compile(r"part-.+|_SUCCESS|_temporary|\.(part-.+|_SUCCESS)\.crc")
+
+
+def check_replaceable(spark: SparkSession, where: str) -> None:
+    """Raise ``OptionError`` unless there is nothing at ``where``, or what an audit has written."""
+    path = spark._jvm.org.apache.hadoop.fs.Path(where)  # type: ignore[union-attr]
+    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    if not files.exists(path):
+        return
+    names = [one.getPath().getName() for one in files.listStatus(path)]
+    is_ours = files.getFileStatus(path).isDirectory() and all(map(_BY_SPARK.fullmatch, names))
+    if is_ours and any(name.startswith(_DATA) for name in names):
+        try:
+            is_ours = spark.read.parquet(where).columns[0] == FIRST_COLUMN
+        except PySparkException:
+            is_ours = False
+    if not is_ours:
+        raise OptionError(
+            f"{where} has what no audit has written, and would be emptied: choose another --offending"
+        )

@@ -1,0 +1,76 @@
+"""Forgetting subscriptions that nobody needs any more: their index, their epoch, and since when they wait.
+
+A lost index costs reading the topic again, never a message. Invariant: what has a stream is not forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
+from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.daemon.unserved import Unserved
+
+if TYPE_CHECKING:
+    import structlog
+
+NS_PER_DAY = 86_400_000_000_000
+
+
+class Forgetting:
+    """What is forgotten, and when. ``commit_soon``: called when something was removed from the catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        ownership: Ownership[Stream],
+        *,
+        settings: Settings,
+        commit_soon: Callable[[], None],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._ownership = ownership
+        self._settings = settings
+        self._commit_soon = commit_soon
+        self._log = log
+        self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
+
+    def unserved(self, index: DelayIndex) -> None:
+        """The subscription has no stream from now on: its index is neither popped nor read ahead."""
+        self._catalog.park(index)
+        self._unserved.begin(index.name, self._clock.monotonic_ns())
+
+    def served(self, name: SubscriptionName) -> None:
+        """The subscription has a stream."""
+        self._unserved.end(name)
+
+    def forget_unserved(self) -> None:
+        """Remove what no broker has opened for ``forget_days``."""
+        for name in self._unserved.take_expired(self._clock.monotonic_ns()):
+            if self._catalog.get(name) is not None:
+                self._log.info(
+                    "no broker has opened it for a long time, its index is removed",
+                    topic=name.topic,
+                    subscription=name.subscription,
+                    days=self._settings.forget_days,
+                )
+                self._forget(name)
+
+    def forget_if_empty(self, index: DelayIndex) -> None:
+        """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
+        served = self._ownership.get(index.name) is not None or self._catalog.get(index.name) is not index
+        if not served and index.empty and not width.is_own(index, self._settings):
+            self._forget(index.name)
+
+    def _forget(self, name: SubscriptionName) -> None:
+        self._catalog.remove(name)
+        self._ownership.forget(name)
+        self._unserved.end(name)
+        self._commit_soon()

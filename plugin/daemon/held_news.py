@@ -1,0 +1,68 @@
+"""What a broker is told of held positions after the answer to its OPEN: those put in by others, those lost.
+
+Invariants: nothing is told before the last HELD of the answer has been written: what came to be held until
+then is told right after it, and what was lost waits, for a HELD of before the loss must not come after
+UNHELD; a lost position is told once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.index import Catalog, PositionSet, SubscriptionName
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.wire.codec import split_positions
+from tidegate.plugin.wire.messages import Held, Unheld
+
+if TYPE_CHECKING:
+    import structlog
+
+
+class HeldNews:
+    """Sends HELD and UNHELD to the current streams."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        ownership: Ownership[Stream],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._catalog = catalog
+        self._ownership = ownership
+        self._log = log
+
+    def answer_sent(self, stream: Stream) -> None:
+        """The last HELD of the answer has been written."""
+        stream.answer_sent = True
+        untold, stream.untold = stream.untold, PositionSet()
+        self.tell_held(stream.name, stream.session.index.held_among(untold))
+
+    def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
+        """The index of a subscription answers for these, though its broker has not added them."""
+        stream = self._ownership.get(name)
+        if stream is None or not stream.session.answer_begun or stream.session.closing:
+            return  # the answer to OPEN will have them
+        if not stream.answer_sent:
+            stream.untold.update(positions)
+            return
+        for part in split_positions(positions):
+            stream.send(Held(part, PositionSet(), last=False))
+
+    def tell_unheld(self) -> None:
+        """Positions were lost to damage. The answer to a later OPEN tells what nobody serves now."""
+        for index in self._catalog.unheld():
+            stream = self._ownership.get(index.name)
+            if stream is not None and stream.answer_sent:
+                self._send_unheld(stream)
+
+    def _send_unheld(self, stream: Stream) -> None:
+        lost = stream.session.index.take_unheld()
+        if lost:
+            self._log.error(
+                "positions lost to a corrupt block are read again",
+                stream=repr(stream.session),
+                lost=len(lost),
+            )
+            for part in split_positions(lost):
+                stream.send(Unheld(part))

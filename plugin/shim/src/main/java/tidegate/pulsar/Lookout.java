@@ -1,0 +1,124 @@
+package tidegate.pulsar;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One thread that looks for what nobody tells of and what, if it comes, mostly comes soon: often at first, then ever less often,
+ * and after {@link #PATIENCE_NS} no more. It sleeps while there is nothing to look for.
+ *
+ * <p>It rests a thousandth of the time for which the youngest look has gone on, so that it is as late as that at most; and nine
+ * times as long as a round took, so that it never takes more than a tenth of a processor, however much is looked for.
+ */
+final class Lookout implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(Lookout.class);
+    static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(30);
+    static final long SHORTEST_REST_NS = TimeUnit.MICROSECONDS.toNanos(100);
+    static final long LONGEST_REST_NS = TimeUnit.MILLISECONDS.toNanos(10);
+    private static final int REST_PART = 1000;
+    private static final int WORK_PART = 9;
+
+    private record Wanted(BooleanSupplier isOver, long sinceNs) {}
+
+    private final LongSupplier nanoTime;
+    private final Thread thread;
+    /** Those that the thread has not taken yet. */
+    private final List<Wanted> fresh = new ArrayList<>();
+    /** The thread's own. */
+    private final List<Wanted> wanted = new ArrayList<>();
+    private volatile boolean running = true;
+
+    /** {@code nanoTime}: a time that no clock's step moves. */
+    Lookout(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
+        thread = new Thread(this::run, "tidegate-lookout");
+        thread.setDaemon(true);
+    }
+
+    void start() {
+        thread.start();
+    }
+
+    /** Looks from now on, until it is over. A look is short, and waits for nobody for long. Any thread may call it. */
+    void lookFor(BooleanSupplier isOver) {
+        synchronized (fresh) {
+            fresh.add(new Wanted(isOver, nanoTime.getAsLong()));
+            fresh.notifyAll();
+        }
+    }
+
+    private void run() {
+        while (running) {
+            try {
+                long restNs = round();
+                if (restNs > 0) {
+                    LockSupport.parkNanos(restNs);
+                } else {
+                    awaitFresh();
+                }
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+    }
+
+    private void awaitFresh() throws InterruptedException {
+        synchronized (fresh) {
+            while (fresh.isEmpty()) {
+                fresh.wait();
+            }
+        }
+    }
+
+    /** Has one look at each; how long to rest then, in ns, 0 if there is nothing to look for. */
+    long round() {
+        synchronized (fresh) {
+            wanted.addAll(fresh);
+            fresh.clear();
+        }
+        long beganNs = nanoTime.getAsLong();
+        long youngestNs = Long.MAX_VALUE;
+        for (Iterator<Wanted> i = wanted.iterator(); i.hasNext(); ) {
+            Wanted one = i.next();
+            long ageNs = beganNs - one.sinceNs();
+            if (isOver(one) || ageNs >= PATIENCE_NS) {
+                i.remove();
+            } else {
+                youngestNs = Math.min(youngestNs, ageNs);
+            }
+        }
+        if (wanted.isEmpty()) {
+            return 0;
+        }
+        long restNs = Math.max(SHORTEST_REST_NS, Math.min(LONGEST_REST_NS, youngestNs / REST_PART));
+        return Math.max(restNs, (nanoTime.getAsLong() - beganNs) * WORK_PART);
+    }
+
+    private static boolean isOver(Wanted one) {
+        try {
+            return one.isOver().getAsBoolean();
+        } catch (Throwable e) {
+            // Whatever it is: the others are still looked for.
+            LOG.error("A look failed, and is given up", e);
+            return true;
+        }
+    }
+
+    @Override
+    public void close() {
+        running = false;
+        thread.interrupt();
+        try {
+            thread.join(TimeUnit.SECONDS.toMillis(1));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}
