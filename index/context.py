@@ -68,8 +68,8 @@ class Notices(Generic[IndexT]):
             self.want_persist()
         self._context.crowding_changed(self._index)
 
-    def corrupt_block(self) -> None:
-        """A block cannot be read: a persist is to look for what is lost."""
+    def corrupt_value(self) -> None:
+        """A stored value cannot be read: a persist is to put that right."""
         self._context.corrupt_records += 1
         self.want_persist()
 

@@ -58,7 +58,7 @@ class DelayIndex:
         self._quarantine = quarantine or Quarantine()
         self._width = width
         self._blocks = BlockReader(
-            self.name, context.store, log.subscription_id, self._quarantine, self._notices.corrupt_block
+            self.name, context.store, log.subscription_id, self._quarantine, self._notices.corrupt_value
         )
         self._timeline = Timeline(self._positions, context.options, context.clock, self._blocks.load)
         leftovers = Leftovers()

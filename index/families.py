@@ -118,8 +118,8 @@ class Families:
             self.main.close()
 
 
-def open_families(path: Path) -> Families:
-    """Open or create the database in directory `path`.
+def open_families(path: Path, *, compacts: bool = True) -> Families:
+    """Open or create the database in directory `path`; unless it `compacts`, no table is read but when asked.
 
     Raises AlreadyOpenError, ForeignDirectoryError, UnwritableDirectoryError, DamagedDirectoryError,
     StorageError.
@@ -127,11 +127,13 @@ def open_families(path: Path) -> Families:
     try:
         _require_ours(path)
         stop_at_damage(path)
-        journal = _options()
+        main, journal = _options(), _options()
         journal.set_write_buffer_size(_JOURNAL_BUFFER_BYTES)
         # What reaches a table is dead by the next time: it is cheap to compact and a pity to keep.
         journal.set_level_zero_file_num_compaction_trigger(_JOURNAL_FILES_MAX)
-        return Families(Rdict(str(path), _options(), column_families={_JOURNAL_FAMILY: journal}))
+        for options in (main, journal):
+            options.set_disable_auto_compactions(not compacts)
+        return Families(Rdict(str(path), main, column_families={_JOURNAL_FAMILY: journal}))
     except TidegateIndexError:
         raise
     except Exception as error:

@@ -60,6 +60,11 @@ def is_unreadable(error: Exception) -> bool:
     return is_corruption(error) or bool(_number(error, _UNREADABLE))
 
 
+def is_bad_table(error: Exception) -> bool:
+    """Whether a table is damaged: met by a write, RocksDB was compacting it, and will try that for ever."""
+    return is_unreadable(error) and ".sst" in str(error)
+
+
 def running(path: Path, error: Exception) -> StorageError:
     """What to tell of `error`, of the operating system or of RocksDB, met in an open store."""
     if is_corruption(error):

@@ -11,6 +11,7 @@ stored version of a ledger's bitmap is known for exactly the ledgers that have o
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
@@ -102,6 +103,10 @@ class Persisting:
     def wanted(self) -> bool:
         """Whether there is something to do besides spilling."""
         return bool(self._leftovers) or self._quarantine.pending or self._timeline.worth_dropping
+
+    def doubt(self, slices: Iterable[SliceId]) -> None:
+        """The records of these slices are to be written anew."""
+        self._leftovers.doubt(slices)
 
     @property
     def live(self) -> PositionSet | None:

@@ -25,21 +25,8 @@ from tidegate.index.position_batch import PositionBatch, parts_of
 Position = tuple[int, int]
 """(ledger_id, entry_id)."""
 
-_BULK = 512
-"""From so many positions on, set algebra of whole bitmaps is faster than one position after another, unless
-the page has more containers than positions are put in: it looks at each."""
-
-_DISCARD_CONTAINERS = 4
-"""To take out one position costs as much as to look at so many containers."""
-
-_RUN_MIN = 4
-"""Positions that a run has on average, to be worth looking for runs."""
-
 _COPIES = 8
 """To copy the positions of one ledger costs as much as to copy those of so many together."""
-
-_COUNT_EVERY, _COUNT_SHARE = 16, 64
-"""Containers are counted again after so many questions, and one for so many containers."""
 
 _CONTAINER_BYTES = 64
 _PORTABLE_CONTAINER_BYTES = 28
@@ -62,8 +49,8 @@ class PositionSet:
         self._changed: PositionSet | None = PositionSet() if tracked else None
         self._dirty: set[int] = set()
         """Ledgers that count as changed besides those of `_changed`."""
-        self._containers: dict[int, tuple[int, int]] = {}
-        """About how many containers a page has, and how many questions that answer is good for yet."""
+        self._containers: dict[int, roaring.Containers] = {}
+        """How many a page has, of pages of which that was asked."""
 
     # ---- making one
 
@@ -128,7 +115,7 @@ class PositionSet:
         for ledger_id in ledgers:
             by_page.setdefault(ledger_id >> 32, []).append(ledger_id & _LEDGER_MASK)
         for page in by_page.keys() & self._pages.keys():
-            if len(by_page[page]) * _COPIES > self._about_containers(page):
+            if len(by_page[page]) * _COPIES > self._containers_of(page).about(self._pages[page]):
                 return self.snapshot()
             found = roaring.of_highs(self._pages[page], by_page[page])
             if found:
@@ -325,7 +312,7 @@ class PositionSet:
                 continue
             if self._changed is not None:
                 self._changed._put(page, theirs)
-            self._take_out(page, theirs)
+            roaring.take_out(self._own(page), theirs, self._containers_of(page))
             self._drop_if_empty(page)
 
     def discard_up_to(self, ledger_id: int, entry_id: int) -> int:
@@ -375,34 +362,12 @@ class PositionSet:
         if page not in self._pages:
             self._pages[page] = _copied(bitmap)
             return
-        mine = self._own(page)
-        count = len(bitmap)
-        if count >= _BULK and count >= self._about_containers(page):
-            mine |= bitmap
-        else:
-            mine.update(bitmap.to_array())
+        roaring.put(self._own(page), bitmap, self._containers_of(page))
 
-    def _take_out(self, page: int, theirs: BitMap64) -> None:
-        """Take a bitmap's positions out of a page that is there."""
-        mine = self._own(page)
-        count = len(theirs)
-        if count < _BULK:
-            for key in theirs:
-                mine.discard(key)
-        elif count * _DISCARD_CONTAINERS >= self._about_containers(page):
-            mine -= theirs
-        else:
-            for first, last in roaring.runs(theirs, count // _RUN_MIN) or ((key, key) for key in theirs):
-                mine.remove_range(first, last)  # `last` itself is not part of that range
-                mine.discard(last)
-
-    def _about_containers(self, page: int) -> int:
-        """About how many containers a page has, which is what set algebra of whole bitmaps looks at."""
-        known, good_for = self._containers.get(page, (0, 0))
-        if not good_for:
-            known = roaring.containers(self._pages[page])
-            good_for = _COUNT_EVERY + known // _COUNT_SHARE
-        self._containers[page] = known, good_for - 1
+    def _containers_of(self, page: int) -> roaring.Containers:
+        known = self._containers.get(page)
+        if known is None:
+            known = self._containers[page] = roaring.Containers()
         return known
 
     def _note_all(self, page: int) -> None:

@@ -2,7 +2,7 @@
 
 A 64-bit bitmap of many ledgers is a count and, for each ledger, its number and the 32-bit bitmap of its
 entry ids. So the bytes of the one are cut out of, or joined into, those of the other without touching an
-entry.
+entry. And the changes of a bitmap, made in the way that looks at least.
 """
 
 from __future__ import annotations
@@ -20,6 +20,19 @@ _HIGH = struct.Struct("<I")
 _VALUE_MAX = (1 << 64) - 1
 _RANGE_MIN = 1 << 16
 """A range takes a container for each 65,536 values: so many entry ids most ledgers have not."""
+
+_BULK = 512
+"""From so many values on, set algebra of whole bitmaps is faster than one value after another, unless there
+are more containers than values to be put in: it looks at each."""
+
+_DISCARD_CONTAINERS = 4
+"""To take out one value costs as much as to look at so many containers."""
+
+_RUN_MIN = 4
+"""Values that a run has on average, to be worth looking for runs."""
+
+_COUNT_EVERY, _COUNT_SHARE = 16, 64
+"""Containers are counted again after so many questions, and one for so many containers."""
 
 
 def serialize_bitmap(bitmap: BitMap) -> bytes:
@@ -73,6 +86,47 @@ def first(bitmap: BitMap64) -> int:
 def containers(bitmap: BitMap64) -> int:
     """How many containers it has, which is about the number of ledgers. Looks at all of them."""
     return int(bitmap.get_statistics()["n_containers"])
+
+
+class Containers:
+    """About how many containers a bitmap has. To count looks at all of them, so it is done now and then."""
+
+    __slots__ = ("_good_for", "_known")
+
+    def __init__(self) -> None:
+        self._known = 0
+        self._good_for = 0
+
+    def about(self, bitmap: BitMap64) -> int:
+        """The number, of now or of a few questions ago."""
+        if not self._good_for:
+            self._known = containers(bitmap)
+            self._good_for = _COUNT_EVERY + self._known // _COUNT_SHARE
+        self._good_for -= 1
+        return self._known
+
+
+def put(mine: BitMap64, theirs: BitMap64, there: Containers) -> None:
+    """Put the values of `theirs` in, in place. there: the containers of `mine`."""
+    count = len(theirs)
+    if count >= _BULK and count >= there.about(mine):
+        mine |= theirs
+    else:
+        mine.update(theirs.to_array())
+
+
+def take_out(mine: BitMap64, theirs: BitMap64, there: Containers) -> None:
+    """Take the values of `theirs` out, in place. there: the containers of `mine`."""
+    count = len(theirs)
+    if count < _BULK:
+        for value in theirs:
+            mine.discard(value)
+    elif count * _DISCARD_CONTAINERS >= there.about(mine):
+        mine -= theirs
+    else:
+        for first_value, last in runs(theirs, count // _RUN_MIN) or ((value, value) for value in theirs):
+            mine.remove_range(first_value, last)  # `last` itself is not part of that range
+            mine.discard(last)
 
 
 def runs(bitmap: BitMap64, runs_max: int) -> list[tuple[int, int]] | None:

@@ -2,7 +2,8 @@
 
 A write that fails puts RocksDB into a read-only state, so the database is opened again before the next
 write; its log then holds either the whole batch or nothing of it, and both are right, because the index
-writes it once more.
+writes it once more. If it failed because a table cannot be read that RocksDB wanted to compact, that would
+happen again and again: from then on nothing is compacted, which costs room on the disk and no commit.
 
 Synced batches are numbered in the order of the log, and a witness says up to which number everything was
 synced (see `witness`): what is missing after opening is known by it.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import threading
 import weakref
@@ -36,6 +38,7 @@ from tidegate.index.options import MIB
 from tidegate.index.store import Batch, Loss
 from tidegate.index.witness import Witness
 
+_LOG = logging.getLogger(__name__)
 _GARBAGE_BYTES = 8 * MIB
 _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
@@ -79,6 +82,7 @@ class RocksStore:
         self._commit = witness.commit
         self._numbering = threading.Lock()
         self._failed = False
+        self._compacts = True
         self._written_bytes = 0
         self._closed = False
         self._lock = threading.Lock()
@@ -150,7 +154,19 @@ class RocksStore:
             raise  # opening it again would not bring it back
         except Exception as error:
             self._failed = not self._closed
+            self._compact_no_more(error)
             raise self._translate(error) from error
+
+    def _compact_no_more(self, error: Exception) -> None:
+        if self._compacts and faults.is_bad_table(error):
+            self._compacts = False
+            _LOG.error(
+                "a table in %s cannot be read (%s): until the next start nothing is compacted any more, and "
+                "it grows. See the kernel's log; stop the daemon, move the directory away, start it with an "
+                "empty one on a good disk: the topics are read again, nothing is lost",
+                self._path,
+                error,
+            )
 
     def _require_directory(self) -> None:
         """Files that were deleted take writes as before, and nobody finds them again."""
@@ -225,7 +241,7 @@ class RocksStore:
             return
         # RocksDB cannot be closed while a call is in it: half closed, it would stay open, and locked.
         with self._lock:
-            if self._failed or self._closed:
+            if self._failed or self._closed or not self._compacts:
                 return
             self._written_bytes = 0
             families = self._families
@@ -285,7 +301,7 @@ class RocksStore:
             with contextlib.suppress(Exception):
                 self._families.close()
             try:
-                self._families = open_families(self._path)
+                self._families = open_families(self._path, compacts=self._compacts)
             except AlreadyOpenError as error:
                 # A thread of this process is not done with what was open. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error

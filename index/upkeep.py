@@ -16,12 +16,14 @@ from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes, IndexT
 from tidegate.index.compacting import Compacting
 from tidegate.index.context import Notices
+from tidegate.index.format import keys
+from tidegate.index.format.keys import SliceId
 from tidegate.index.journal import JournalLog
 from tidegate.index.names import SubscriptionName
 from tidegate.index.pacing import Merge
 from tidegate.index.persist import PersistJob, StoredBlock
 from tidegate.index.persisting import Persisting
-from tidegate.index.position_state import PositionState
+from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
 from tidegate.index.timeline import Crowding, Timeline
 
@@ -53,6 +55,8 @@ class Upkeep(Generic[IndexT]):
         self._compacting = compacting
         self._changes = changes
         self._notices = notices
+        self._damaged: set[bytes] = set()
+        """Keys of damaged values but blocks that were told."""
 
     # ---- persists
 
@@ -127,6 +131,33 @@ class Upkeep(Generic[IndexT]):
         self._applied()
         return len(result.exchanged)
 
+    # ---- damage that others have met
+
+    def met_damage(self, damaged: Iterable[bytes]) -> None:
+        """These stored values, by their keys, are damaged: the next persist puts them right.
+
+        What a corrupt block had is lost then; all else is in memory, and written anew.
+        """
+        for key in damaged:
+            kind = key[:1]
+            if kind == keys.BLOCK:
+                self._report_block(keys.parse_slice_key(key), keys.parse_block_key(key))
+                continue
+            if kind == keys.SLICE:
+                self._persisting.doubt({keys.parse_slice_key(key)})
+            elif kind == keys.HELD:
+                self._positions.put_back(ChangedLedgers({keys.parse_bitmap_key(key)[0]}, set()))
+            elif kind == keys.ACKNOWLEDGED:
+                self._positions.put_back(ChangedLedgers(set(), {keys.parse_bitmap_key(key)[0]}))
+            if key in self._damaged:
+                self._notices.want_persist()
+            else:
+                self._damaged.add(key)
+                self._notices.corrupt_value()
+                _LOG.error(
+                    "%s: stored value %s is corrupt; it is written anew from memory", self._name, key.hex()
+                )
+
     # ---- both
 
     def tell_wishes(self) -> None:
@@ -148,7 +179,10 @@ class Upkeep(Generic[IndexT]):
 
     def _report(self, corrupt: Iterable[StoredBlock]) -> None:
         for slice_id, descriptor in corrupt:
-            of = self._timeline.get(slice_id)
-            block = None if of is None else of.blocks.get(descriptor.block_id)
-            if block is not None:
-                self._blocks.report(block, f"block {descriptor.block_id} of slice {slice_id} is corrupt")
+            self._report_block(slice_id, descriptor.block_id)
+
+    def _report_block(self, slice_id: SliceId, block_id: int) -> None:
+        of = self._timeline.get(slice_id)
+        block = None if of is None else of.blocks.get(block_id)
+        if block is not None:
+            self._blocks.report(block, f"block {block_id} of slice {slice_id} is corrupt")

@@ -87,7 +87,8 @@ class LogWriter:
 
     text: the pointer that stands in the cursor. dirty_ns: since when the store may have what no log has, None
     if it has not. catch_up: has what the store has noted so far brought to `note`. chained: told the ledger
-    that has all of the local data, when the pointer says so.
+    that has all of the local data, when the pointer says so. damaged: told the keys of stored values that are
+    damaged, and not in the log.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class LogWriter:
         offload: Offload,
         catch_up: Callable[[], None],
         chained: Callable[[int], None],
+        damaged: Callable[[list[bytes]], None],
     ) -> None:
         self.pointer_text = text
         """The pointer as it is believed to stand in the cursor."""
@@ -121,6 +123,7 @@ class LogWriter:
         self._offload = offload
         self._catch_up = catch_up
         self._chained = chained
+        self._damaged = damaged
         self._dirty_ns = dirty_ns
         self._collects = False
         self._queue: deque[Noted] = deque()
@@ -193,7 +196,10 @@ class LogWriter:
     # ---- shipping
 
     async def ship(self) -> None:
-        """Bring the log up to date. Raises HomeError and StorageError: call again later then."""
+        """Bring the log up to date.
+
+        Raises HomeError, StorageError, CorruptRecordError: call again later then.
+        """
         try:
             if self._ledger is None or self._too_long:
                 if self.wants_to_ship:
@@ -248,7 +254,7 @@ class LogWriter:
         self._leave()
         self._sending_ns, self._dirty_ns, self._collects = since_ns, None, True
         snapshot = Snapshot(self._store.untapped, self._subscription_id)
-        while (piece := await self._offload(snapshot.next_piece)) is not None:
+        while (piece := await self._next_piece(snapshot)) is not None:
             await self._put(ledger, EntryKind.SNAPSHOT, piece)
         # The snapshot has perhaps a part of a write that is not noted yet.
         await self._offload(self._store.settle)
@@ -256,6 +262,14 @@ class LogWriter:
         await self._put_queue(ledger, EntryKind.SNAPSHOT, since_ns)
         await self._put(ledger, EntryKind.SNAPSHOT_END, b"")
         self._sending_ns = None
+
+    async def _next_piece(self, snapshot: Snapshot) -> bytes | None:
+        try:
+            return await self._offload(snapshot.next_piece)
+        finally:
+            damaged = snapshot.take_damaged()
+            if damaged:
+                self._damaged(damaged)
 
     async def _put_queue(self, ledger: LedgerWriter, kind: EntryKind, since_ns: int | None = None) -> None:
         """Append what is in the queue now; `since_ns`: since when something else is under way, too."""

@@ -1,12 +1,15 @@
 """When to look at which stream next: the daemon's only timer for due entries.
 
 A heap holds, for every stream that could hand something out, the earliest instant at which it may be due (its
-index's next due time less the stream's horizon). Invariants:
+index's next due time less the stream's horizon). Another holds those that are to be left alone for a while:
+that is a duration, which no set clock changes. Invariants:
 
 - streams without credit, without an answer to OPEN, or on a connection that cannot take more are not in the
   heap: a subscription that nobody drains costs nothing and hides nobody else;
 - no stream is looked at before its instant, nor because time passes: only its own events move it;
-- a wall clock that steps forward makes nothing later than ``LOOK_AGAIN_MS`` beyond the step itself;
+- a wall clock that steps forward makes nothing later than ``LOOK_AGAIN_MS`` beyond the step itself, and one
+  that steps back makes no pause longer;
+- a stream is in one of the heaps at most;
 - one round takes at most ``budget_s``, then other work of the loop gets its turn;
 - whatever ``serve`` raises goes to the loop, and stops neither the others nor the stream for good.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from heapdict import heapdict
 
@@ -27,20 +30,27 @@ BUG_AGAIN_MS = 1_000  # after ``serve`` has raised something: the loop reports i
 # nor goes on during a suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that changes of
 # the clock cancel would save these, but Python has it from 3.13 on only.
 LOOK_AGAIN_MS = 1_000
+_NS_PER_MS = 1_000_000
+
+
+class Pause(NamedTuple):
+    """So long a stream is left alone, unless something happens to it."""
+
+    ms: int
 
 
 class DueTimer(Generic[StreamT]):
     """Calls ``serve(stream, now_ms)`` when a stream's instant has come.
 
-    ``serve`` returns the stream's next instant, in ms since the epoch, or None when only an event can make it
-    due.
+    ``serve`` returns the stream's next instant, in ms since the epoch, or how long to leave it alone, or None
+    when only an event can make it due.
     """
 
     def __init__(
         self,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        serve: Callable[[StreamT, int], int | None],
+        serve: Callable[[StreamT, int], int | Pause | None],
         budget_s: float,
     ) -> None:
         self._clock = clock
@@ -48,44 +58,51 @@ class DueTimer(Generic[StreamT]):
         self._serve = serve
         self._budget_ns = int(budget_s * 1_000_000_000)
         self._heap: heapdict[StreamT, int] = heapdict()
+        self._paused: heapdict[StreamT, int] = heapdict()  # by the clock that only goes forward, in ns
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._timer_at_ms: int | None = None
+        self._timer_at_ns: int | None = None
 
     def __len__(self) -> int:
-        return len(self._heap)
-
-    def next_at_ms(self) -> int | None:
-        """The earliest instant in the heap."""
-        return self._heap.peekitem()[1] if self._heap else None
+        return len(self._heap) + len(self._paused)
 
     def set(self, stream: StreamT, at_ms: int | None) -> None:
         """``stream`` is to be looked at ``at_ms``; None takes it out."""
         if at_ms is None:
             self.discard(stream)
             return
+        self._paused.pop(stream, None)
         self._heap[stream] = at_ms
         self._arm()
 
     def discard(self, stream: StreamT) -> None:
         """Do not look at ``stream`` any more."""
-        if stream in self._heap:
-            del self._heap[stream]
+        self._heap.pop(stream, None)
+        self._paused.pop(stream, None)
 
     def stop(self) -> None:
         """Look at nothing any more."""
         self._heap.clear()
+        self._paused.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _arm(self) -> None:
-        at_ms = self.next_at_ms()
-        if at_ms is None or (self._timer_at_ms is not None and self._timer_at_ms <= at_ms):
+        begin_ns = self._clock.monotonic_ns()
+        delays_ms: list[float] = [LOOK_AGAIN_MS]
+        if self._heap:
+            delays_ms.append(self._heap.peekitem()[1] - self._clock.now_ms())
+        if self._paused:
+            delays_ms.append((self._paused.peekitem()[1] - begin_ns) / _NS_PER_MS)
+        if len(delays_ms) == 1:
+            return
+        delay_ms = max(0.0, min(delays_ms))
+        at_ns = begin_ns + int(delay_ms * _NS_PER_MS)
+        if self._timer_at_ns is not None and self._timer_at_ns <= at_ns:
             return  # a timer that fires too early only looks at the clock
         if self._timer is not None:
             self._timer.cancel()
-        delay_ms = min(at_ms - self._clock.now_ms(), LOOK_AGAIN_MS)
-        self._timer_at_ms = at_ms
+        self._timer_at_ns = at_ns
         if delay_ms <= 0:
             self._timer = self._loop.call_soon(self._run)
         else:
@@ -96,19 +113,29 @@ class DueTimer(Generic[StreamT]):
         begin_ns = self._clock.monotonic_ns()
         now_ms = self._clock.now_ms()
         try:
-            while self._heap and self._heap.peekitem()[1] <= now_ms:
-                self._serve_first(now_ms)
+            while self._serve_first(now_ms):
                 if self._clock.monotonic_ns() - begin_ns > self._budget_ns:
                     break
         finally:
-            self._timer_at_ms = None
+            self._timer_at_ns = None
             self._arm()
 
-    def _serve_first(self, now_ms: int) -> None:
-        stream, _ = self._heap.popitem()
-        next_at_ms: int | None = now_ms + BUG_AGAIN_MS
+    def _serve_first(self, now_ms: int) -> bool:
+        """Serve one whose time has come; False if there is none."""
+        if self._heap and self._heap.peekitem()[1] <= now_ms:
+            stream, _ = self._heap.popitem()
+        elif self._paused and self._paused.peekitem()[1] <= self._clock.monotonic_ns():
+            stream, _ = self._paused.popitem()
+        else:
+            return False
+        again: int | Pause | None = Pause(BUG_AGAIN_MS)
         try:
-            next_at_ms = self._serve(stream, now_ms)
+            again = self._serve(stream, now_ms)
         finally:
-            if next_at_ms is not None:
-                self._heap[stream] = next_at_ms
+            if isinstance(again, Pause):
+                self._heap.pop(stream, None)
+                self._paused[stream] = self._clock.monotonic_ns() + again.ms * _NS_PER_MS
+            elif again is not None:
+                self._paused.pop(stream, None)
+                self._heap[stream] = again
+        return True

@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidegate.index import Catalog, Clock, TidegateIndexError
-from tidegate.plugin.daemon.due_timer import DueTimer
+from tidegate.plugin.daemon.due_timer import DueTimer, Pause
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
@@ -97,7 +97,7 @@ class HandingOut:
                 self._catalog.park(session.index)
         return session.wake_at_ms()
 
-    def _serve(self, stream: Stream, now_ms: int) -> int | None:
+    def _serve(self, stream: Stream, now_ms: int) -> int | Pause | None:
         """Hand out one frame's worth; returns when to look at the stream again."""
         if not stream.connection.writable:
             self._blocked.setdefault(stream.connection, {})[stream] = None
@@ -113,7 +113,7 @@ class HandingOut:
                 )
             self._unreadable[stream] = str(error)
             self._say_unreadable()
-            return now_ms + self._retry_ms
+            return Pause(self._retry_ms)
         self._readable(stream)
         if len(entries):
             stream.send(Due(entries))
@@ -121,8 +121,8 @@ class HandingOut:
             if session.credit == 0:
                 self._metrics.credit_exhausted.inc()
         again_at_ms = self._next_look(stream)
-        if again_at_ms is not None and not len(entries):
-            again_at_ms = max(again_at_ms, now_ms + AGAIN_MS)
+        if again_at_ms is not None and not len(entries) and again_at_ms < now_ms + AGAIN_MS:
+            return Pause(AGAIN_MS)
         return again_at_ms
 
     def _readable(self, stream: Stream) -> None:

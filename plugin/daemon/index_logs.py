@@ -263,6 +263,7 @@ class IndexLogs:
             offload=self.offload,
             catch_up=self._pump,
             chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
+            damaged=index.upkeep.met_damage,
         )
         former = self._former(home, requests, stream_id, request)
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former)

@@ -56,6 +56,7 @@ class Shipper:
         *,
         options: LogOptions,
         dirty_ns: int | None,
+        damaged: Callable[[list[bytes]], None] = lambda _: None,
     ) -> None:
         self.home = BusyHome(world)
         world.owner = self.home
@@ -73,6 +74,7 @@ class Shipper:
             offload=inline,
             catch_up=self.note,
             chained=self.chained.append,
+            damaged=damaged,
         )
         store.watch(subscription_id)
 

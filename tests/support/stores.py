@@ -68,30 +68,14 @@ class CrashStore:
         return CrashStore(self.durable)
 
 
-class FailingStore:
-    """A store in memory that refuses writes after `writes_left` more of them (None: never).
-
-    applies_refused: what is refused is written all the same, as when only the sync fails.
-    """
+class RefusingStore:
+    """A store over `memory` that passes on what its `write` does not refuse."""
 
     def __init__(self) -> None:
         self.memory = MemoryStore()
-        self.writes_left: int | None = None
-        self.refused = 0
-        self.applies_refused = False
 
     def get(self, key: bytes) -> bytes | None:
         return self.memory.get(key)
-
-    def write(self, batch: Batch, *, sync: bool) -> None:
-        if self.writes_left is not None:
-            if self.writes_left == 0:
-                self.refused += 1
-                if self.applies_refused:
-                    self.memory.write(batch, sync=sync)
-                raise StorageError("no space left on the device")
-            self.writes_left -= 1
-        self.memory.write(batch, sync=sync)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.memory.scan(start, end)
@@ -110,6 +94,29 @@ class FailingStore:
 
     def close(self) -> None:
         self.memory.close()
+
+
+class FailingStore(RefusingStore):
+    """A store in memory that refuses writes after `writes_left` more of them (None: never).
+
+    applies_refused: what is refused is written all the same, as when only the sync fails.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left: int | None = None
+        self.refused = 0
+        self.applies_refused = False
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                self.refused += 1
+                if self.applies_refused:
+                    self.memory.write(batch, sync=sync)
+                raise StorageError("no space left on the device")
+            self.writes_left -= 1
+        self.memory.write(batch, sync=sync)
 
 
 class UnreadableStore(MemoryStore):

@@ -1,6 +1,7 @@
 /*
  * Preloaded into a process, it makes bytes of its tables unreadable, as a bad sector does: while the file
- * BAD_SECTOR exists, which says "FROM TO", a read of an .sst file that meets one of these bytes fails with EIO.
+ * BAD_SECTOR exists, which says "FROM TO END", a read of a file whose name ends so that meets one of these bytes
+ * fails with EIO.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,17 +15,18 @@
 static int is_bad(int descriptor, size_t size, off64_t offset)
 {
     const char *where = getenv("BAD_SECTOR");
-    char link[64], path[4096];
+    char link[64], path[4096], end[64];
     long from = 0, to = 0;
     FILE *said = where == NULL ? NULL : fopen(where, "r");
     if (said == NULL)
         return 0;
-    if (fscanf(said, "%ld %ld", &from, &to) != 2)
+    if (fscanf(said, "%ld %ld %63s", &from, &to, end) != 3)
         abort();
     fclose(said);
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 4 || memcmp(path + length - 4, ".sst", 4) != 0)
+    ssize_t tail = strlen(end);
+    if (length < tail || memcmp(path + length - tail, end, tail) != 0)
         return 0;
     return offset < to && offset + (off64_t)size > from;
 }

@@ -67,10 +67,17 @@ def status(daemon: Daemon, home: Path) -> dict[str, Any]:
 
 def listens_at(broker: Broker, url: str) -> str:
     """Where the broker sends its clients."""
-    answer = httpx.get(
-        f"{broker.admin_url}/lookup/v2/topic/persistent/public/default/attached", trust_env=False
-    )
-    return urlsplit(str(answer.json()[url])).netloc
+    topic = f"{broker.admin_url}/lookup/v2/topic/persistent/public/default/attached"
+    found: list[str] = []
+
+    def said() -> bool:
+        answer = httpx.get(topic, trust_env=False, timeout=60)
+        if answer.is_success:
+            found.append(urlsplit(str(answer.json()[url])).netloc)
+        return answer.is_success
+
+    wait_until(said, "the broker says where clients are to go")
+    return found[-1]
 
 
 def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemon, tmp_path: Path) -> None:
@@ -83,7 +90,7 @@ def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemo
     tidegate("attach", whole_home, "--socket", daemon.socket_path, "--tune-acks")
     with Broker(whole_home, tmp_path / "broker", conf={"brokerServicePort": "0"}) as broker:
         address = listens_at(broker, "brokerUrl")
-        client = pulsar.Client(f"pulsar://{address}", logger=log)
+        client = pulsar.Client(f"pulsar://{address}", operation_timeout_seconds=60, logger=log)
         consumer = client.subscribe("attached", "s", consumer_type=pulsar.ConsumerType.Shared)
         producer = client.create_producer("attached")
         deliver_at_ms = time.time_ns() // 1_000_000 + DELAY_MS
@@ -105,7 +112,10 @@ def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemo
         secured = listens_at(broker, "brokerUrlTls")
         assert secured != address
         client = pulsar.Client(
-            f"pulsar+ssl://{secured}", tls_trust_certs_file_path=str(made.authority), logger=log
+            f"pulsar+ssl://{secured}",
+            tls_trust_certs_file_path=str(made.authority),
+            operation_timeout_seconds=60,
+            logger=log,
         )
         client.subscribe("attached", "s", consumer_type=pulsar.ConsumerType.Shared)
         wait_until(

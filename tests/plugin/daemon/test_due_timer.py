@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 from unittest.mock import Mock
 
 import pytest
 
 from tidegate.index.clock import ManualClock
-from tidegate.plugin.daemon.due_timer import BUG_AGAIN_MS, LOOK_AGAIN_MS, DueTimer
+from tidegate.plugin.daemon.due_timer import BUG_AGAIN_MS, LOOK_AGAIN_MS, DueTimer, Pause
 
 T0 = 1_800_000_000_000
 BUDGET_S = 1.0
@@ -99,3 +100,44 @@ def test_a_clock_that_steps_back_makes_nothing_early() -> None:
         if served:
             break
     assert served == [T0 + 500]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["pause", "bug"])
+def test_a_clock_that_steps_back_makes_no_pause_longer(fails: bool) -> None:
+    clock, loop = ManualClock(T0), ManualLoop()
+    served_ns: list[int] = []
+
+    def serve(_stream: str, _now_ms: int) -> Pause:
+        served_ns.append(clock.monotonic_ns())
+        if fails:
+            raise RuntimeError("a bug")
+        return Pause(BUG_AGAIN_MS)
+
+    timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
+    timer.set("unreadable", T0)
+    for _ in range(20):
+        with suppress(RuntimeError):
+            loop.fire()
+        if len(served_ns) > 1:
+            break
+        clock.set_ms(T0 - 3_600_000)
+        clock.advance(loop.delay_ms)
+    assert served_ns == [0, BUG_AGAIN_MS * 1_000_000]
+    assert len(timer) == 1
+
+
+def test_an_event_ends_a_pause() -> None:
+    clock, loop = ManualClock(T0), ManualLoop()
+    served: list[int] = []
+
+    def serve(_stream: str, now_ms: int) -> Pause | None:
+        served.append(now_ms)
+        return Pause(60_000) if len(served) == 1 else None
+
+    timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
+    timer.set("one", T0)
+    loop.fire()
+    timer.set("one", T0)
+    loop.fire()
+    assert served == [T0, T0]
+    assert len(timer) == 0

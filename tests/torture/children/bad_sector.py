@@ -1,6 +1,6 @@
 """Hands out entries of which a sector cannot be read. Arguments: data directory, where to say which sector.
 
-Says what came of each entry: handed out, or to be read again.
+Says what came of each entry (handed out, or to be read again), and of the blocks in a snapshot of it all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from tidegate.index import (
     RocksStore,
     SubscriptionName,
 )
+from tidegate.index.format.keys import BLOCK
+from tidegate.index.log.records import decode_operations
+from tidegate.index.log.snapshot import Snapshot
 
 T0 = 1_800_000_000_000
 COUNT = 20_000
@@ -42,16 +45,21 @@ catalog.persist(NAME)
 store._families.main.flush()
 catalog.close()
 
-catalog = Catalog.open(RocksStore.open(data), clock, OPTIONS)
+store = RocksStore.open(data)
+catalog = Catalog.open(store, clock, OPTIONS)
 found = catalog.get(NAME)
 assert found is not None
-bad.write_text("20000 24096")
+bad.write_text("20000 24096 .sst")
+snapshot = Snapshot(store, found.log.subscription_id)
+shipped = b"".join(iter(snapshot.next_piece, None))
+blocks = sum(key[:1] == BLOCK for _, key, _ in decode_operations(shipped))
+damaged = snapshot.take_damaged()
 clock.advance(3_600_000)
 due, lost = PositionSet(), PositionSet()
 for _ in range(200):
     due.update(PositionSet.of_entries(found.pop_due(clock.now_ms(), COUNT)))
     catalog.maintain(clock.now_ms())
     lost.update(found.take_unheld())
-print(len(due), len(lost), len(due.intersection(lost)), found.held() == due)
+print(len(due), len(lost), len(due.intersection(lost)), found.held() == due, blocks, len(damaged))
 bad.unlink()
 catalog.close()
