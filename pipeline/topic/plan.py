@@ -31,17 +31,14 @@ def survey(cluster: Cluster, topic: TopicName) -> list[Planned]:
     """The topic, or each of its partitions, as it is now. Raises ``TopicError``."""
     with Admin(cluster.admin_url, cluster.access) as admin:
         count = admin.partitions(topic)
-        return [
-            look(cluster, admin, one, number if count else -1)
-            for number, one in enumerate(topic.partitions(count))
-        ]
+        return [look(cluster, admin, one) for one in topic.partitions(count)]
 
 
-def look(cluster: Cluster, admin: Admin, topic: TopicName, partition: int) -> Planned:
+def look(cluster: Cluster, admin: Admin, topic: TopicName) -> Planned:
     """One topic or partition as it is now. Raises ``TopicError``."""
     state = parse_state(topic, admin.internal_stats(topic))
     end = TopicReader(cluster.service_url, cluster.access, str(topic)).last_position()
-    return Planned(state, partition, None if end is None else min(end, state.last_confirmed))
+    return Planned(state, topic.partition, None if end is None else min(end, state.last_confirmed))
 
 
 def backlog(planned: Planned, subscription: str | None, bounds: Bounds) -> Iterator[EntryRange]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from tests.pipeline.commands import assert_one_line, tidegate
 from tidegate.pipeline.errors import OptionError, PipelineError
+from tidegate.pipeline.job import launch
 from tidegate.pipeline.job.failures import explained
 from tidegate.pipeline.job.view import LineView, TerminalView
 from tidegate.pipeline.rebuild import orphans
@@ -75,6 +77,15 @@ def test_a_password_in_another_url_is_not_repeated(tmp_path: Path) -> None:
     )  # fmt: skip
     assert_one_line(done, "nosuch://me:…@host/x")
     assert SECRET not in done.stderr
+
+
+def test_nor_is_it_in_a_log_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    log = tmp_path / "job.log"
+    log.write_bytes(f"reading s3a://KEY:{SECRET}@bucket/x\n\xff of it\n".encode("latin-1"))
+    kept = launch._kept(log)
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.read_text() == "reading s3a://KEY:…@bucket/x\n\ufffd of it\n"
 
 
 @pytest.mark.parametrize("view", [LineView, TerminalView])
