@@ -211,6 +211,11 @@ final class Stubs {
             super(null);
         }
 
+        /** It never is: nothing comes in. */
+        @Override
+        public void runWhenReadyForIncomingRequests(Runnable runnable) {
+        }
+
         @Override
         public ServiceConfiguration getConfiguration() {
             return stubConfiguration;

@@ -89,11 +89,11 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 config.socket(), config.horizonMs(), config.indexLog());
     }
 
-    /** Empty as long as the broker does not listen: it makes this factory before. */
+    /** Empty as long as the broker does not listen, unless a name is configured: this factory is made before. */
     private Optional<String> brokerName(PulsarService pulsar) {
-        BrokerService service = pulsar.getBrokerService();
-        return service == null ? Optional.empty() : config.brokerName(pulsar.getAdvertisedAddress(), service.getListenPort(),
-                service.getListenPortTls());
+        Optional<BrokerService> service = Optional.ofNullable(pulsar.getBrokerService());
+        return config.brokerName(pulsar.getAdvertisedAddress(), service.flatMap(BrokerService::getListenPort),
+                service.flatMap(BrokerService::getListenPortTls));
     }
 
     /** The client that reads what the topics' ledgers hold; null if the dispatcher sees something else than is there. */
