@@ -289,6 +289,16 @@ class ServedSubscription:
     def is_outstanding(self, position: Position) -> bool:
         return any(position in consumer.pending for consumer in self.dispatcher.consumers)
 
+    def has_forgotten(self) -> bool:
+        """Whether the cursor has forgotten the acknowledgement of something that was handed out.
+
+        So does Pulsar 4.0.8 if a write is done behind that of a seek, and something was acknowledged in
+        between (see `cursor`). Nobody is told: it comes again when all consumers are replaced."""
+        return self.tracker is not None and any(
+            not self.is_deleted(position) and not self.is_outstanding(position)
+            for position in self.cursor.forgotten & self.tracker.handed_out
+        )
+
     def redeliveries(self) -> int:
         return len(self.dispatcher.redelivery)
 

@@ -126,7 +126,7 @@ class Client:
         if last.owner is cursor:
             if last.at_ns >= delivery.read_ns:
                 return Cause.RACED
-            if cursor.is_deleted(position) or not cursor.forgot:
+            if cursor.is_deleted(position) or not cursor.forgotten:
                 raise Violation(f"{position} comes again though it was acknowledged at this very owner")
             return Cause.OVERWRITTEN
         if self._log.deliver_at_ms[position] == NO_DELAY:

@@ -89,7 +89,7 @@ class Cursor:
         self.properties = dict(record.properties)
         self.resets = record.resets
         self.resetting = False
-        self.forgot = False  # a write that was overtaken by a reset has taken acknowledgements along
+        self.forgotten: set[Position] = set()  # a write that was overtaken by a reset has taken these along
         self.read_position = self._next(record.mark_delete)
         self._ledger: CursorLedger | None = None
         self._creating = False
@@ -304,7 +304,7 @@ class Cursor:
         if self._in_progress == write.position:
             self._in_progress = None
         covered = {position for position in self.acknowledged if position <= write.position}
-        self.forgot |= any(position > self.mark_delete for position in covered)
+        self.forgotten |= {position for position in covered if position > self.mark_delete}
         self.acknowledged -= covered
         self.persisted_mark_delete = write.position
         self._tell(write.done, True)

@@ -376,7 +376,11 @@ class World:
             if any(served.dispatcher.waits_for_traffic for served in self.served()):
                 self.publish([NO_DELAY])
             if not any(self._owed(each) for each in self.subscriptions):
-                break
+                forgetful = [served for served in self.served() if served.has_forgotten()]
+                if not forgetful:
+                    break
+                for served in forgetful:  # with the next consumers it comes again
+                    served.dispatcher.disconnect_all()
         for subscription in self.subscriptions:
             owed = self._owed(subscription)
             if owed:

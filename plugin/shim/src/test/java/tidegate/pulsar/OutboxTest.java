@@ -309,6 +309,20 @@ class OutboxTest {
                 new Frame.Add(false, Records.of(1, 2, 200))), take());
     }
 
+    /** Another owner may have come between, and told what is acknowledged; a deletion that was done makes another life. */
+    @Test
+    void doesNotAdoptThatAFormerTrackerForgotEverything() {
+        Outbox former = new Outbox();
+        former.clear();
+        former.takeUnsent(2);
+        former.addFar(1, 1, 100);
+        former.clear();
+        former.acknowledge(one(1, 9));
+        outbox.adopt(former);
+        assertTrue(former.isEmpty());
+        assertEquals(List.of(new Frame.Ack(one(1, 9))), take());
+    }
+
     @Test
     void correctsWhatTheDaemonSaysByWhatItHasNotHeard() {
         PositionSet held = new PositionSet();
