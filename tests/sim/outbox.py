@@ -81,9 +81,9 @@ class Outbox:
         """Entries that are not durable."""
         return sum(len(change.entries) for change in self.pending) + len(self._far) + len(self._near)
 
-    def pending_adds(self) -> set[Position]:
-        """Positions of entries that are not durable."""
-        found = {*self._far, *self._near}
+    def pending_adds(self) -> dict[Position, int]:
+        """When the entries that are not durable are due, by position."""
+        found = {**self._far, **self._near}
         for change in self.pending:
             found.update(change.entries)
         return found

@@ -424,7 +424,7 @@ class Tracker:
     def _not_held(self, held: set[Position]) -> set[Position]:
         """Contained positions that neither the daemon nor this broker will hand out."""
         answered = held | set(self.near) | self.handed_out | self.settling | set(self.undecided)
-        return self.contained - answered - self.sought - self.asked_for - self.outbox.pending_adds()
+        return self.contained - answered - self.sought - self.asked_for - self.outbox.pending_adds().keys()
 
     def _seek(self, lost: Iterable[Position]) -> None:
         """These are read again, and nothing else: they stay contained until then."""
@@ -477,8 +477,12 @@ class Tracker:
             position
             for position in unheld.positions
             if position in self.contained and position not in self.near and position not in self.handed_out
-        } - self.outbox.pending_adds()
-        self._seek(lost)
+        }
+        pending = self.outbox.pending_adds()
+        for position in sorted(lost & pending.keys()):
+            # It may have come before the loss, DURABLE or not.
+            self.outbox.add(position, pending[position], near=False)
+        self._seek(lost - pending.keys())
         self.host.read_more()
 
     def on_stream_error(self, *, stale: bool) -> None:

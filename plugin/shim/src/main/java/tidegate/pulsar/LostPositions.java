@@ -51,7 +51,10 @@ final class LostPositions {
         }
     }
 
-    /** The daemon has lost these; what this broker has of them, or tells it once more, is not lost. */
+    /**
+     * The daemon has lost these; what this broker has of them is not lost. What it has told and does not know durable yet may have
+     * come before the loss: it is told once more.
+     */
     void onUnheld(Positions unheld) {
         PositionSet lost = new PositionSet();
         synchronized (lock) {
@@ -60,7 +63,16 @@ final class LostPositions {
                     lost.add(ledgerId, entryId);
                 }
             });
-            outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> lost.remove(ledgerId, entryId));
+            Records known = new Records();
+            outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> {
+                if (lost.contains(ledgerId, entryId)) {
+                    known.add(ledgerId, entryId, deliverAtMs);
+                }
+            });
+            for (int i = 0; i < known.size(); i++) {
+                lost.remove(known.ledgerId(i), known.entryId(i));
+                outbox.addFar(known.ledgerId(i), known.entryId(i), known.deliverAtMs(i));
+            }
             sought.seek(lost);
         }
         readAgain(lost);
