@@ -295,6 +295,22 @@ class TrackerTableTest {
         assertTrue(successor.daemon().isOpen());
     }
 
+    /** The daemon had the entry before it let go of it, and DURABLE is still on its way: nobody would hold it. */
+    @Test
+    void whatTheDaemonLetsGoOfWhileItIsBeingToldIsToldOnceMore() throws ProtocolException {
+        TrackerCore core = newCore("sub");
+        table.register(core);
+        connect();
+        core.dispatcher().addMessage(5, 1, LATER_MS);
+        core.dispatcher().addMessage(5, 2, LATER_MS);
+        assertEquals(1, sent(core).size());
+        Positions gone = new Positions();
+        gone.add(5, 1);
+        daemonSends(1, 0, new Frame.Unheld(gone));
+        daemonSends(1, 1, new Frame.Durable());
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(core));
+    }
+
     /** A subscription was deleted and made again while the daemon's disk is full: an OPEN of its former life ends this one's. */
     @Test
     void aFormerTrackerThatTheDaemonRefusesIsNotOpenedBehindItsSuccessor() throws ProtocolException {
