@@ -7,6 +7,7 @@ opening and counting look at all of it. The best of ``REPEATS``, since others us
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -163,8 +164,19 @@ def measured(world: World) -> dict[str, float]:
 
 def main(argv: list[str]) -> None:
     """Measure both, and print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.profile.ledgers",
+        description="what an index of many ledgers costs, beside one of 1,000",
+        epilog="example: python -m bench.profile.ledgers 20000",
+    )
+    parser.add_argument(
+        "ledgers", nargs="?", type=int, default=MANY, help=f"{FEW:,} or more; {MANY:,} by default"
+    )
+    wanted = parser.parse_args(argv).ledgers
+    if wanted < FEW:
+        parser.error(f"{wanted:,} ledgers are not many: name {FEW:,} or more")
     columns = []
-    for ledgers in (FEW, int(argv[0]) if argv else MANY):
+    for ledgers in (FEW, wanted):
         with tempfile.TemporaryDirectory(prefix="tidegate-ledgers-") as folder:
             world = World(Path(folder), ledgers)
             try:
