@@ -402,6 +402,10 @@ class DaemonEngine:
         """See ``MaintenanceOwner``."""
         self._reading_pace.tell_level(unspilled_bytes)
 
+    def commit_soon(self) -> None:
+        """See ``MaintenanceOwner``."""
+        self._committer.wake()
+
     def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``."""
         self._held_news.tell_unheld()

@@ -90,6 +90,7 @@ class IndexLogs:
         self._shipped: dict[int, int] = {}
         self._cleared: set[Identity] = set()
         """Whose log was deleted, and that no stream has served since."""
+        self._deleting: dict[Identity, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._too_long: set[StreamLog] = set()
         """Logs that are looked at again when a persist may be done."""
@@ -273,7 +274,9 @@ class IndexLogs:
             damaged=index.upkeep.met_damage,
         )
         former = self._former(home, requests, stream_id, request)
-        self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former)
+        self._by_id[subscription_id] = StreamLog(
+            self, stream, home, writer, former, after=self._deleting.get(identity)
+        )
         self._by_stream[stream] = subscription_id
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
@@ -303,10 +306,11 @@ class IndexLogs:
 
         self._do(wait())
 
-    def _do(self, work: Coroutine[None, None, None]) -> None:
+    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def delete(self, stream: Stream) -> None:
         """The index of a stream that ends was cleared: its log goes. The broker deletes BookKeeper's.
@@ -317,9 +321,10 @@ class IndexLogs:
             return
         log.end()
         home = log.home
+        identity = Identity(stream.name, stream.incarnation)
         if len(self._cleared) >= CLEARED_MAX:
             self._cleared.clear()
-        self._cleared.add(Identity(stream.name, stream.incarnation))
+        self._cleared.add(identity)
 
         async def delete() -> None:
             try:
@@ -327,7 +332,12 @@ class IndexLogs:
             except HomeError as error:
                 self.said(stream.name, "the index log of a deleted subscription is left behind", error)
 
-        self._do(delete())
+        def deleted(task: asyncio.Task[None]) -> None:
+            if self._deleting.get(identity) is task:
+                del self._deleting[identity]
+
+        self._deleting[identity] = task = self._do(delete())
+        task.add_done_callback(deleted)
 
     def end(self, stream: Stream) -> None:
         """The stream is over."""
