@@ -95,7 +95,7 @@ class IndexLogs:
         self._too_long: set[StreamLog] = set()
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
-        self._brought: Callable[[DelayIndex], None] = lambda index: None
+        self._brought: Callable[[DelayIndex], None] = lambda _: None
         store.on_noted(self._noted)
 
     def on_change(self, commit_soon: Callable[[], None], brought: Callable[[DelayIndex], None]) -> None:

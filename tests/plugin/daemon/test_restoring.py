@@ -215,7 +215,7 @@ async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_
         def adopt_and_leave(subscription_id: int, identity: Identity) -> DelayIndex:
             index = adopt(subscription_id, identity)
             for broker in list(daemon.engine.brokers.values()):
-                broker.abort()
+                broker.fail(ErrorCode.SHUTTING_DOWN, "it leaves")
             return index
 
         monkeypatch.setattr(catalog, "adopt", adopt_and_leave)
