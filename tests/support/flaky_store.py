@@ -21,6 +21,7 @@ class FlakyStore(RefusingStore):
         self.failing_persists = False  # the commits of frames are written
         self.failure: Exception = StorageError("no space left on the device")
         self.refused_writes = 0
+        self.compacting = True
         self._moving = threading.Event()
         self._moving.set()
         self.arrived = threading.Event()
@@ -33,6 +34,9 @@ class FlakyStore(RefusingStore):
     def release(self) -> None:
         """Let writes go on."""
         self._moving.set()
+
+    def compacts(self) -> bool:
+        return self.compacting
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         persist = any(key[:1] == keys.STATE for _, key, _ in batch.operations)
