@@ -1,7 +1,7 @@
 """Goes on while RocksDB's own compaction meets a sector that cannot be read.
 
-Arguments: data directory, where to say which sector. Says how many commits failed, how many entries were handed
-out, are to be read again, and were added, and whether compactions were disabled before and are now.
+Arguments: data directory, where to say which sector. Says how many commits failed, how many entries were
+handed out, are to be read again, and were added, and whether compactions were disabled before and are now.
 """
 
 from __future__ import annotations
