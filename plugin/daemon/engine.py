@@ -121,7 +121,7 @@ class DaemonEngine:
             catalog, clock, self.ownership, settings=settings, commit_soon=self._committer.wake, log=log
         )
         if logs is not None:
-            logs.on_change(self._committer.wake)
+            logs.on_change(self._committer.wake, self._forgetting.unserved)
 
     @property
     def product(self) -> str:
