@@ -58,16 +58,28 @@ class Logs(Protocol):
 
 
 class StreamLog:
-    """Ships the log of one stream, in a task that is there only while there is something to ship."""
+    """Ships the log of one stream, in a task that is there only while there is something to ship.
+
+    after: what must be over first, if anything: a deletion of all logs of the subscription, which would take
+    the new one along.
+    """
 
     def __init__(
-        self, logs: Logs, stream: Stream, home: Home, writer: LogWriter, former: Former | None
+        self,
+        logs: Logs,
+        stream: Stream,
+        home: Home,
+        writer: LogWriter,
+        former: Former | None,
+        *,
+        after: asyncio.Task[None] | None = None,
     ) -> None:
         self.stream = stream
         self.writer = writer
         self.home = home
         self.index = stream.session.index
         self._former = former
+        self._after = after
         self.failure = ""
         self.over = False
         self._logs = logs
@@ -115,6 +127,9 @@ class StreamLog:
 
     async def _ship(self) -> None:
         before = self.writer.written_bytes
+        if self._after is not None:
+            await asyncio.wait({self._after})
+            self._after = None
         try:
             if self.writer.ledger_bytes:
                 await self.writer.ship()
