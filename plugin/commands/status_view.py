@@ -21,7 +21,8 @@ _ANY_WIDTH = 100_000
 _NO_CREDIT = "its broker takes no more for now: consumers do not keep up, or do not acknowledge"
 _NO_COMPACTIONS = (
     "DAMAGE: RocksDB cannot read a table, so it compacts nothing and the data directory grows. "
-    "Look at the disk; stop the daemon, move the data directory away, start it with an empty one on a good disk"
+    "Look at the disk; stop the daemon, move the data directory away, start it with an empty one "
+    "on a good disk"
 )
 
 
