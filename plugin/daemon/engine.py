@@ -121,7 +121,7 @@ class DaemonEngine:
             catalog, clock, self.ownership, settings=settings, commit_soon=self._committer.wake, log=log
         )
         if logs is not None:
-            logs.on_change(self._committer.wake)
+            logs.on_change(self._committer.wake, self._forgetting.unserved)
 
     @property
     def product(self) -> str:
@@ -417,6 +417,10 @@ class DaemonEngine:
     def tell_level(self, unspilled_bytes: int) -> None:
         """See ``MaintenanceOwner``."""
         self._reading_pace.tell_level(unspilled_bytes)
+
+    def commit_soon(self) -> None:
+        """See ``MaintenanceOwner``."""
+        self._committer.wake()
 
     def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``."""

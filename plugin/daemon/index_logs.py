@@ -95,11 +95,16 @@ class IndexLogs:
         self._too_long: set[StreamLog] = set()
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
+        self._brought: Callable[[DelayIndex], None] = lambda _: None
         store.on_noted(self._noted)
 
-    def on_change(self, commit_soon: Callable[[], None]) -> None:
-        """Call ``commit_soon`` when something was put into the catalog that no frame has brought."""
+    def on_change(self, commit_soon: Callable[[], None], brought: Callable[[DelayIndex], None]) -> None:
+        """Call ``commit_soon`` when something was put into the catalog that no frame has brought.
+
+        brought: called with an index that was restored, and that no stream has yet.
+        """
         self._commit_soon = commit_soon
+        self._brought = brought
 
     def stop(self) -> None:
         """Ship and restore nothing more."""
@@ -174,6 +179,8 @@ class IndexLogs:
             # What was written without a sync is durable with the commit of this. A DURABLE that follows may
             # be of nothing else, and the log away when it is needed.
             self._set_chain(index, chain)
+            # Its broker may be gone before the stream begins.
+            self._brought(index)
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
             return

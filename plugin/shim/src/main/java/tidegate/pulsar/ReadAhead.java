@@ -191,11 +191,16 @@ final class ReadAhead implements AutoCloseable {
 
     private void begin(TrackerCore core, TopicReader reader) {
         long ticket = core.ahead().begin();
-        boolean worthwhile = reader.unreadEntries() >= stride.worthwhile() || core.ahead().sought() >= stride.worthwhile();
-        if (core.ahead().mayAdd(ticket) && reader.isAllowed() && worthwhile) {
+        if (core.ahead().mayAdd(ticket) && reader.isAllowed() && isWorthwhile(core, reader)) {
             long nowMs = clock.millis();
             active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, nanoTime, this::wake), nowMs));
         }
+    }
+
+    /** A few that nobody holds, behind many that are held, are read at once by the dispatcher, which does not wait for a pass. */
+    private boolean isWorthwhile(TrackerCore core, TopicReader reader) {
+        long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.ahead().contained());
+        return Math.max(unknown, core.ahead().sought()) >= stride.worthwhile();
     }
 
     private boolean round() {
