@@ -39,7 +39,7 @@ from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.stream_log import NS_PER_SECOND, Former, LogState, StreamLog
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
 
@@ -383,6 +383,19 @@ class IndexLogs:
         if more is not None:
             self._log.warning(
                 what, topic=name.topic, subscription=name.subscription, error=str(error), **more
+            )
+
+    def met_bug(self, name: SubscriptionName, error: Exception) -> None:
+        """Something went wrong that cannot be: a traceback, as seldom as a line."""
+        self.metrics.index_log_failures.inc()
+        more = self._seldom.more(kind_of(error))
+        if more is not None:
+            self._log.error(
+                "writing an index log failed unexpectedly, trying again; report it with the log",
+                topic=name.topic,
+                subscription=name.subscription,
+                exc_info=error,
+                **more,
             )
 
     def _of(self, stream: Stream) -> StreamLog | None:
