@@ -306,9 +306,8 @@ class Background:
         if error is not None:
             spilled = index.upkeep.staged_entries
             index.upkeep.abandon_persist()
-            self._staged_entries += (
-                index.upkeep.staged_entries - spilled
-            )  # as before it; nobody looks until it is tried again
+            # As before it: nobody looks until it is tried again.
+            self._staged_entries += index.upkeep.staged_entries - spilled
             self._failed(f"persisting {index.name}", error)
             return
         index.upkeep.finish_persist()

@@ -267,6 +267,11 @@ class Catalog:
         """Everything whose token is not above this is durable."""
         return self._journal.durable_token
 
+    @property
+    def uncommitted(self) -> bool:
+        """Whether something waits for a commit to begin. O(1)."""
+        return self._journal.pending
+
     def is_durable(self, index: DelayIndex) -> bool:
         """Whether everything that was told to an index is durable."""
         return self._journal.is_durable(index.log)
@@ -313,7 +318,8 @@ class Catalog:
     def maintain(self, now_ms: int) -> None:
         """Apply what has run, start what is most wanted, prefetch what is due next. Call often.
 
-        Calling it as soon as `running` is done starts the next without a pause.
+        Calling it as soon as `running` is done starts the next without a pause. What has run for a
+        subscription that was removed meanwhile is deleted with the next commit: look at `uncommitted`.
         Raises StorageError if a persist or compaction has failed: everything is as before it, and it is tried
         again after `retry_ms`; until it succeeds `persist_failure` tells why. Also if a block cannot be read
         ahead.
@@ -409,6 +415,7 @@ class Catalog:
             persists=self._background.persists,
             persist_failures=self._background.failures,
             compactions=self._background.compactions,
+            store_compactions_disabled=not self._store.compacts(),
             last_failure=self._background.last_failure,
         )
 

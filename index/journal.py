@@ -287,6 +287,12 @@ class Journal:
         self._extra.extend(batch)
         return self._issue()
 
+    @property
+    def pending(self) -> bool:
+        """Whether something was appended that no commit has taken."""
+        taken_token = self.durable_token if self._writing is None else self._writing.token
+        return self.appended_token != taken_token
+
     def is_durable(self, log: JournalLog) -> bool:
         """Whether every record of a log is. O(records that are not)."""
         waiting = self._pending if self._writing is None else [*self._writing.records, *self._pending]

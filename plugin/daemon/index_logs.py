@@ -39,7 +39,7 @@ from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.stream_log import NS_PER_SECOND, Former, LogState, StreamLog
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
 
@@ -90,15 +90,21 @@ class IndexLogs:
         self._shipped: dict[int, int] = {}
         self._cleared: set[Identity] = set()
         """Whose log was deleted, and that no stream has served since."""
+        self._deleting: dict[Identity, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._too_long: set[StreamLog] = set()
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
+        self._brought: Callable[[DelayIndex], None] = lambda _: None
         store.on_noted(self._noted)
 
-    def on_change(self, commit_soon: Callable[[], None]) -> None:
-        """Call ``commit_soon`` when something was put into the catalog that no frame has brought."""
+    def on_change(self, commit_soon: Callable[[], None], brought: Callable[[DelayIndex], None]) -> None:
+        """Call ``commit_soon`` when something was put into the catalog that no frame has brought.
+
+        brought: called with an index that was restored, and that no stream has yet.
+        """
         self._commit_soon = commit_soon
+        self._brought = brought
 
     def stop(self) -> None:
         """Ship and restore nothing more."""
@@ -173,6 +179,8 @@ class IndexLogs:
             # What was written without a sync is durable with the commit of this. A DURABLE that follows may
             # be of nothing else, and the log away when it is needed.
             self._set_chain(index, chain)
+            # Its broker may be gone before the stream begins.
+            self._brought(index)
         except TimeoutError:
             self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
             return
@@ -266,7 +274,9 @@ class IndexLogs:
             damaged=index.upkeep.met_damage,
         )
         former = self._former(home, requests, stream_id, request)
-        self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former)
+        self._by_id[subscription_id] = StreamLog(
+            self, stream, home, writer, former, after=self._deleting.get(identity)
+        )
         self._by_stream[stream] = subscription_id
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
@@ -296,10 +306,11 @@ class IndexLogs:
 
         self._do(wait())
 
-    def _do(self, work: Coroutine[None, None, None]) -> None:
+    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def delete(self, stream: Stream) -> None:
         """The index of a stream that ends was cleared: its log goes. The broker deletes BookKeeper's.
@@ -310,9 +321,10 @@ class IndexLogs:
             return
         log.end()
         home = log.home
+        identity = Identity(stream.name, stream.incarnation)
         if len(self._cleared) >= CLEARED_MAX:
             self._cleared.clear()
-        self._cleared.add(Identity(stream.name, stream.incarnation))
+        self._cleared.add(identity)
 
         async def delete() -> None:
             try:
@@ -320,7 +332,12 @@ class IndexLogs:
             except HomeError as error:
                 self.said(stream.name, "the index log of a deleted subscription is left behind", error)
 
-        self._do(delete())
+        def deleted(task: asyncio.Task[None]) -> None:
+            if self._deleting.get(identity) is task:
+                del self._deleting[identity]
+
+        self._deleting[identity] = task = self._do(delete())
+        task.add_done_callback(deleted)
 
     def end(self, stream: Stream) -> None:
         """The stream is over."""
@@ -366,6 +383,19 @@ class IndexLogs:
         if more is not None:
             self._log.warning(
                 what, topic=name.topic, subscription=name.subscription, error=str(error), **more
+            )
+
+    def met_bug(self, name: SubscriptionName, error: Exception) -> None:
+        """Something went wrong that cannot be: a traceback, as seldom as a line."""
+        self.metrics.index_log_failures.inc()
+        more = self._seldom.more(kind_of(error))
+        if more is not None:
+            self._log.error(
+                "writing an index log failed unexpectedly, trying again; report it with the log",
+                topic=name.topic,
+                subscription=name.subscription,
+                exc_info=error,
+                **more,
             )
 
     def _of(self, stream: Stream) -> StreamLog | None:

@@ -6,6 +6,7 @@ Invariants:
 - the next persist begins as soon as one is done while staging is over its budget; without such need, upkeep
   takes a small share of the time only, because it looks at every subscription;
 - each part runs whatever becomes of the others; what fails is logged and stands in ``/readyz``;
+- what upkeep leaves for a commit is committed, though nobody says anything any more;
 - a failing persist stands there until one has succeeded, not only at the instant at which it fails.
 """
 
@@ -33,6 +34,10 @@ class MaintenanceOwner(Protocol):
 
     def tell_level(self, unspilled_bytes: int) -> None:
         """So much is in memory and in no slice."""
+        ...
+
+    def commit_soon(self) -> None:
+        """Something waits for a commit."""
         ...
 
     def tell_unheld(self, now_ms: int) -> None:
@@ -146,6 +151,9 @@ class Maintenance:
             self._catalog.maintain(now_ms)
         except StorageError as error:
             failure = str(error)
+        finally:
+            if self._catalog.uncommitted:
+                self._owner.commit_soon()
         failure = failure or self._catalog.persist_failure
         if failure is None:
             self._health.clear("maintain")

@@ -52,18 +52,34 @@ class Logs(Protocol):
         """Something went wrong."""
         ...
 
+    def met_bug(self, name: SubscriptionName, error: Exception) -> None:
+        """Something went wrong that cannot be."""
+        ...
+
 
 class StreamLog:
-    """Ships the log of one stream, in a task that is there only while there is something to ship."""
+    """Ships the log of one stream, in a task that is there only while there is something to ship.
+
+    after: what must be over first, if anything: a deletion of all logs of the subscription, which would take
+    the new one along.
+    """
 
     def __init__(
-        self, logs: Logs, stream: Stream, home: Home, writer: LogWriter, former: Former | None
+        self,
+        logs: Logs,
+        stream: Stream,
+        home: Home,
+        writer: LogWriter,
+        former: Former | None,
+        *,
+        after: asyncio.Task[None] | None = None,
     ) -> None:
         self.stream = stream
         self.writer = writer
         self.home = home
         self.index = stream.session.index
         self._former = former
+        self._after = after
         self.failure = ""
         self.over = False
         self._logs = logs
@@ -111,6 +127,9 @@ class StreamLog:
 
     async def _ship(self) -> None:
         before = self.writer.written_bytes
+        if self._after is not None:
+            await asyncio.wait({self._after})
+            self._after = None
         try:
             if self.writer.ledger_bytes:
                 await self.writer.ship()
@@ -130,6 +149,11 @@ class StreamLog:
             self._failures += 1
             self.failure = str(error)
             self._logs.said(self.stream.name, "the index log cannot be written, trying again", error)
+        except Exception as error:
+            # It would end the task, and nobody would be told that nothing is written any more.
+            self._failures += 1
+            self.failure = f"a bug in the daemon: {error!r}"
+            self._logs.met_bug(self.stream.name, error)
         finally:
             self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - before)
 

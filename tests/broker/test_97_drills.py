@@ -94,7 +94,7 @@ sys.exit(0 if said == "done" else said)
 
 
 class _Owner(socketserver.ThreadingUnixStreamServer):
-    """Does what a hook asks to the cluster: a stand-in for systemctl, but what it kills is dead."""
+    """Does what a hook asks to the cluster: a stand-in for systemd, which starts what was killed."""
 
     def __init__(self, cluster: Cluster, path: Path) -> None:
         super().__init__(str(path), _Asked)
@@ -109,7 +109,9 @@ class _Asked(socketserver.StreamRequestHandler):
         asked = self.rfile.read().decode()
         self.server.asked.append(asked)
         cluster = self.server.cluster
-        {"kill daemon": cluster.daemon.kill, "start daemon": cluster.daemon.start}[asked]()
+        if asked == "kill daemon":
+            cluster.daemon.kill()
+            cluster.daemon.start()
         self.wfile.write(b"done")
 
 

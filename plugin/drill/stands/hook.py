@@ -29,8 +29,12 @@ _WORDS_MAX = 200
 class Watched(Protocol):
     """What is seen of a cluster from outside."""
 
-    def away(self, name: str, since_ms: int) -> bool:
-        """Whether the part is, or was, gone since then."""
+    def trace(self, name: str) -> object:
+        """What tells later whether the part was gone in between: for `away`."""
+        ...
+
+    def away(self, name: str, before: object) -> bool:
+        """Whether the part is gone, or was since ``before``, a `trace`."""
         ...
 
     def there(self, name: str) -> bool:
@@ -76,7 +80,7 @@ class HookPart:
         return self._state
 
     def _take_away(self, what: str, state: State) -> None:
-        since_ms = int(time.time() * 1000)
+        before = self._seen.trace(self.name)
         try:
             self._call(what)
         except InterruptedRunError:
@@ -85,7 +89,7 @@ class HookPart:
         # Before it is seen: whatever comes of that, somebody has to bring it back.
         self._state = state
         self._until(
-            lambda: self._seen.away(self.name, since_ms),
+            lambda: self._seen.away(self.name, before),
             _AWAY_TIMEOUT_S,
             f"{what} the {self.name}, which was never seen away",
         )

@@ -29,7 +29,10 @@ _SEEN_TIMEOUT_S = 30.0
 # A broker that is busy, or that loads the topic first, is not a wrong address.
 _OPERATION_TIMEOUT_S = 15
 _POLL_S = 0.1
-_CONNECTED = re.compile(r"^pulsar_delayed_tidegate_connected\{([^}]*)\}\s+([0-9.]+)", re.MULTILINE)
+_CONNECTED, _RECONNECTS = (
+    re.compile(rf"^pulsar_delayed_tidegate_{name}\{{([^}}]*)\}}\s+([0-9.]+)", re.MULTILINE)
+    for name in ("connected", "reconnects")
+)
 
 
 @dataclass(frozen=True)
@@ -242,11 +245,24 @@ class OwnStand:
 
     # What a hook has done, seen from outside
 
-    def away(self, name: str, since_ms: int) -> bool:
+    def trace(self, name: str) -> frozenset[str] | float | None:
+        """Of the broker the connections of its consumers, of the daemon how often it was connected again.
+
+        None if that cannot be had. No times: clocks and time zones of a cluster are not ours."""
+        return self._reconnects() if name == "daemon" else self._connections()
+
+    def away(self, name: str, before: object) -> bool:
         """Whether the broker of the topic, or its connection to the daemon, is or was gone since then."""
         if name == "daemon":
-            return self._daemon_connected() is False
-        return self._admin.owner(self._own.topic) is None or self._reconnected(since_ms)
+            now = self._reconnects()
+            again = isinstance(before, float) and now is not None and now > before
+            return again or self._daemon_connected() is False
+        if self._admin.owner(self._own.topic) is None:
+            return True
+        # Who restarts what was killed may be faster than we look: then all have connected anew.
+        connections = self._connections()
+        known = before if isinstance(before, frozenset) else frozenset()
+        return connections is None or (bool(known and connections) and known.isdisjoint(connections))
 
     def there(self, name: str) -> bool:
         """Whether it can be used."""
@@ -254,25 +270,30 @@ class OwnStand:
             return self._daemon_connected() is not False
         return self._admin.owner(self._own.topic) is not None
 
-    def _reconnected(self, since_ms: int) -> bool:
-        """Whether every consumer of the topic has connected since then: a broker came in between."""
+    def _connections(self) -> frozenset[str] | None:
+        """What tells each consumer's connection to the topic from another; None if nobody says."""
         answer = self._admin.request("GET", f"/{topic_path(self._own.topic)}/stats")
         if answer is None or not answer.is_success:
-            return True
-        connected = [
-            consumer["connectedSince"]
-            for subscription in answer.json()["subscriptions"].values()
+            return None
+        return frozenset(
+            f"{name} {consumer.get('address')} {consumer['connectedSince']}"
+            for name, subscription in answer.json()["subscriptions"].items()
             for consumer in subscription["consumers"]
-        ]
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since_ms / 1000))
-        return bool(connected) and all(one[: len(moment)] > moment for one in connected)
+        )
 
     def _daemon_connected(self) -> bool | None:
         """As the shim says in the broker's metrics; None if it says nothing of the topic."""
+        found = self._figures(_CONNECTED)
+        return min(found) > 0 if found else None
+
+    def _reconnects(self) -> float | None:
+        """How often the shim has lost and found its daemon; None if it says nothing of the topic."""
+        return max(self._figures(_RECONNECTS), default=None)
+
+    def _figures(self, figure: re.Pattern[str]) -> list[float]:
         text = self._admin.text("/metrics/")
         mine = f'topic="{self._own.topic}'
-        found = [float(value) for labels, value in _CONNECTED.findall(text or "") if mine in labels]
-        return min(found) > 0 if found else None
+        return [float(value) for labels, value in figure.findall(text or "") if mine in labels]
 
 
 def _reason(answer: httpx.Response) -> str:

@@ -16,6 +16,7 @@ from tests.support.waiting import until
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import StorageError
+from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon import maintenance
@@ -148,6 +149,41 @@ async def test_one_subscription_that_can_be_read_does_not_hide_another_that_cann
         await worse.close()
         assert daemon.health.ready
     assert log.getvalue().count("due entries cannot be read, trying again") == 1, "not once for each try"
+
+
+async def test_what_a_persist_writes_of_a_subscription_that_is_gone_is_deleted_at_once(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Though nobody says anything any more."""
+
+    def is_stored() -> bool:
+        kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
+        return any(True for kind in kinds for _ in store.scan(*keys.kind_range(kind)))
+
+    store = FlakyStore()
+    async with (
+        start(store=store, maintain_interval_ms=10, heartbeat_ms=600_000) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        catalog = daemon.engine.catalog
+        stream = await client.open(ORDERS.topic)
+        stream.add(entries(5, now_ms() + HOUR_MS))
+        await stream.durable()
+        index = catalog.get(ORDERS)
+        assert index is not None
+        store.stick(persists_only=True)
+        try:
+            assert catalog.want_persist(index)
+            await until(store.arrived.is_set)
+            stream.clear()
+            await stream.close()
+            await until(lambda: catalog.get(ORDERS) is None)
+            await until(lambda: catalog.durable_token == catalog.stats().appended_token)
+            assert not is_stored()
+        finally:
+            store.release()
+        await until(lambda: catalog.running is None)
+        await until(lambda: not is_stored())
 
 
 # --- what nobody asks for any more ------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import stat
 import time
@@ -14,6 +16,7 @@ from tests.support.s3_server import S3Server
 from tests.support.shim_client import GENERATION, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon.serve import RunningDaemon
@@ -180,6 +183,37 @@ async def test_what_is_cleared_and_loaded_again_at_once_keeps_its_log(
         pointer = Pointer.parse(world.pointer)
         assert pointer is not None
         assert f"{pointer.ledger_id:020}" in [ledger.name for ledger in ledgers(folder)]
+
+
+async def test_a_log_that_is_begun_while_the_former_one_is_deleted_is_not_deleted_with_it(
+    start: StartDaemon, socket_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a backlog was cleared while nobody was subscribed, and somebody subscribes again at once."""
+    world, url = World(), f"file://{folder}"
+    may_delete, delete_all = asyncio.Event(), ObjectHome.delete_all
+
+    async def slowly(home: ObjectHome) -> None:
+        await may_delete.wait()
+        await delete_all(home)
+
+    monkeypatch.setattr(ObjectHome, "delete_all", slowly)
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world, url)
+        former = client.streams[1]
+        former.clear()
+        await former.close()
+        world.pointer = ""
+        offer(client, world, url)
+        stream = await client.open(TOPIC, epoch=2)
+        stream.add(entries(5, now_ms() + HOUR_MS))
+        await stream.durable()
+        with contextlib.suppress(TimeoutError):
+            await until(lambda: up_to_date(daemon), timeout_s=0.5)
+        may_delete.set()
+        await until(lambda: up_to_date(daemon) and not daemon.engine.log_states()[0].failure)
+        pointer = Pointer.parse(world.pointer)
+        assert pointer is not None
+        assert [ledger.name for ledger in ledgers(folder)] == [f"{pointer.ledger_id:020}"]
 
 
 async def test_a_folder_that_is_not_there_is_not_made(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +98,44 @@ def test_a_hook_is_told_what_to_do_and_believed_when_it_is_seen(tmp_path: Path) 
     assert said.read_text() == "kill broker\n"
 
 
+class _Broker(BaseHTTPRequestHandler):
+    """Says what a broker in another time zone says of a topic with one consumer."""
+
+    since = ""
+
+    def do_GET(self) -> None:
+        consumer = {"address": "/127.0.0.1:50000", "connectedSince": self.since}
+        told: dict[str, Any] = {"brokerUrl": "pulsar://127.0.0.1:6650"}
+        if self.path.endswith("/stats"):
+            told = {"subscriptions": {"drill-1": {"consumers": [consumer]}}}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+
+def test_a_broker_in_another_time_zone_is_away_when_its_consumers_have_connected_anew(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Broker) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        stand = own(tmp_path, admin_url=f"http://127.0.0.1:{server.server_port}")
+        try:
+            for zone in ("+14:00", "-11:00", "Z"):
+                _Broker.since = f"2026-11-22T20:00:00.000{zone}"
+                before = stand.trace("broker")
+                assert not stand.away("broker", before)
+                _Broker.since = f"2026-11-22T20:00:00.400{zone}"
+                assert stand.away("broker", before)
+        finally:
+            server.shutdown()
+            stand.end()
+
+
 class _Seen:
     """A cluster of which the broker is seen to go and to come."""
 
-    def away(self, name: str, since_ms: int) -> bool:
+    def trace(self, name: str) -> object:
+        return None
+
+    def away(self, name: str, before: object) -> bool:
         return True
 
     def there(self, name: str) -> bool:

@@ -292,7 +292,11 @@ final class LogLedgers implements LogHome {
                 return null;
             });
         }
-        return deleted.thenCompose(done -> cursor.removeCursorProperty(POINTER));
+        return deleted.thenCompose(done -> cursor.removeCursorProperty(POINTER)).exceptionally(error -> {
+            // The cursor's other writes share its version. The pointer names nothing now, so who reads it reads the topic.
+            LOG.warn("[{}] The pointer to the deleted index log stays: {}", name, cause(error).getMessage());
+            return null;
+        });
     }
 
     /** The ledgers that a pointer names, if it is one of BookKeeper's: docs/format.md. */

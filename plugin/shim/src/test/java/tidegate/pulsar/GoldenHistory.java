@@ -29,6 +29,11 @@ record GoldenHistory(String name, Map<String, Object> config, List<Step> steps) 
             return arguments.get(argument) instanceof Long number ? Math.toIntExact(number) : otherwise;
         }
 
+        /** The seed of what the step chooses by itself. */
+        long luck() {
+            return arguments.get("luck") instanceof Long luck ? luck : 0;
+        }
+
         List<Long> numbers(String argument) {
             return ((List<?>) arguments.get(argument)).stream().map(Long.class::cast).toList();
         }

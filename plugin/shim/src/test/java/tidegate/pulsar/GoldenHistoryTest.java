@@ -29,9 +29,13 @@ class GoldenHistoryTest {
     private static final int MACHINES = 2;
     private static final long LOAD_MS = 10;
     private static final int LATEST = 1000;
-    /** What happens below the toys: a store, a disk's pace, the index; and what they have no more than one of, lives. */
-    private static final Set<String> BELOW = Set.of("slow_disk", "refuse_writes", "fail_write", "damage", "width", "drift", "wait",
-            "unsubscribe");
+    private static final int PERCENT = 100;
+    /**
+     * What happens below the toys: a store, a disk's pace, the index, the homes of index logs; and what they have no more than one
+     * of, lives.
+     */
+    private static final Set<String> BELOW = Set.of("slow_disk", "refuse_writes", "refuse_reads", "fail_write", "damage", "width",
+            "drift", "wait", "bookies_slow", "bookies_away", "damage_log", "unsubscribe");
 
     static Stream<Path> histories() {
         return GoldenHistory.files().stream();
@@ -192,6 +196,7 @@ class GoldenHistoryTest {
                     crash(machine, step);
                 }
                 case "cut" -> machines[step.number("broker") % MACHINES].disconnect();
+                case "rebuild" -> rebuild(step);
                 case "clock" -> machine.clock.step(step.number("by_ms"));
                 default -> assertTrue(BELOW.contains(step.action()), () -> "nobody here can " + step.action());
             }
@@ -311,6 +316,24 @@ class GoldenHistoryTest {
             }
             homeless = world().killBroker();
             in(history.setting("session_timeout_ms", 1_000), () -> load(1 - number, null));
+        }
+
+        /** Somebody puts what is not acknowledged into the index, so many percent of it, and has it let go of so many of all. */
+        private void rebuild(Step step) {
+            if (broker() == null || !world().daemonUp) {
+                return;
+            }
+            Random luck = new Random(step.luck());
+            broker().log.forEach((position, deliverAtMs) -> {
+                boolean letsGo = luck.nextInt(PERCENT) < step.number("let_go");
+                boolean takesIn = luck.nextInt(PERCENT) < step.number("share", PERCENT);
+                if (takesIn && deliverAtMs >= 0 && !broker().isDeleted(position.ledgerId(), position.entryId())) {
+                    world().daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, position, deliverAtMs);
+                }
+                if (letsGo) {
+                    world().daemon.corrupt(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, position);
+                }
+            });
         }
 
         private void crash(ToyWorld machine, Step step) {
