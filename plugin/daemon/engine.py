@@ -121,7 +121,7 @@ class DaemonEngine:
             catalog, clock, self.ownership, settings=settings, commit_soon=self._committer.wake, log=log
         )
         if logs is not None:
-            logs.on_change(self._committer.wake)
+            logs.on_change(self._committer.wake, self._forgetting.unserved)
 
     @property
     def product(self) -> str:
@@ -267,6 +267,7 @@ class DaemonEngine:
             if previous.connection is connection:
                 previous.session.supersede()
             else:
+                self._warn_of_two_lives(previous, stream)
                 previous.connection.end_stream(
                     previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
                 )
@@ -275,6 +276,21 @@ class DaemonEngine:
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
         )
         return stream
+
+    def _warn_of_two_lives(self, previous: Stream, stream: Stream) -> None:
+        """Brokers that both serve a subscription, each another life of it, take the index from each other."""
+        if previous.incarnation == stream.incarnation:
+            return
+        more = self._seldom.more("lives")
+        if more is not None:
+            self._log.warning(
+                "two brokers serve a subscription of the same name, each another one: if they are of two "
+                "clusters, each cluster needs a daemon of its own",
+                topic=stream.name.topic,
+                subscription=stream.name.subscription,
+                brokers=[previous.connection.peer_name, stream.connection.peer_name],
+                **more,
+            )
 
     def answer_sent(self, stream: Stream) -> None:
         """See ``stream.Engine``."""

@@ -14,11 +14,13 @@ from tests.support.daemons import StartDaemon
 from tests.support.shim_client import TIMEOUT_S, DaemonError, ShimClient, entries
 from tests.support.stores import copied
 from tests.support.waiting import until
+from tidegate.index import DelayIndex, Identity
+from tidegate.index.clock import ManualClock
 from tidegate.index.format import keys
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon import index_logs
+from tidegate.plugin.daemon import restoring
 from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"
@@ -128,7 +130,7 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         former.logs, newer.logs = SlowHome(world), SlowHome(world)
         deadlines = [asyncio.timeout(None), asyncio.timeout(None)]
         waiting = iter(deadlines)
-        monkeypatch.setattr(index_logs, "restore_deadline", lambda: next(waiting))
+        monkeypatch.setattr(restoring, "restore_deadline", lambda: next(waiting))
         late = former.begin_open(TOPIC, epoch=2)
         await former.logs.has_read.wait()
         stream = newer.begin_open(TOPIC, epoch=3)
@@ -168,7 +170,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
         client.streams[1].add(entries(10, later_ms()))
         await client.streams[1].close()
     deadline = asyncio.timeout(None)
-    monkeypatch.setattr(index_logs, "restore_deadline", lambda: deadline)
+    monkeypatch.setattr(restoring, "restore_deadline", lambda: deadline)
     async with start(store=store), await ShimClient.connect(socket_path) as client:
         client.logs = MemoryHome(world)
         stream = client.begin_open(TOPIC, epoch=2)
@@ -193,6 +195,36 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
         assert {ledger_id for ledger_id, _ in index.held()} == {2, 3}
+
+
+async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_that_nobody_opens(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves after its index is here, and before its stream is: nothing of a stream ends then."""
+    world, clock, kept_ms = World(), ManualClock(later_ms()), 864_000
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    settings = {"forget_days": kept_ms / 86_400_000, "heartbeat_ms": 600_000, "maintain_interval_ms": 10}
+    async with start(clock=clock, **settings) as daemon, await ShimClient.connect(socket_path) as client:
+        catalog = daemon.engine.catalog
+        adopt = catalog.adopt
+
+        def adopt_and_leave(subscription_id: int, identity: Identity) -> DelayIndex:
+            index = adopt(subscription_id, identity)
+            for broker in list(daemon.engine.brokers.values()):
+                broker.fail(ErrorCode.SHUTTING_DOWN, "it leaves")
+            return index
+
+        monkeypatch.setattr(catalog, "adopt", adopt_and_leave)
+        client.logs = MemoryHome(world)
+        client.begin_open(TOPIC, epoch=2)
+        await until(lambda: catalog.get(NAME) is not None)
+        assert daemon.engine.ownership.get(NAME) is None
+        clock.advance(kept_ms)
+        await until(lambda: catalog.get(NAME) is None)
 
 
 async def test_what_this_daemon_has_shipped_itself_is_not_restored(

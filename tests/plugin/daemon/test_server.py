@@ -481,6 +481,20 @@ async def test_a_greater_epoch_takes_over_and_a_smaller_one_is_refused(
         await other.close()
 
 
+async def test_brokers_of_two_clusters_with_one_topic_are_told_apart_in_the_log(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    async with (
+        start(),
+        await ShimClient.connect(socket_path, "a") as a,
+        await ShimClient.connect(socket_path, "b") as b,
+    ):
+        one = await a.open(TOPIC, epoch=1, incarnation=random_incarnation())
+        await b.open(TOPIC, epoch=1, incarnation=random_incarnation())
+        assert (await one.ended()).code == ErrorCode.STALE_EPOCH
+        assert "each cluster needs a daemon of its own" in log.getvalue()
+
+
 async def test_a_subscription_made_again_counts_its_epochs_anew(
     start: StartDaemon, socket_path: Path
 ) -> None:

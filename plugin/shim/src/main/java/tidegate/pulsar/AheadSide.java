@@ -84,6 +84,11 @@ final class AheadSide {
 
     // ---- what to read ---------------------------------------------------------------------------------------------
 
+    /** How many positions the dispatcher skips. Takes no lock. */
+    long contained() {
+        return positions.contained();
+    }
+
     /** How many positions nobody holds any more, so that they are to be read again. */
     long sought() {
         synchronized (lock) {

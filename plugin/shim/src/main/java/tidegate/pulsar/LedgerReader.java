@@ -71,6 +71,11 @@ final class LedgerReader implements TopicReader {
         return cursor.getNumberOfEntries();
     }
 
+    @Override
+    public long unacknowledgedEntries() {
+        return cursor.getNumberOfEntriesInBacklog(false);
+    }
+
     /** Not past an open transaction: what comes after it must not be delivered before it. */
     @Override
     public Position lastReadable() {

@@ -30,8 +30,11 @@ interface TopicReader {
     /** Where the dispatcher reads next. */
     Position readPosition();
 
-    /** How many entries the dispatcher has before it; held ones count. */
+    /** How many entries the dispatcher has before it; held and acknowledged ones count. */
     long unreadEntries();
+
+    /** About how many entries are not acknowledged; held ones, and those that consumers have, count. */
+    long unacknowledgedEntries();
 
     /** The last position that the dispatcher may read at present. */
     Position lastReadable();

@@ -92,6 +92,30 @@ class ScanPassTest {
         assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
     }
 
+    /** What was published while the topic moved: it would be read twice, by the dispatcher and ahead of it. */
+    @Test
+    void aFewBehindManyThatAreHeldAreTheDispatchers() {
+        int few = world.stride.worthwhile() / 2;
+        publishFar(BACKLOG);
+        attach();
+        world.crashBroker();
+        for (int entry = BACKLOG; entry < BACKLOG + few; entry++) {
+            publish(entry, 3_600_000);
+        }
+        world.broker.connect();
+        world.runBroker();
+        // The dispatcher has made the tracker, and gives the pass time.
+        int permits = world.broker.permits;
+        world.broker.permits = 0;
+        world.runUntil(world.now() + 5_000);
+        assertEquals(0, world.reader.read);
+        world.broker.permits = permits;
+        world.broker.readMore();
+        world.runUntil(world.now() + 5_000);
+        assertEquals(0, world.reader.read);
+        assertEquals(BACKLOG + few, world.core().dispatcher().delayedMessages());
+    }
+
     @Test
     void whatIsAcknowledgedIsNeitherReadNorAdded() {
         publishFar(BACKLOG);

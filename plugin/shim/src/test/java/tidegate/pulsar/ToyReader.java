@@ -52,6 +52,11 @@ final class ToyReader implements TopicReader {
     }
 
     @Override
+    public long unacknowledgedEntries() {
+        return broker.log.keySet().stream().filter(position -> !broker.isDeleted(position.ledgerId(), position.entryId())).count();
+    }
+
+    @Override
     public Position lastReadable() {
         Position last = broker.log.isEmpty() ? new Position(-1, -1) : broker.log.lastKey();
         return last.compareTo(visible) < 0 ? last : visible;
