@@ -415,6 +415,7 @@ class Catalog:
             persists=self._background.persists,
             persist_failures=self._background.failures,
             compactions=self._background.compactions,
+            store_compactions_disabled=not self._store.compacts(),
             last_failure=self._background.last_failure,
         )
 

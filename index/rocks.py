@@ -255,6 +255,10 @@ class RocksStore:
             except Exception as error:
                 raise self._translate(error) from error
 
+    def compacts(self) -> bool:
+        """Whether RocksDB compacts; not any more once it has met a table that it cannot read."""
+        return self._compacts
+
     def disk_bytes(self) -> int:
         """Bytes of all files of the database."""
         total = 0

@@ -43,7 +43,11 @@ class IndexStats(NamedTuple):
 
 
 class CatalogStats(NamedTuple):
-    """All subscriptions of one data directory. compactions: slices compacted since the start."""
+    """All subscriptions of one data directory.
+
+    compactions: slices compacted since the start.
+    store_compactions_disabled: the store itself compacts nothing any more, and its files only grow.
+    """
 
     subscriptions: int
     held: int
@@ -65,4 +69,5 @@ class CatalogStats(NamedTuple):
     persists: int
     persist_failures: int
     compactions: int
+    store_compactions_disabled: bool
     last_failure: str | None

@@ -103,6 +103,10 @@ class Store(Protocol):
         """
         ...
 
+    def compacts(self) -> bool:
+        """Whether it still gives back what was replaced and deleted; where not, it only grows."""
+        ...
+
     def disk_bytes(self) -> int:
         """Bytes on the medium, an estimate."""
         ...
@@ -163,6 +167,10 @@ class MemoryStore:
 
     def tidy(self) -> None:
         """Nothing: what is deleted takes no room."""
+
+    def compacts(self) -> bool:
+        """Yes: what is deleted is gone."""
+        return True
 
     def disk_bytes(self) -> int:
         """Bytes of all keys and values."""

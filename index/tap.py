@@ -131,6 +131,10 @@ class TappedStore:
         """See `Store`."""
         self.untapped.tidy()
 
+    def compacts(self) -> bool:
+        """See `Store`."""
+        return self.untapped.compacts()
+
     def disk_bytes(self) -> int:
         """See `Store`."""
         return self.untapped.disk_bytes()

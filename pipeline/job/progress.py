@@ -32,7 +32,11 @@ def phase(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 class StageWatch:
-    """Tells of active stages, and once more of each that has ended, from a thread of its own."""
+    """Tells of active stages, and once more of each that has ended, from a thread of its own.
+
+    It looks every ``INTERVAL_S``: of a stage that begins and ends between two looks nothing is told. Spark's
+    own events would come by a Java listener, and so through a server that the driver opens for callbacks.
+    """
 
     def __init__(self, tell: Callable[[StageEvent], None]) -> None:
         self._store: Any = None

@@ -19,6 +19,11 @@ from tidegate.plugin.shown import one_line, shown
 
 _ANY_WIDTH = 100_000
 _NO_CREDIT = "its broker takes no more for now: consumers do not keep up, or do not acknowledge"
+_NO_COMPACTIONS = (
+    "DAMAGE: RocksDB cannot read a table, so it compacts nothing and the data directory grows. "
+    "Look at the disk; stop the daemon, move the data directory away, start it with an empty one "
+    "on a good disk"
+)
 
 
 def render(answer: dict[str, Any], console: Console) -> None:
@@ -43,6 +48,8 @@ def render(answer: dict[str, Any], console: Console) -> None:
     damage = _damage(totals)
     if damage:
         say(console, damage)
+    if totals.get("store_compactions_disabled"):  # an older daemon does not say
+        say(console, _NO_COMPACTIONS)
     rows = [_Row(one, daemon["now_ms"]) for one in answer["subscriptions"]]
     if rows:
         _say_rows(rows, console)

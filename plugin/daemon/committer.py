@@ -195,7 +195,6 @@ class Committer(Generic[StreamT]):
             if stream.session.undurable_frames:  # came while the commit was being written
                 self._waiting[stream] = None
                 self._wanted = True
-
         self._tell(durable_token, None)
 
     def _tell(self, durable_token: int | None, error: StorageError | None) -> None:

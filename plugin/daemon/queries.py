@@ -1,8 +1,8 @@
 """What control clients ask and put in: each request to who answers it, in JSON.
 
-Invariants: every request is answered, what is wrong with it in one line; an answer that takes long is put
-together over several turns of the loop, and no more of it than the client takes; of a connection so many are
-under way at most.
+Invariants: every request is answered, what is wrong with it, or a bug that it met, in one line; an answer
+that takes long is put together over several turns of the loop, and no more of it than the client takes; of a
+connection so many are under way at most.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tidegate.plugin.daemon.intake import Intake, refusal
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.wire.messages import Ingest, json_body
 
@@ -56,6 +57,7 @@ class Queries:
         self._intake = intake
         self._loop = loop
         self._log = log
+        self._seldom = Seldom(asked.clock.monotonic_ns)
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: dict[asyncio.Task[None], Link] = {}
         self._unanswered: Counter[Link] = Counter()
@@ -102,8 +104,8 @@ class Queries:
                 case what:
                     known = "'status', 'width', 'take-in', 'positions', 'entries', 'record'"
                     raise UserError(f"unknown query {what!r}, known: {known}")
-        except UserError as error:
-            reply(refusal(error))
+        except Exception as error:
+            reply(self._refused(error))
 
     def ingest(self, connection: Link, message: Ingest, reply: Tell) -> None:
         """Put entries in; `reply` is called once they are durable."""
@@ -129,8 +131,8 @@ class Queries:
                 async for part in answers:
                     reply(part)
                     await self._room_for(connection)
-            except UserError as error:
-                reply(refusal(error))
+            except Exception as error:
+                reply(self._refused(error))
 
         task = self._do(connection, answer())
         self._telling[task] = connection
@@ -164,8 +166,17 @@ class Queries:
     async def _put(self, connection: Link, message: Ingest, reply: Tell) -> None:
         try:
             reply(json_body(await self._intake.put(connection, message)))
-        except UserError as error:
-            reply(refusal(error))
+        except Exception as error:
+            reply(self._refused(error))
+
+    def _refused(self, error: Exception) -> bytes:
+        """The answer that says why nothing was done; a bug is no reason to leave anybody without one."""
+        if isinstance(error, UserError):
+            return refusal(error)
+        more = self._seldom.more(kind_of(error))
+        if more is not None:
+            self._log.error("a query failed unexpectedly; report it with the log", exc_info=error, **more)
+        return refusal(UserError(f"a bug in the daemon, its log has more: {error!r}"))
 
     async def _positions(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         for part in self._intake.positions(request):

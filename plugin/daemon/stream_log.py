@@ -52,6 +52,10 @@ class Logs(Protocol):
         """Something went wrong."""
         ...
 
+    def met_bug(self, name: SubscriptionName, error: Exception) -> None:
+        """Something went wrong that cannot be."""
+        ...
+
 
 class StreamLog:
     """Ships the log of one stream, in a task that is there only while there is something to ship.
@@ -145,6 +149,11 @@ class StreamLog:
             self._failures += 1
             self.failure = str(error)
             self._logs.said(self.stream.name, "the index log cannot be written, trying again", error)
+        except Exception as error:
+            # It would end the task, and nobody would be told that nothing is written any more.
+            self._failures += 1
+            self.failure = f"a bug in the daemon: {error!r}"
+            self._logs.met_bug(self.stream.name, error)
         finally:
             self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - before)
 

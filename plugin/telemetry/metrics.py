@@ -103,6 +103,7 @@ class Gauges:
     persists: int
     persist_failures: int
     compactions: int
+    store_compactions_disabled: bool
     slices_crowded: int
     brokers: int
     streams: int
@@ -150,6 +151,11 @@ class _GaugeCollector:
                 "lost_commits",
                 "Commits reported durable that were gone when the index was opened, at least",
                 state.lost_commits,
+            ),
+            (
+                "store_compactions_disabled",
+                "1 if RocksDB compacts nothing until the next start, having met a table that it cannot read",
+                int(state.store_compactions_disabled),
             ),
             ("blocks", "Packed blocks on disk", state.blocks),
             (

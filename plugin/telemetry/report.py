@@ -325,6 +325,7 @@ async def gauges(daemon: Daemon) -> Gauges:
         persists=totals.persists,
         persist_failures=totals.persist_failures,
         compactions=totals.compactions,
+        store_compactions_disabled=totals.store_compactions_disabled,
         slices_crowded=totals.slices_crowded,
         brokers=len(daemon.brokers),
         streams=len(streams),

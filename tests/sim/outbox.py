@@ -202,11 +202,12 @@ class Outbox:
                 yield from change.entries.items()
 
     def adopt(self, other: Outbox) -> None:
-        """What another tracker of the subscription left behind comes first. Its near tier is gone. Its CLEAR
-        stays untold: another owner may have told since what is acknowledged."""
+        """What another tracker of the subscription left behind comes first. Its near tier is gone. What takes
+        something back stays untold: another owner may have told since what is acknowledged."""
         other._seal()
         other.restart()
-        left = [change for change in other.pending if change.kind not in (Kind.CLEAR, Kind.CLOSE)]
+        taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE
+        left = [change for change in other.pending if change.kind not in taken_back]
         for change in left:
             change.near = False
         other.pending = []

@@ -264,6 +264,9 @@ class SimStore:
     def tidy(self) -> None:
         self._require_open()
 
+    def compacts(self) -> bool:
+        return True
+
     def disk_bytes(self) -> int:
         return self._disk.size_bytes()
 

@@ -22,6 +22,7 @@ class FlakyStore(RefusingStore):
         self.failing_persists = False  # the commits of frames are written
         self.failure: Exception = StorageError("no space left on the device")
         self.refused_writes = 0
+        self.compacting = True
         self._moving = threading.Event()
         self._moving.set()
         self._persists_only = False
@@ -36,6 +37,9 @@ class FlakyStore(RefusingStore):
     def release(self) -> None:
         """Let writes go on."""
         self._moving.set()
+
+    def compacts(self) -> bool:
+        return self.compacting
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         persist = any(kind == Batch.PUT and key[:1] == keys.STATE for kind, key, _ in batch.operations)

@@ -50,6 +50,9 @@ class CrashStore:
     def tidy(self) -> None:
         self._live.tidy()
 
+    def compacts(self) -> bool:
+        return self._live.compacts()
+
     def disk_bytes(self) -> int:
         return self._live.disk_bytes()
 
@@ -88,6 +91,9 @@ class RefusingStore:
 
     def tidy(self) -> None:
         self.memory.tidy()
+
+    def compacts(self) -> bool:
+        return self.memory.compacts()
 
     def disk_bytes(self) -> int:
         return self.memory.disk_bytes()

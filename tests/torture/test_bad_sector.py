@@ -39,7 +39,9 @@ def test_a_bad_sector_in_the_way_of_a_compaction_ends_the_compactions_and_nothin
 ) -> None:
     done = run_child(tmp_path, "bad_table.py")
     assert done.returncode == 0, done.stderr
-    failed, due, lost, added = map(int, done.stdout.split())
+    *counts, before, disabled = done.stdout.split()
+    assert (before, disabled) == ("False", "True")
+    failed, due, lost, added = map(int, counts)
     assert failed <= 2, done.stderr
     assert due + lost == added
     assert lost == 2 * BLOCK_ENTRIES

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.daemons import StartDaemon, assert_one_line, run
+from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ShimClient, entries
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment
@@ -74,6 +75,22 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert "its broker takes no more" in shown(answer, terminal=False)
     answer["totals"] |= {"lost_commits": 2, "corrupt_records": 1}
     assert "DAMAGE: 2 commits lost, 1 stored values damaged; their messages" in shown(answer)
+
+
+async def test_a_store_that_compacts_nothing_any_more_is_told_of(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """What makes RocksDB stop is in `tests/torture/test_bad_sector.py`."""
+    store = FlakyStore()
+    async with start(store=store) as daemon:
+        for compacting in (True, False):
+            store.compacting = compacting
+            answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+            assert answer["totals"]["store_compactions_disabled"] is not compacting
+            assert ("DAMAGE: RocksDB cannot read a table" in shown(answer)) is not compacting
+            metrics = (await daemon.exposition()).decode()
+            assert f"\ntidegate_store_compactions_disabled {float(not compacting)}\n" in metrics
+            assert daemon.health.ready, "all else goes on"
 
 
 async def test_no_name_is_cut_wherever_it_is_shown(start: StartDaemon, socket_path: Path) -> None:

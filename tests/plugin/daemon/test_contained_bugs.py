@@ -1,7 +1,10 @@
-"""A bug at one subscription's frame ends one stream, and nothing that it left half done is believed."""
+"""A bug ends what met it and nothing else: one stream, one answer, one try. What it left half done is not
+believed."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,13 @@ from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
+from tidegate.index.log.memory_home import World
+from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon.serve import RunningDaemon
-from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.errors import ErrorCode, UserError
+from tidegate.plugin.wire.client import ask_socket
 
 TOPIC = "persistent://public/default/orders"
 FAR_MS = 1 << 42
@@ -64,3 +70,49 @@ async def test_a_bug_at_a_frame_ends_its_stream_alone(
         await again.durable()
         assert len(index.held()) == 9
         index.check()
+
+
+@pytest.mark.parametrize("what", ["status", "positions", "take-in", "width"])
+async def test_a_query_that_meets_a_bug_is_answered(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, what: str
+) -> None:
+    """Who asks would wait for ever, or be cut off without a word."""
+    query = {"what": what, "topic": TOPIC, "subscription": "sub"}
+    if what == "width":
+        query["subscription"] = "*"
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(5, FAR_MS))
+        await stream.durable()
+        index = index_of(daemon, TOPIC)
+
+        def bug() -> None:
+            raise RuntimeError("it has failed")
+
+        with monkeypatch.context() as patched:
+            for name in ("stats", "held"):
+                patched.setattr(index, name, bug)
+            with pytest.raises(UserError, match=r"a bug in the daemon.*it has failed"):
+                await asyncio.to_thread(ask_socket, socket_path, query)
+        assert "RuntimeError" in log.getvalue()
+        await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+
+
+async def test_a_bug_in_shipping_a_log_is_told_and_tried_again(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        with monkeypatch.context() as patched:
+
+            async def bug(_: LogWriter) -> None:
+                raise RuntimeError("it has failed")
+
+            patched.setattr(LogWriter, "ship", bug)
+            stream = await client.open(TOPIC)
+            stream.add(entries(5, FAR_MS))
+            await stream.durable()
+            await until(lambda: any("it has failed" in one.failure for one in daemon.engine.log_states()))
+        assert "RuntimeError" in log.getvalue()
+        await until(lambda: all(one.ledger_id >= 0 and not one.failure for one in daemon.engine.log_states()))

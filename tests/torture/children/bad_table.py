@@ -1,7 +1,7 @@
 """Goes on while RocksDB's own compaction meets a sector that cannot be read.
 
-Arguments: data directory, where to say which sector. Says how many commits failed, and how many entries were
-handed out, are to be read again, and were added.
+Arguments: data directory, where to say which sector. Says how many commits failed, how many entries were
+handed out, are to be read again, and were added, and whether compactions were disabled before and are now.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def to_table() -> None:
 add(20_000)
 catalog.persist(NAME)
 to_table()
+before = catalog.stats().store_compactions_disabled
 bad.write_text(f"20000 24096 {min(data.glob('*.sst')).name}")
 failed = 0
 for _ in range(40):
@@ -76,5 +77,5 @@ for _ in range(200):
     except StorageError:
         failed += 1
     lost += len(index.take_unheld())
-print(failed, due, lost, added)
+print(failed, due, lost, added, before, catalog.stats().store_compactions_disabled)
 catalog.close()

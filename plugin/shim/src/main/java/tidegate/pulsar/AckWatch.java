@@ -18,17 +18,15 @@ final class AckWatch implements AutoCloseable {
 
     private final Set<TrackerCore> cores = ConcurrentHashMap.newKeySet();
     private final long pollNs;
-    private final Thread thread;
-    private volatile boolean running = true;
+    private final Worker worker;
 
     AckWatch(int pollMs) {
         pollNs = TimeUnit.MILLISECONDS.toNanos(pollMs);
-        thread = new Thread(this::run, "tidegate-ack-watch");
-        thread.setDaemon(true);
+        worker = new Worker("tidegate-ack-watch", this::run);
     }
 
     void start() {
-        thread.start();
+        worker.start();
     }
 
     void add(TrackerCore core) {
@@ -37,7 +35,7 @@ final class AckWatch implements AutoCloseable {
 
     private void run() {
         long nextSlowNs = System.nanoTime();
-        while (running) {
+        while (worker.isRunning()) {
             long startNs = System.nanoTime();
             boolean slow = startNs - nextSlowNs >= 0;
             if (slow) {
@@ -69,12 +67,6 @@ final class AckWatch implements AutoCloseable {
 
     @Override
     public void close() {
-        running = false;
-        thread.interrupt();
-        try {
-            thread.join(TimeUnit.SECONDS.toMillis(1));
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
+        worker.close();
     }
 }

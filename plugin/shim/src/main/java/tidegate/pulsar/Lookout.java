@@ -28,22 +28,20 @@ final class Lookout implements AutoCloseable {
     private record Wanted(BooleanSupplier isOver, long sinceNs) {}
 
     private final LongSupplier nanoTime;
-    private final Thread thread;
+    private final Worker worker;
     /** Those that the thread has not taken yet. */
     private final List<Wanted> fresh = new ArrayList<>();
     /** The thread's own. */
     private final List<Wanted> wanted = new ArrayList<>();
-    private volatile boolean running = true;
 
     /** {@code nanoTime}: a time that no clock's step moves. */
     Lookout(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
-        thread = new Thread(this::run, "tidegate-lookout");
-        thread.setDaemon(true);
+        worker = new Worker("tidegate-lookout", this::run);
     }
 
     void start() {
-        thread.start();
+        worker.start();
     }
 
     /** Looks from now on, until it is over. A look is short, and waits for nobody for long. Any thread may call it. */
@@ -55,7 +53,7 @@ final class Lookout implements AutoCloseable {
     }
 
     private void run() {
-        while (running) {
+        while (worker.isRunning()) {
             try {
                 long restNs = round();
                 if (restNs > 0) {
@@ -113,12 +111,6 @@ final class Lookout implements AutoCloseable {
 
     @Override
     public void close() {
-        running = false;
-        thread.interrupt();
-        try {
-            thread.join(TimeUnit.SECONDS.toMillis(1));
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
+        worker.close();
     }
 }

@@ -254,8 +254,8 @@ final class Outbox {
 
     /**
      * Takes over what another tracker of the same subscription left behind; its changes come first. Its near tier is gone,
-     * so its adds are ordinary ones now. Its CLEAR stays untold: the subscription is there still, and another owner may have
-     * told since what is acknowledged.
+     * so its adds are ordinary ones now. What takes something back stays untold: the subscription is there still, another owner may
+     * have told since what is acknowledged, and what the cursor refuses to have deleted is refused once more.
      */
     void adopt(Outbox other) {
         other.sealAdds();
@@ -265,7 +265,7 @@ final class Outbox {
             if (change.frame instanceof Frame.Add add) {
                 change.frame = new Frame.Add(false, add.records());
             }
-            if (!(change.frame instanceof Frame.Clear || change.frame instanceof Frame.Close)) {
+            if (!(change.frame instanceof Frame.Unack || endsMerging(change))) {
                 unsent.addFirst(change);
                 sealedEntries += change.entries();
             }

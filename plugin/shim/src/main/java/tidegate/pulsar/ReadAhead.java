@@ -55,12 +55,11 @@ final class ReadAhead implements AutoCloseable {
     private final Pace pace;
     private final LiveFigures live;
     private final long maxWaiting;
-    private final Thread thread;
+    private final Worker worker;
     private final Map<TrackerCore, TopicReader> readers = new LinkedHashMap<>();
     private final Deque<Turn> active = new ArrayDeque<>();
     private boolean signalled;
     private long lookedNs;
-    private volatile boolean running = true;
 
     /**
      * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: entries of a subscription that may
@@ -74,12 +73,11 @@ final class ReadAhead implements AutoCloseable {
         this.pace = pace;
         this.live = live;
         this.maxWaiting = maxWaiting;
-        thread = new Thread(this::run, "tidegate-read-ahead");
-        thread.setDaemon(true);
+        worker = new Worker("tidegate-read-ahead", this::run);
     }
 
     void start() {
-        thread.start();
+        worker.start();
     }
 
     void add(TrackerCore core, TopicReader reader) {
@@ -95,7 +93,7 @@ final class ReadAhead implements AutoCloseable {
     }
 
     private void run() {
-        while (running) {
+        while (worker.isRunning()) {
             try {
                 if (!turn()) {
                     await(active.isEmpty() ? IDLE_MS : pollMs());
@@ -232,12 +230,6 @@ final class ReadAhead implements AutoCloseable {
 
     @Override
     public void close() {
-        running = false;
-        thread.interrupt();
-        try {
-            thread.join(TimeUnit.SECONDS.toMillis(1));
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
+        worker.close();
     }
 }

@@ -323,6 +323,22 @@ class OutboxTest {
         assertEquals(List.of(new Frame.Ack(one(1, 9))), take());
     }
 
+    /** HELD tells the successor that it is acknowledged, perhaps by what another owner has told since: it is tried again. */
+    @Test
+    void doesNotAdoptThatAnAcknowledgementWasTakenBack() {
+        Outbox former = new Outbox();
+        former.unacknowledge(one(1, 1));
+        former.takeUnsent(2);
+        former.acknowledge(one(1, 9));
+        former.unacknowledge(one(1, 2));
+        outbox.adopt(former);
+        PositionSet acknowledged = new PositionSet();
+        acknowledged.add(1, 1);
+        outbox.applyPendingTo(new PositionSet(), acknowledged);
+        assertTrue(acknowledged.contains(1, 1));
+        assertEquals(List.of(new Frame.Ack(one(1, 9))), take());
+    }
+
     @Test
     void correctsWhatTheDaemonSaysByWhatItHasNotHeard() {
         PositionSet held = new PositionSet();
