@@ -25,7 +25,12 @@ from tidegate.plugin.commands.running import leave_at_once
 from tidegate.plugin.durations import milliseconds
 from tidegate.plugin.errors import UserError
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help=__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 # A table needs its width; where there is no terminal nobody is hurt by long lines.
 console = Console(log_path=False, width=None if sys.stdout.isatty() else 160)
 DOCS = ROOT / "docs"

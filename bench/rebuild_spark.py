@@ -1,4 +1,4 @@
-"""Packs made parts with Spark: ``python -m bench.rebuild_spark FOLDER BINS MASTER``.
+"""Packs made parts with Spark, as a rebuild does: ``python -m bench.rebuild_spark FOLDER BINS MASTER``.
 
 Prints, as JSON, how many entries, how long it took once Spark and its Python workers were there, and the most
 memory that one of these workers has had.
@@ -13,11 +13,14 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from tidegate.pipeline.job.request import SparkSettings
-from tidegate.pipeline.job.session import start
+from tidegate.pipeline.job.request import Request, SparkSettings
+from tidegate.pipeline.job.runner import RunningJob
+from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild.files import Files
-from tidegate.pipeline.rebuild.stages import PART, Bin, SliceFile, pack
+from tidegate.pipeline.rebuild.job import SLICE_FILES_A_TASK
+from tidegate.pipeline.rebuild.stages import PART, Bin, pack
 
 
 def main(argv: list[str]) -> int:
@@ -25,21 +28,19 @@ def main(argv: list[str]) -> int:
     folder, spans, master = argv
     names = tuple(sorted(path.stem for path in (Path(folder) / "read").glob(f"*{PART}")))
     wanted = [Bin(0, number, low, high, names) for number, (low, high) in enumerate(json.loads(spans))]
-    spark = start("rebuild", SparkSettings(master=master))
-    try:
-        context = spark.sparkContext
+    request = Request(command="rebuild", options={}, spark=SparkSettings(master=master, asked_for=True))
+    with RunningJob(request, lambda _: None) as running:
+        context = running.spark.sparkContext
         cores = context.defaultParallelism
         context.parallelize(range(cores), cores).map(ready).collect()
         began_s = time.monotonic()
-        tasks = context.parallelize(wanted, len(wanted))
-        made = tasks.map(partial(packed, folder)).collect()
+        work = partial(packed, Files(folder))
+        made = [one for done in spread(running, "packing", wanted, work, SLICE_FILES_A_TASK) for one in done]
         seconds = time.monotonic() - began_s
-    finally:
-        spark.stop()
     told = {
-        "entries": sum(one.entries for one, _ in made),
+        "entries": sum(one.read for one in made),
         "seconds": seconds,
-        "worker_mib": max(mib for _, mib in made),
+        "worker_mib": max(one.worker_mib for one in made),
     }
     print(json.dumps(told), flush=True)
     return 0
@@ -51,10 +52,17 @@ def ready(number: int) -> int:
     return number
 
 
-def packed(folder: str, wanted: Bin) -> tuple[SliceFile, float]:
-    """(a slice file, the most memory that this worker has had so far, in MiB)."""
-    made = pack(Files(folder), wanted)
-    return made, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+class Packed(NamedTuple):
+    """A slice file of so many entries, and the most memory that this worker has had so far."""
+
+    read: int
+    worker_mib: float
+
+
+def packed(files: Files, wanted: Bin) -> Packed:
+    """Make a slice file."""
+    made = pack(files, wanted)
+    return Packed(made.entries, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 if __name__ == "__main__":

@@ -20,21 +20,12 @@ from heapdict import heapdict
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import ENTRY_BYTES
 from tidegate.index.errors import ClosedError, StorageError
 from tidegate.index.names import SubscriptionName
 from tidegate.index.pacing import CompactionPace, Interleaved, Merge
+from tidegate.index.persist_choice import SHORT_JOURNAL_BYTES, PersistChoice
 
 _LOG = logging.getLogger(__name__)
-_TIDY_JOURNAL_BYTES = 1 << 20
-"""A journal that is shorter is not in the way of tidying up."""
-
-_RECORDS_EACH = 16
-"""A persist for fewer records costs more than it saves the next opening."""
-
-_QUIET_NS = 2_000_000_000
-"""When nothing was told to any index for so long, what is in longer journals is put in order, too."""
-
 _TURN_MAX_NS = 20_000_000
 """While a persist waits, a compaction runs alone for so long at most."""
 
@@ -118,6 +109,7 @@ class Background:
         self._indexes = indexes
         self._executor = executor
         self._late = late
+        self._choice = PersistChoice(context, indexes)
         self._pace = CompactionPace(self._options.merge_runs, self._options.runs_max)
         self._crowded: heapdict = heapdict()
         """Indexes with crowded slices, the one with the most crowded slice first."""
@@ -129,16 +121,6 @@ class Background:
         self._untidy = False
         self._tidying: Future[None] | None = None
         self._retry_at_ms: int | None = None
-        self._looked_at_ms: int | None = None
-        """When no index wanted a persist, at the last look at all; None if it must be looked again."""
-        self._old_at_ms = 0
-        """When the oldest change that was found then is old enough for one. Later ones are younger."""
-        self._quiet_token: int | None = None
-        """What had been told when that was in quiet."""
-        self._staged_entries = 0
-        self._told_token = 0
-        self._told_ns = context.clock.monotonic_ns()
-        """When something was last seen to have been told to an index."""
 
     # ---- what is known of the indexes
 
@@ -173,7 +155,7 @@ class Background:
         """Entries in memory that no slice has yet. O(1); a little too many if some were acknowledged."""
         persists = None if self._running is None else self._running.persists
         frozen = 0 if persists is None else persists.upkeep.frozen_entries
-        return self._staged_entries + self._context.added_entries + frozen
+        return self._choice.staged_entries + frozen
 
     # ---- running
 
@@ -185,13 +167,13 @@ class Background:
             # A clock that was set back is no reason to wait.
             if self._retry_at_ms is None or not 0 < self._retry_at_ms - now_ms <= self._options.retry_ms:
                 self._start(now_ms)
-        elif self._running.pause is not None and self._is_ready(self._most_wanted(now_ms)):
+        elif self._running.pause is not None and self._is_ready(self._choice.most_wanted(now_ms)):
             self._running.pause.hurry()
 
     def persist_now(self, index: DelayIndex) -> None:
         """Persist an index on the calling thread. Nothing may run. Raises StorageError."""
         job = index.upkeep.begin_persist(self._clock.now_ms())
-        self._staged_entries -= job.staged_entries
+        self._choice.taken(job.staged_entries)
         self._run_here(_Running(self._clock, persists=index), job.run)
 
     def drain(self) -> None:
@@ -208,7 +190,7 @@ class Background:
             self._tidying.exception()
 
     def _start(self, now_ms: int) -> None:
-        wanted = self._most_wanted(now_ms)
+        wanted = self._choice.most_wanted(now_ms)
         if not self._is_ready(wanted):
             if not self._start_compaction(None) and wanted is None:
                 self._tidy()
@@ -224,7 +206,7 @@ class Background:
     def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
         self._may_take_turn = True
         job = index.upkeep.begin_persist(now_ms)
-        self._staged_entries -= job.staged_entries
+        self._choice.taken(job.staged_entries)
         running = _Running(self._clock, persists=index)
         if job.staged_entries >= _INTERLEAVED_ENTRIES_MIN:
             runs = self._crowded.peekitem()[1].runs if self._crowded else 0
@@ -279,7 +261,7 @@ class Background:
         running, self._running = self._running, None
         if running is None:
             return
-        self._looked_at_ms = None
+        self._choice.look_again()
         persist_error = compaction_error = running.future.exception()
         if running.interleaved is not None:
             compaction_error = running.interleaved.error
@@ -304,10 +286,9 @@ class Background:
 
     def _apply_persist(self, index: DelayIndex, running: _Running, error: BaseException | None) -> None:
         if error is not None:
-            spilled = index.upkeep.staged_entries
+            staged_since = index.upkeep.staged_entries
             index.upkeep.abandon_persist()
-            # As before it: nobody looks until it is tried again.
-            self._staged_entries += index.upkeep.staged_entries - spilled
+            self._choice.given_back(index.upkeep.staged_entries - staged_since)
             self._failed(f"persisting {index.name}", error)
             return
         index.upkeep.finish_persist()
@@ -343,77 +324,11 @@ class Background:
         """Whether an index can be persisted. Without its identity in the store, it would be nobody's."""
         return index is not None and index.log.identity_token <= self._context.journal.durable_token
 
-    def _most_wanted(self, now_ms: int) -> DelayIndex | None:
-        """Who is to be persisted next. A removed index, though a late frame made it want, is let go of."""
-        if not self._indexes or not self._worth_looking(now_ms):
-            return None
-        wanting = self._context.wanting
-        for gone in [each for each in wanting if self._indexes.get(each.name) is not each]:
-            del wanting[gone]
-        self._looked_at_ms = None
-        self._context.added_entries = 0
-        self._staged_entries = sum(index.upkeep.staged_entries for index in self._indexes.values())
-        largest = self._largest()
-        if largest is not None or wanting:
-            return largest or next(iter(wanting))
-        quiet = self._is_quiet()
-        oldest_ms = now_ms
-        for index in self._indexes.values():
-            changed_ms = index.upkeep.oldest_change_ms
-            if changed_ms is None:
-                continue
-            oldest_ms = min(oldest_ms, changed_ms)
-            is_old = now_ms - changed_ms >= self._options.persist_age_ms
-            if is_old or (quiet and index.log.size_bytes > _TIDY_JOURNAL_BYTES):
-                return index
-        self._looked_at_ms, self._old_at_ms = now_ms, oldest_ms + self._options.persist_age_ms
-        if quiet:
-            self._quiet_token = self._told_token
-        return None
-
-    def _largest(self) -> DelayIndex | None:
-        """Who has most of what there is too much of; None while there is too much of nothing."""
-        indexes = self._indexes.values()
-        if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
-            return max(indexes, key=lambda index: index.upkeep.staged_entries)
-        if self._context.journal.size_bytes > self._options.journal_budget_bytes:
-            return max(indexes, key=lambda index: index.log.size_bytes)
-        if self._has_many_records:
-            return max(indexes, key=lambda index: index.log.records)
-        return None
-
-    @property
-    def _has_many_records(self) -> bool:
-        """Whether opening would take long. The longest journal has more than the number for each then."""
-        records_max = self._options.journal_records + _RECORDS_EACH * len(self._indexes)
-        return self._context.journal.records > records_max
-
-    def _is_quiet(self) -> bool:
-        """Whether nothing was told to any index for a while: what is staged will not become more soon."""
-        token, now_ns = self._context.journal.appended_token, self._clock.monotonic_ns()
-        if token != self._told_token:
-            self._told_token, self._told_ns = token, now_ns
-        return now_ns - self._told_ns >= _QUIET_NS
-
-    def _worth_looking(self, now_ms: int) -> bool:
-        """Whether somebody may want a persist. O(1), where looking is O(subscriptions)."""
-        added_bytes = (self._staged_entries + self._context.added_entries) * ENTRY_BYTES
-        return (
-            bool(self._context.wanting)
-            or added_bytes > self._options.staging_budget_bytes
-            or self._context.journal.size_bytes > self._options.journal_budget_bytes
-            or self._has_many_records
-            or self._looked_at_ms is None
-            # A clock that was set back is no reason to wait.
-            or not self._looked_at_ms <= now_ms < self._old_at_ms
-            or (self._is_quiet() and self._quiet_token != self._told_token)
-        )
-
     def _tidy(self) -> None:
         """Let the store tidy up after the last persist of many, when it has nothing else to do."""
         if not self._untidy:
             return
-        if self._context.journal.size_bytes > _TIDY_JOURNAL_BYTES and not self._is_quiet():
+        if self._context.journal.size_bytes > SHORT_JOURNAL_BYTES and not self._choice.is_quiet():
             return
         if self._executor is None:
             self._untidy = False

@@ -192,7 +192,7 @@ class DelayIndex:
     # ---- positions
 
     def held(self) -> PositionSet:
-        """Positions the index answers for: a snapshot, made at the cost of a pointer a ledger."""
+        """Positions the index answers for: a snapshot, made at the cost of a pointer."""
         return self._positions.held.snapshot()
 
     def held_among(self, positions: PositionSet) -> PositionSet:

@@ -23,6 +23,7 @@ from tidegate.pipeline.audit.options import AuditOptions
 from tidegate.pipeline.audit.report import EXAMPLE_COLUMNS, EXAMPLES, Findings, make_report
 from tidegate.pipeline.audit.summary import Figures, Summary
 from tidegate.pipeline.errors import TraceError
+from tidegate.pipeline.job.failures import room_for
 from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
 from tidegate.plugin.shown import without_passwords
@@ -99,7 +100,10 @@ def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | Non
         summary = summed(found, work.subscriptions)
         bad = tables.offending(rows, late)
         if wanted.offending is not None:
-            with phase(work.spark, "writing offending messages"):
+            with (
+                phase(work.spark, "writing offending messages"),
+                room_for(f"the offending messages to {without_passwords(wanted.offending)}", "--offending"),
+            ):
                 bad.write.mode("overwrite").parquet(wanted.offending)
         if wanted.report is None:
             return summary, None

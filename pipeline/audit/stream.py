@@ -36,6 +36,7 @@ from tidegate.pipeline.audit.rounds import (
 from tidegate.pipeline.audit.summary import Figures
 from tidegate.pipeline.audit.totals import Totals, coarse
 from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.job.failures import room_for
 from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
 
@@ -91,7 +92,8 @@ def run_stream(context: Context, wanted: AuditOptions) -> tuple[dict[str, Any], 
     )
     running = query.start()
     try:
-        running.awaitTermination()
+        with room_for(f"to {stream.checkpoint} or {wanted.offending}", "--checkpoint or --offending"):
+            running.awaitTermination()
     finally:
         running.stop()
     result = rounds.totals.summary().as_json()

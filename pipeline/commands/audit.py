@@ -134,7 +134,13 @@ def audit(  # noqa: PLR0917 the flags
         stream=streaming,
     )
     spark = common.spark_settings(master, conf, package, file)
-    if not stream:
+    if stream:
+        for one in (options.sent, options.received):
+            if one.format is not Format.TOPIC and "://" not in one.where and Path(one.where).is_file():
+                raise OptionError(
+                    f"--stream follows a directory that files are added to: {one.where} is a file"
+                )
+    else:
         common.check_there("sent", options.sent.where, spark)
         common.check_there("received", options.received.where, spark)
     if not dry_run:

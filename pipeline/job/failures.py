@@ -5,19 +5,20 @@ Pure. Spark wraps an error of a worker, or of planning, in its own with a traceb
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.request import ErrorEvent
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import without_passwords
 
+_FULL = r"No space left on device|Disk quota exceeded|File too large"
+_WRITTEN_TO = re.compile(rf"FSError: java\.io\.IOException: (?:{_FULL})")
+"""Where Spark writes what it was told to. Its own temporary files are not written through Hadoop's layer."""
 _OURS = re.compile(r"^tidegate\.(?:\w+\.)*errors\.(\w+): (.+)$", re.MULTILINE)
 _KNOWN = (
-    (
-        r"No space left on device|Disk quota exceeded",
-        "a disk is full: free some space, or give Spark another with --conf spark.local.dir=DIR",
-    ),
     (
         r"All masters are unresponsive|Could not parse Master URL|Failed to connect to master",
         "Spark's master does not answer: correct --master",
@@ -35,6 +36,10 @@ _KNOWN = (
         "a worker ended in the middle, most likely for want of memory: give it more, or smaller partitions",
     ),
 )
+LOCAL_IS_FULL = (
+    "the disk of Spark's temporary files is full: free some space there, or give it another with TMPDIR=DIR "
+    "or --conf spark.local.dir=DIR"
+)
 _LINE_MAX = 500
 
 
@@ -48,11 +53,26 @@ def explained(error: BaseException) -> ErrorEvent:
     ours = _OURS.findall(text)
     if ours:
         return ErrorEvent(message=_line(ours[-1][1]), exit_code=PipelineError.exit_code, expected=True)
+    if re.search(_FULL, text):
+        return ErrorEvent(message=LOCAL_IS_FULL, exit_code=PipelineError.exit_code, expected=True)
     for pattern, meaning in _KNOWN:
         if re.search(pattern, text):
             return ErrorEvent(message=meaning, exit_code=PipelineError.exit_code, expected=False)
     name = type(error).__name__
     return ErrorEvent(message=f"{name}: {_line(text)}", exit_code=PipelineError.exit_code, expected=False)
+
+
+@contextlib.contextmanager
+def room_for(what: str, flag: str) -> Iterator[None]:
+    """Say which disk is full where Spark writes ``what`` was asked for. Raises ``PipelineError``."""
+    try:
+        yield
+    except Exception as error:
+        if not _WRITTEN_TO.search(str(error)):
+            raise
+        raise PipelineError(
+            f"cannot write {what}: the disk is full; free some space, or choose another {flag}"
+        ) from error
 
 
 def _line(text: str) -> str:

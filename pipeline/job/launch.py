@@ -27,6 +27,7 @@ from tidegate.plugin.shown import without_passwords
 
 STOP_S = 12.0
 _LOG = "job.log"
+_ROOM_BYTES = 1 << 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READ_BYTES = 1 << 16
 _POLL_S = 0.5
@@ -43,6 +44,7 @@ class JobError(PipelineError):
 def launch(request: Request, view: View) -> tuple[dict[str, Any], int]:
     """Run a job; (its result, the exit code). Raises ``PipelineError``."""
     check_parts(os.environ)
+    _check_room(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix="tidegate-job-", ignore_cleanup_errors=True) as folder:
         with _signals_noticed() as noticed:
             ended = _watched(request, view, Path(folder), noticed)
@@ -51,6 +53,19 @@ def launch(request: Request, view: View) -> tuple[dict[str, Any], int]:
         if ended.expected:
             raise JobError(ended.message, ended.exit_code)
         raise JobError(f"{ended.message}; Spark's log: {_kept(Path(folder) / _LOG)}", ended.exit_code)
+
+
+def _check_room(temporary: Path) -> None:
+    """Spark that has no room for its first temporary file waits for it for ever."""
+    try:
+        with tempfile.TemporaryFile(dir=temporary) as probe:
+            probe.write(bytes(_ROOM_BYTES))
+            probe.flush()
+    except OSError as error:
+        raise PipelineError(
+            f"cannot write temporary files to {temporary}: {error.strerror or error}; free some space there, "
+            "or choose another place with TMPDIR=DIR"
+        ) from error
 
 
 def _watched(request: Request, view: View, folder: Path, noticed: list[int]) -> ResultEvent | ErrorEvent:

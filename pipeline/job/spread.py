@@ -10,9 +10,11 @@ more when it ends, unless the process ends.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -23,6 +25,7 @@ from tidegate.pipeline.job.runner import Context
 
 _ROUNDS = 4
 """Pieces for each core between two times that the caller hears: so much a killed job does again."""
+_LOOK_S = 0.25
 _THREADS = min(os.cpu_count() or 1, 4)
 _numbers = count(-1, -1)
 """Of stages that are not Spark's."""
@@ -42,43 +45,44 @@ Done = TypeVar("Done", bound=Counted)
 
 
 class _Progress:
-    """How far it is; the workers' part are sums that Spark keeps."""
+    """How far it is; the workers' part is what has come in from them."""
 
     def __init__(self, name: str, tasks: int) -> None:
         self._stage, self._name, self._tasks = next(_numbers), name, tasks
         self._done, self._entries = 0, 0
-        self._sums: tuple[Any, Any] | None = None
+        self._there: Callable[[], Sequence[Counted]] = tuple
 
     def add(self, entries: int) -> None:
         self._done += 1
         self._entries += entries
 
-    def follow(self, sums: tuple[Any, Any]) -> None:
-        self._sums = sums
+    def follow(self, there: Callable[[], Sequence[Counted]]) -> None:
+        self._there = there
 
     def event(self) -> StageEvent:
-        done, entries = (0, 0) if self._sums is None else (one.value for one in self._sums)
-        # A task that Spark tries again may be counted twice.
-        tasks = min(self._done + done, self._tasks)
+        there = self._there()
         return StageEvent(
             stage=self._stage,
             name=self._name,
-            done=tasks,
+            done=self._done + len(there),
             tasks=self._tasks,
-            entries=self._entries + entries,
+            entries=self._entries + sum(one.read for one in there),
         )
 
 
 def spread(
-    context: Context, name: str, pieces: Sequence[Piece], work: Callable[[Piece], Done]
-) -> Iterator[list[Done]]:
-    """The results, in any order, as rounds of them are there. Raises what ``work`` raises."""
+    context: Context, name: str, pieces: Sequence[Piece], work: Callable[[Piece], Done], together: int = 1
+) -> Generator[list[Done], None, None]:
+    """The results, in any order, as rounds of them are there. Raises what ``work`` raises; closed, it ends.
+
+    together: so many pieces are one task of Spark's, which costs some 30 ms however little there is to do.
+    """
     progress = _Progress(name, len(pieces))
     waiting = deque(pieces)
     with context.shown(progress.event):
         yield from _here(context, waiting, work, progress)
         if waiting:
-            yield from _on_spark(context, list(waiting), work, progress)
+            yield from _on_spark(context, list(waiting), work, progress, together)
 
 
 def _here(
@@ -121,20 +125,60 @@ def _here(
 
 
 def _on_spark(
-    context: Context, pieces: list[Piece], work: Callable[[Piece], Done], progress: _Progress
+    context: Context,
+    pieces: Sequence[Piece],
+    work: Callable[[Piece], Done],
+    progress: _Progress,
+    together: int,
 ) -> Iterator[list[Done]]:
+    """One job for all, so that no worker waits for another before the end."""
+    from pyspark.accumulators import AddingAccumulatorParam  # noqa: PLC0415 Spark may not be needed
+
     spark = context.spark.sparkContext
-    tasks, entries = spark.accumulator(0), spark.accumulator(0)
-    progress.follow((tasks, entries))
+    cores = spark.defaultParallelism
+    # What has been done comes in as tasks end, once each, and Spark keeps no count of it beside.
+    ended: Any = spark.accumulator((), AddingAccumulatorParam(()))
+    progress.follow(lambda: [done for _, done in ended.value])
 
-    def counted(piece: Piece) -> Done:
-        done = work(piece)
-        tasks.add(1)
-        entries.add(done.read)
-        return done
+    def worked(tasks: Iterable[list[tuple[int, Piece]]]) -> Iterator[tuple[int, Done]]:
+        _keep_what_is_loaded()
+        for task in tasks:
+            found = [(number, work(piece)) for number, piece in task]
+            ended.add(tuple(found))
+            yield from found
 
-    size = _ROUNDS * spark.defaultParallelism
-    for at in range(0, len(pieces), size):
-        part = pieces[at : at + size]
+    tasks = grouped(list(enumerate(pieces)), together, cores)
+    told: set[int] = set()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="spark-job")
+    try:
         # Not through SQL: planning and compiling a query takes the JVM longer than all else that it does.
-        yield spark.parallelize(part, len(part)).map(counted).collect()
+        job = pool.submit(spark.parallelize(tasks, len(tasks)).mapPartitions(worked).collect)
+        while not wait([job], _LOOK_S).done:
+            new = [(number, done) for number, done in ended.value if number not in told]
+            if len(new) >= _ROUNDS * cores:
+                told.update(number for number, _ in new)
+                yield [done for _, done in new]
+        yield [done for number, done in job.result() if number not in told]
+    except BaseException:
+        with contextlib.suppress(Exception):
+            spark.cancelAllJobs()
+        raise
+    finally:
+        # Whoever ends the process does not wait.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def grouped(pieces: Sequence[Piece], together: int, cores: int) -> list[list[Piece]]:
+    """Pieces for each task: ``together`` of them; fewer towards the end, where others would wait. Pure."""
+    tasks, at = [], 0
+    while at < len(pieces):
+        size = max(1, min(together, (len(pieces) - at) // (2 * cores)))
+        tasks.append(list(pieces[at : at + size]))
+        at += size
+    return tasks
+
+
+def _keep_what_is_loaded() -> None:
+    """Spark's worker looks for garbage after every task: not in the modules, which takes it 20 to 40 ms."""
+    if not gc.get_freeze_count():
+        gc.freeze()

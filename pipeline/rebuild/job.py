@@ -35,6 +35,8 @@ PLAN = "plan.json"
 MANIFEST = "manifest.json"
 ENTRIES_HERE = 2_000_000
 """A process reads so many in little more time than it takes Spark to be of help on the same machine."""
+SLICE_FILES_A_TASK = 4
+"""A million entries are packed in a tenth of a second: too little for a task of Spark's to be worth it."""
 
 OURS = (stages.READ, stages.SLICES, MANIFEST, PLAN)
 """What a job leaves in its directory. The plan goes last: without it nothing here is a job's."""
@@ -215,7 +217,7 @@ def prepare(  # noqa: PLR0917 all that is known
     with watch.stage("pack", "packing slices") as stage:
         wanted_files = stages.bins(parts, wanted.entries_per_file)
         found = chain.from_iterable(
-            spread(context, "packing slices", wanted_files, partial(stages.pack, files))
+            spread(context, "packing slices", wanted_files, partial(stages.pack, files), SLICE_FILES_A_TASK)
         )
         made = sorted(one for one in found if one.entries)
         manifest["slices"] = [one._asdict() for one in made]

@@ -83,7 +83,9 @@ class Page:
             temporary.write_text(self.html(), encoding="utf-8")
             temporary.replace(path)
         except OSError as error:
-            raise PipelineError(f"cannot write the report to {path}: {error.strerror or error}") from error
+            raise PipelineError(
+                f"cannot write the report to {path}: {error.strerror or error}; choose another --report"
+            ) from error
         finally:
             temporary.unlink(missing_ok=True)
 

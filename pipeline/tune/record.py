@@ -76,7 +76,9 @@ def _write(path: Path, rows: Any) -> None:
             np.savetxt(file, rows, fmt="%d", delimiter=",", header="arrival_ms,deliver_at_ms", comments="")
         temporary.replace(path)
     except OSError as error:
-        raise OptionError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OptionError(
+            f"cannot write {path}: {error.strerror or error}; choose another --report"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -40,6 +40,7 @@ from tidegate.index import (
     PositionSet,
     RocksStore,
     SubscriptionName,
+    TidegateIndexError,
 )
 from tidegate.pipeline.errors import PipelineError
 
@@ -111,10 +112,13 @@ class Trial(NamedTuple):
 def run_trials(folder: Path, trials: Sequence[Trial]) -> list[Measured]:
     """Both phases, each in a process of its own. Raises ``PipelineError``."""
     folders = [folder / one.name for one in trials]
-    for path, one in zip(folders, trials, strict=True):
-        path.mkdir(parents=True)
-        np.save(path / "trace.npy", np.stack([one.arrival_ms, one.deliver_at_ms]))
-        (path / "trial.json").write_text(one.setting.model_dump_json())
+    try:
+        for path, one in zip(folders, trials, strict=True):
+            path.mkdir(parents=True)
+            np.save(path / "trace.npy", np.stack([one.arrival_ms, one.deliver_at_ms]))
+            (path / "trial.json").write_text(one.setting.model_dump_json())
+    except OSError as error:
+        raise _failed("begin", folder, error.strerror or str(error)) from error
     played, recovered = (_phase(phase, folders) for phase in ("play", "recover"))
     return [Measured.model_validate({**one, **other}) for one, other in zip(played, recovered, strict=True)]
 
@@ -132,10 +136,20 @@ def _phase(phase: str, folders: Sequence[Path]) -> list[dict[str, Any]]:
     except subprocess.TimeoutExpired as error:
         raise PipelineError(f"a trial of the index took longer than {_TIMEOUT_S:.0f} s") from error
     try:
-        figures: list[dict[str, Any]] = json.loads(done.stdout)
+        told = json.loads(done.stdout)
     except ValueError as error:
         raise PipelineError(f"a trial of the index failed ({phase}, exit code {done.returncode})") from error
+    if isinstance(told, str):
+        raise _failed(phase, folders[0].parent, told)
+    figures: list[dict[str, Any]] = told
     return figures
+
+
+def _failed(phase: str, folder: Path, why: str) -> PipelineError:
+    return PipelineError(
+        f"a trial of the index in {folder} failed ({phase}): {why}; free some space there, or choose another "
+        "place with TMPDIR=DIR"
+    )
 
 
 class Inline(Executor):
@@ -356,8 +370,13 @@ PHASES = {"play": play, "recover": recover}
 
 
 def main(phase: str, folders: Sequence[Path]) -> None:
-    """Do one phase and end without closing anything."""
-    print(json.dumps(PHASES[phase](folders)), flush=True)
+    """Do one phase, tell its figures or what the disk says, and end without closing anything."""
+    told: list[dict[str, Any]] | str
+    try:
+        told = PHASES[phase](folders)
+    except (OSError, TidegateIndexError) as error:
+        told = str(error)
+    print(json.dumps(told), flush=True)
     os._exit(0)
 
 

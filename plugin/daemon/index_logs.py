@@ -1,9 +1,10 @@
-"""The index logs of the daemon's streams: shipped while a stream is open, read before one begins.
+"""The index logs of the daemon's streams, shipped while a stream is open. How one is read before that is in
+``restoring``.
 
 Invariants:
 
-- nothing waits for a log but the answer to OPEN, for ``RESTORE_SECONDS`` at most, and the answer to CLOSE,
-  for ``LAST_WORDS_SECONDS``; a log that cannot be read or written costs reading the topic, and says so;
+- nothing waits for a log to be written but the answer to CLOSE, for ``LAST_WORDS_SECONDS``; one that cannot
+  be written costs reading the topic, and says so;
 - a log is written on behalf of the current stream of its subscription only;
 - a subscription to which nothing happens has no task and asks for nothing.
 """
@@ -25,20 +26,18 @@ from tidegate.index import (
     Identity,
     SubscriptionName,
     TappedStore,
-    TidegateIndexError,
     UnreadableLogError,
 )
 from tidegate.index.log.home import Home, HomeError, RefusedError
-from tidegate.index.log.landing import Landing
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.object_home import ObjectHome
-from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
-from tidegate.index.log.reader import read_log
+from tidegate.index.log.pointer import Pointer, of_home
 from tidegate.index.log.writer import LogWriter
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
+from tidegate.plugin.daemon.restoring import Restorer
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.daemon.stream_log import NS_PER_SECOND, Former, LogState, StreamLog
+from tidegate.plugin.daemon.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
@@ -46,17 +45,11 @@ from tidegate.plugin.wire.messages import Open
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-RESTORE_SECONDS = 8.0  # the shim decides alone after ten
 LOOK_AGAIN_SECONDS = 0.2
 BEGINNINGS_MAX = 4  # snapshots and restorations at a time: each costs the home more than its size says
 CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
-
-
-def restore_deadline() -> asyncio.Timeout:
-    """Ends a restoration that the answer to OPEN can wait for no longer."""
-    return asyncio.timeout(RESTORE_SECONDS)
 
 
 class IndexLogs:
@@ -85,9 +78,22 @@ class IndexLogs:
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
         self._homes = Homes()
+        self._shipped: dict[int, int] = {}
+        """Which ledger has all that is stored under a subscription id."""
+        self._restorer = Restorer(
+            catalog,
+            store,
+            clock,
+            self._homes,
+            executor=executor,
+            beginnings=self.beginnings,
+            restored=self._on_restored,
+            commit_soon=self._commit,
+            metrics=metrics,
+            log=log,
+        )
         self._by_id: dict[int, StreamLog] = {}
         self._by_stream: dict[Stream, int] = {}
-        self._shipped: dict[int, int] = {}
         self._cleared: set[Identity] = set()
         """Whose log was deleted, and that no stream has served since."""
         self._deleting: dict[Identity, asyncio.Task[None]] = {}
@@ -121,122 +127,19 @@ class IndexLogs:
     def restoring(
         self, requests: LogRequests, stream_id: int, request: Open, is_wanted: Callable[[], bool]
     ) -> Awaitable[None] | None:
-        """What to wait for before the stream is opened: the log is read. None if there is nothing to read.
+        """See ``Restorer.restoring``."""
+        return self._restorer.restoring(requests, stream_id, request, is_wanted)
 
-        is_wanted: whether the stream may still be opened when the log has been read. If it may not, the index
-            that is there stays.
-        """
-        try:
-            pointer = Pointer.parse(request.log_pointer)
-        except UnreadableLogError as error:
-            self._unreadable(SubscriptionName(request.topic, request.subscription), str(error))
-            return None
-        if pointer is None or pointer.ledger_id == NO_LEDGER:
-            return None
-        name = SubscriptionName(request.topic, request.subscription)
-        index = self._catalog.get(name)
-        if index is not None and index.incarnation == request.incarnation:
-            chain = self._catalog.chain(index)
-            if chain == Chain(pointer.ledger_id, pointer.home):
-                if not index.damaged:
-                    return None  # whoever has written since is this daemon
-                self._log.warning(
-                    "what this daemon has of an index is damaged, its log is read instead",
-                    topic=name.topic,
-                    subscription=name.subscription,
-                )
-        try:
-            home = self._homes.named(pointer.home, requests, stream_id, request)
-        except RefusedError as error:
-            self._unreadable(name, str(error))
-            return None
-        return self._restore(home, pointer, Identity(name, request.incarnation), is_wanted)
+    def _on_restored(self, index: DelayIndex, chain: Chain) -> None:
+        # What was written without a sync is durable with the commit of this. A DURABLE that follows may be of
+        # nothing else, and the log away when it is needed.
+        self._set_chain(index, chain)
+        self._shipped[index.log.subscription_id] = chain.ledger_id
+        # Its broker may be gone before the stream begins.
+        self._brought(index)
 
-    async def _restore(
-        self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
-    ) -> None:
-        begin_ns = self._clock.monotonic_ns()
-        chain = Chain(pointer.ledger_id, pointer.home)
-        landing = Landing(
-            self._store.untapped,
-            self._catalog.reserve_id(),
-            chain,
-            executor=self._executor,
-            abandon=self._abandon,
-        )
-        adopted = False
-        try:
-            async with restore_deadline(), self.beginnings:
-                log = await read_log(home, pointer.ledger_id, identity, landing)
-                read_ns = self._clock.monotonic_ns()
-                await landing.finish(log)
-            if not is_wanted():
-                # What was answered DURABLE there must not go.
-                self._in_vain(identity.name, "another stream has the index meanwhile")
-                return
-            index = self._catalog.adopt(landing.subscription_id, identity)
-            adopted = True
-            # What was written without a sync is durable with the commit of this. A DURABLE that follows may
-            # be of nothing else, and the log away when it is needed.
-            self._set_chain(index, chain)
-            # Its broker may be gone before the stream begins.
-            self._brought(index)
-        except TimeoutError:
-            self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
-            return
-        except (HomeError, TidegateIndexError) as error:
-            self._unreadable(identity.name, str(error))
-            return
-        except asyncio.CancelledError:
-            self._in_vain(
-                identity.name, "the broker has gone, opens it again, or has read so far that it needs no log"
-            )
-            raise
-        finally:
-            if not adopted:
-                landing.give_up()
-        self._shipped[landing.subscription_id] = pointer.ledger_id
-        took_s = (self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
-        self.metrics.index_log_restored.inc()
-        self.metrics.index_log_restore_seconds.observe(took_s)
-        if log.damage:
-            self._log.warning(
-                "the end of an index log cannot be read, what was in it is read from the topic",
-                topic=identity.name.topic,
-                subscription=identity.name.subscription,
-                damage=log.damage,
-            )
-        self._log.info(
-            "the index was restored from its log",
-            topic=identity.name.topic,
-            subscription=identity.name.subscription,
-            held=len(index.held()),
-            log_bytes=log.size_bytes,
-            log_entries=log.entries,
-            read_seconds=round((read_ns - begin_ns) / NS_PER_SECOND, 3),
-            seconds=round(took_s, 3),
-        )
-
-    def _abandon(self, subscription_id: int) -> None:
-        self._catalog.abandon_id(subscription_id)
+    def _commit(self) -> None:
         self._commit_soon()
-
-    def _unreadable(self, name: SubscriptionName, why: str) -> None:
-        self.metrics.index_log_unreadable.inc()
-        self._log.warning(
-            "the index log cannot be read, the topic is read again as far as this daemon does not know it",
-            topic=name.topic,
-            subscription=name.subscription,
-            reason=why,
-        )
-
-    def _in_vain(self, name: SubscriptionName, why: str) -> None:
-        self._log.info(
-            "the index log is not needed any more",
-            topic=name.topic,
-            subscription=name.subscription,
-            reason=why,
-        )
 
     # ---- a stream's life
 

@@ -211,6 +211,15 @@ class Scene:
             self.parts[name] = self.stand.part(name)
         return self.parts[name]
 
+    def bring_back(self, name: str) -> None:
+        """Start the part of that name if it is gone, let it go on if it is paused, and wait until it runs."""
+        part = self.part(name)
+        state = part.state()
+        if state is State.GONE:
+            part.start()
+        elif state is State.PAUSED:
+            part.resume()
+
 
 class Fault(Protocol):
     """One kind of fault; its fields say what to, so that a drill is data."""

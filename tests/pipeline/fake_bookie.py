@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import socketserver
 import struct
-import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from tests.pipeline.entries import batch_response, stored
+from tests.pipeline.loopback import LoopbackServer
 
 Answer = Callable[[int, int, int], bytes]
 _NO_ENTRY = 2
 
 
-class FakeBookie:
+class FakeBookie(LoopbackServer):
     """Serves entries ``{(ledger_id, entry_id): payload}`` on loopback; a context manager.
 
     spoil: changes the frame (without its size) that is about to be sent. cut_after: closes each connection
@@ -35,32 +33,7 @@ class FakeBookie:
         self.answered = 0
         self._spoil, self._cut_after, self._batch_max = spoil, cut_after, batch_max
         self._digest = digest
-        outer = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                outer._serve(self)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            allow_reuse_address = True
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__()
 
     def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
         done = 0

@@ -6,10 +6,10 @@ import socketserver
 import struct
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.pipeline.entries import entry
+from tests.pipeline.loopback import LoopbackServer
 from tidegate.pipeline.topic.broker_frames import FrameDecoder, encode
 
 LEDGER = 5
@@ -22,7 +22,7 @@ def message(entry_id: int, payload: bytes | None = None, ledger_id: int = LEDGER
     return struct.pack(">I", len(head) - 4 + len(data)) + head[4:] + data
 
 
-class FakeBroker:
+class FakeBroker(LoopbackServer):
     """Answers every connection; a context manager.
 
     answers: command -> frames, or a function of (broker, command, number of that command so far) that gives
@@ -33,22 +33,11 @@ class FakeBroker:
         self.seen: list[tuple[str, Any]] = []
         self._came = threading.Condition()
         self._answers = answers
-        outer = self
-
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                outer._serve(self.request)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            allow_reuse_address = True
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        super().__init__()
 
     @property
     def url(self) -> str:
-        return f"pulsar://127.0.0.1:{self._server.server_address[1]}"
+        return f"pulsar://{self.address}"
 
     def names(self) -> list[str]:
         """The commands that came, in order."""
@@ -61,17 +50,8 @@ class FakeBroker:
         assert name in self.names(), f"no {name}, only {self.names()}"
         return next(command for seen, command in self.seen if seen == name)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _serve(self, connection: Any) -> None:
+    def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
+        connection = handler.request
         decoder = FrameDecoder()
         while data := connection.recv(65536):
             for frame in decoder.feed(data):

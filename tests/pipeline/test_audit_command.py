@@ -101,6 +101,7 @@ def test_without_the_extra(records: tuple[str, str], tmp_path: Path, missing: st
         (["--format", "xml"], "it is parquet, csv or json"),
         (["--report", "/proc/no"], "choose another --report"),
         (["--stream", "--checkpoint", "c", "--metrics", "9"], "write IP:PORT"),
+        (["--stream", "--checkpoint", "c"], "follows a directory that files are added to"),
     ],
 )
 def test_options_that_make_no_sense(

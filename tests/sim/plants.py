@@ -37,6 +37,7 @@ from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.session import Session
+from tidegate.plugin.wire.messages import Unheld
 
 
 @contextmanager
@@ -80,9 +81,9 @@ def _durable_too_early() -> Iterator[None]:
 
     def begin(self: Any) -> None:
         original(self)
-        if self._in_flight is not None:
+        if self._writing is not None:
             for stream in list(self._committing):
-                durability = stream.session.durable(self._in_flight.token)
+                durability = stream.session.durable(self._writing.token)
                 if durability is not None:
                     self._listener.on_durable(stream, durability)
 
@@ -151,6 +152,19 @@ def sealed_amid_a_reset() -> Iterator[None]:
     """The simulator's own find: a seal that is put while a reset is under way is stored with it, and what was
     seen acknowledged before the reset has cleared it is believed."""
     with replaced(ServedSubscription, "may_seal", lambda self: True):
+        yield
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """1517fa4: what the daemon had let go of was not told once more while its DURABLE was on its way."""
+
+    def on_unheld(self: Any, unheld: Unheld) -> None:
+        with replaced(self.outbox, "add", lambda position, deliver_at_ms, *, near: None):
+            original(self, unheld)
+
+    original = ShimTracker.on_unheld
+    with replaced(ShimTracker, "on_unheld", on_unheld):
         yield
 
 
@@ -298,6 +312,13 @@ def _chain_must_be_readable() -> Iterator[None]:
 
 
 @contextmanager
+def nobody_commits_upkeep() -> Iterator[None]:
+    """The simulator's own find: what a persist wrote of a subscription was there after it was forgotten."""
+    with replaced(Catalog, "uncommitted", property(lambda self: False)):
+        yield
+
+
+@contextmanager
 def _former_life() -> Iterator[None]:
     """A subscription that was deleted and is made again has the index of its former life."""
 
@@ -319,11 +340,13 @@ def _former_life() -> Iterator[None]:
 class Plant:
     """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
 
+    says: what the check that meets it says, so that a plant which is broken itself is not taken for found.
     commit: where this project had it repaired, "" for one that it never had.
     """
 
     name: str
     plant: Callable[[], AbstractContextManager[None]]
+    says: str
     faults: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     commit: str = ""
@@ -341,10 +364,18 @@ _MUCH_IN_BLOCKS = {
 """Hardly anything stays in the journal."""
 
 PLANTS = (
-    Plant("acknowledgements are believed over a reset", _believed_over_a_reset, ("seek",), {}, "8d1f268"),
+    Plant(
+        "acknowledgements are believed over a reset",
+        _believed_over_a_reset,
+        "is acknowledged, but it must be",
+        ("seek",),
+        {},
+        "8d1f268",
+    ),
     Plant(
         "the epoch is a wall clock",
         _epoch_of_the_clock,
+        "at the end",
         ("clock", "move"),
         {"shared_daemon": True},
         "8d1f268",
@@ -352,6 +383,7 @@ PLANTS = (
     Plant(
         "a killed broker's last words are dropped",
         _rest_not_read,
+        "is unknown to it, but it must be",
         ("crash", "consumer"),
         {"socket_latency_us": 100_000, "session_timeout_ms": 300, "ack_after_ms": 20, "piece_bytes": 7},
         "e5fa191",
@@ -359,26 +391,62 @@ PLANTS = (
     Plant(
         "a failed persist that was applied counts later",
         _applied_but_failed,
+        "is held, but it must be unknown to it",
         ("disk", "crash"),
         {"ack_after_ms": 20, "persist_age_ms": 50, "maintain_interval_ms": 10},
         "fea1ddf",
     ),
-    Plant("credit after CLOSE", _credit_after_close, ("move",), {}, "f029f7f"),
-    Plant("DURABLE before the write", _durable_too_early, ("power",), {"write_us": 10_000}),
-    Plant("a commit that is not synced", _commit_unsynced, ("power",)),
-    Plant("credit is ignored", _credit_ignored, ("crash",)),
-    Plant("what was handed out is not handed out again after OPEN", _rewind_forgotten, ("crash",)),
-    Plant("what a persist leaves staged is lost", _carry_lost, ("crash",)),
-    Plant("the shim's clock is ahead", _clock_ahead, ("clock",)),
-    Plant("the pointer of an index log is not compared", _pointer_not_compared, ("move",), _LOG),
-    Plant("what waits for an index log counts as being in it", _waiting_counts, ("move",), _LOG),
     Plant(
-        "what is written beside a snapshot is not in the log", _forgotten_beside_a_snapshot, ("move",), _LOG
+        "credit after CLOSE",
+        _credit_after_close,
+        "ERROR on a stream that has ended",
+        ("move",),
+        {},
+        "f029f7f",
     ),
-    Plant("what was let go of is not told", _not_told_unheld, ("rebuild",)),
+    Plant(
+        "DURABLE before the write",
+        _durable_too_early,
+        "is unknown to it, but it must be",
+        ("power",),
+        {"write_us": 10_000},
+    ),
+    Plant("a commit that is not synced", _commit_unsynced, "but it must be", ("power",)),
+    Plant("credit is ignored", _credit_ignored, "more DUE entries than there is credit", ("crash",)),
+    Plant(
+        "what was handed out is not handed out again after OPEN",
+        _rewind_forgotten,
+        "is held and earlier",
+        ("crash",),
+    ),
+    Plant("what a persist leaves staged is lost", _carry_lost, "is held and earlier", ("crash",)),
+    Plant("the shim's clock is ahead", _clock_ahead, "ms early", ("clock",)),
+    Plant(
+        "the pointer of an index log is not compared",
+        _pointer_not_compared,
+        "of another daemon was not read",
+        ("move",),
+        _LOG,
+    ),
+    Plant(
+        "what waits for an index log counts as being in it",
+        _waiting_counts,
+        "is unknown to it, but it must be",
+        ("move",),
+        _LOG,
+    ),
+    Plant(
+        "what is written beside a snapshot is not in the log",
+        _forgotten_beside_a_snapshot,
+        "is unknown to it, but it must be",
+        ("move",),
+        _LOG,
+    ),
+    Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(
         "what a crash leaves of a restoration stays on the disk",
         _landed_without_a_mark,
+        "has stored what is of no subscription",
         ("log", "crash"),
         {**_LOG, **_MUCH_IN_BLOCKS, "log_piece_bytes": 50, "log_read_bytes": 1, "session_timeout_ms": 300},
         "3d79719",
@@ -386,6 +454,7 @@ PLANTS = (
     Plant(
         "a chain that cannot be read ends the connection",
         _chain_must_be_readable,
+        "StorageError('too many files are open')",
         ("reads", "crash"),
         _LOG,
         "3d79719",
@@ -393,9 +462,15 @@ PLANTS = (
     Plant(
         "an append that is given up ends another one",
         _end_of_another_append,
+        "InvalidStateError('invalid state')",
         ("objects", "move"),
         {**_LOG, "log_objects": True, "log_piece_bytes": 50, "log_io_us": 50_000},
         "6060a35",
     ),
-    Plant("a new life has the former one's index", _former_life, ("subscription",)),
+    Plant(
+        "a new life has the former one's index",
+        _former_life,
+        "but it must be unknown to it",
+        ("subscription",),
+    ),
 )

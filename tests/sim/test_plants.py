@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from tests.sim.__main__ import main
 from tests.sim.campaign import Failure
 from tests.sim.generator import generate
 from tests.sim.history import History
-from tests.sim.plants import PLANTS, Plant, sealed_amid_a_reset
+from tests.sim.plants import PLANTS, Plant, nobody_commits_upkeep, sealed_amid_a_reset, told_once
 from tests.sim.player import play
 from tests.sim.report import explain
 
@@ -32,18 +34,28 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
     with plant.plant():
         found = first_failure(plant)
 
+    assert plant.says in (found.outcome.failure or "")
     history = generate(found.seed, plant.faults, plant.settings)
     assert play(history).passed, "it fails without the bug, too"
 
 
-def test_a_kept_history_fails_with_the_bug_that_it_once_showed() -> None:
-    history = History.load(GOLDEN / "unload_amid_a_seek.json")
+@pytest.mark.parametrize(
+    ("name", "plant", "says"),
+    [
+        ("unload_amid_a_seek", sealed_amid_a_reset, "is deleted in the cursor though it is owed"),
+        ("lost_while_it_was_told", told_once, "lost: "),
+        ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
+    ],
+)
+def test_a_kept_history_fails_with_the_bug_that_it_once_showed(
+    name: str, plant: Callable[[], AbstractContextManager[None]], says: str
+) -> None:
+    history = History.load(GOLDEN / f"{name}.json")
 
-    with sealed_amid_a_reset():
+    with plant():
         outcome = play(history)
 
-    assert outcome.failure is not None
-    assert "is deleted in the cursor though it is owed" in outcome.failure
+    assert says in (outcome.failure or "")
     assert play(history).passed
 
 

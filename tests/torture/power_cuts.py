@@ -9,6 +9,7 @@ one of the cuts.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import random
@@ -298,7 +299,11 @@ def kept_directories(summary: Summary) -> str:
 
 
 def main() -> None:
-    """`python -m tests.torture.power_cuts`: ROUNDS lives (0: for ever) of 25 cuts, each with a new seed."""
+    """`python -m tests.torture.power_cuts`: ROUNDS lives (0: for ever) of 25 cuts, each with a new seed.
+
+    The environment says how: ROUNDS, SEED of a run to repeat, TORTURE_DIR for what it needs on the disk.
+    """
+    argparse.ArgumentParser("python -m tests.torture.power_cuts", description=main.__doc__).parse_args()
     rounds = int(os.environ.get("ROUNDS", "40"))
     seed = int(os.environ.get("SEED", str(random.SystemRandom().randrange(1 << 32))))
     place = Path(os.environ.get("TORTURE_DIR", "build/torture")).absolute()

@@ -37,9 +37,7 @@ class Kill:
     def undo(self, scene: Scene) -> None:
         """Start all of them: the daemon first, as a machine that boots may."""
         for name in sorted(self.parts, reverse=True):
-            part = scene.part(name)
-            if part.state() is State.GONE:
-                part.start()
+            scene.bring_back(name)
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,7 @@ class Restart:
     def undo(self, scene: Scene) -> None:
         """Start them."""
         for name in self.parts:
-            part = scene.part(name)
-            if part.state() is State.GONE:
-                part.start()
+            scene.bring_back(name)
 
 
 @dataclass(frozen=True)
@@ -101,9 +97,7 @@ class Pause:
 
     def undo(self, scene: Scene) -> None:
         """Let it go on."""
-        part = scene.part(self.name)
-        if part.state() is State.PAUSED:
-            part.resume()
+        scene.bring_back(self.name)
 
 
 @dataclass(frozen=True)
@@ -137,9 +131,7 @@ class Stutter:
 
     def undo(self, scene: Scene) -> None:
         """Let it go on."""
-        part = scene.part(self.name)
-        if part.state() is State.PAUSED:
-            part.resume()
+        scene.bring_back(self.name)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -44,9 +44,7 @@ class LoseData:
 
     def undo(self, scene: Scene) -> None:
         """Start it anew."""
-        part = scene.part("daemon")
-        if part.state() is State.GONE:
-            part.start()
+        scene.bring_back("daemon")
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,7 @@ class LoseMachine:
 
     def undo(self, scene: Scene) -> None:
         """An empty machine comes in its place."""
-        machine = scene.part("machine")
-        if machine.state() is State.GONE:
-            machine.start()
+        scene.bring_back("machine")
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,7 @@ class DamageBlocks:
 
     def undo(self, scene: Scene) -> None:
         """What was damaged is read from the topic again."""
-        part = scene.part("daemon")
-        if part.state() is State.GONE:
-            part.start()
+        scene.bring_back("daemon")
 
 
 @dataclass(frozen=True)
@@ -132,9 +126,7 @@ class FillDisk:
     def undo(self, scene: Scene) -> None:
         """Make room, and start it."""
         scene.stand.fill_disk(full=False)
-        part = scene.part("daemon")
-        if part.state() is State.GONE:
-            part.start()
+        scene.bring_back("daemon")
 
 
 @dataclass(frozen=True)
@@ -164,9 +156,7 @@ class PreviousFormat:
 
     def undo(self, scene: Scene) -> None:
         """Start it, which upgrades."""
-        part = scene.part("daemon")
-        if part.state() is State.GONE:
-            part.start()
+        scene.bring_back("daemon")
 
 
 def _wait_for_blocks(scene: Scene) -> None:

@@ -20,8 +20,9 @@ from tidegate.plugin.drill.stands.local_part import LocalPart, Together
 from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, counted_reads, status_of, wait_for_broker
 from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.local.cluster import Jvm, LocalCluster, Node
+from tidegate.plugin.local.cluster import LocalCluster, Node
 from tidegate.plugin.local.guard import Guard
+from tidegate.plugin.local.pulsar_process import Jvm
 
 NAMESPACE = "public/drills"
 # One bundle, so that all of the namespace moves together.

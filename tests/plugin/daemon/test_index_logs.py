@@ -27,7 +27,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon import index_logs
+from tidegate.plugin.daemon import restoring
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
 
@@ -202,7 +202,7 @@ async def test_what_comes_while_the_log_is_read_counts_after_it(
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
-    monkeypatch.setattr(index_logs, "RESTORE_SECONDS", 0.3)
+    monkeypatch.setattr(restoring, "RESTORE_SECONDS", 0.3)
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
         client.log_silent = True

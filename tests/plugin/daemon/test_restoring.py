@@ -20,7 +20,7 @@ from tidegate.index.format import keys
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon import index_logs
+from tidegate.plugin.daemon import restoring
 from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"
@@ -130,7 +130,7 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         former.logs, newer.logs = SlowHome(world), SlowHome(world)
         deadlines = [asyncio.timeout(None), asyncio.timeout(None)]
         waiting = iter(deadlines)
-        monkeypatch.setattr(index_logs, "restore_deadline", lambda: next(waiting))
+        monkeypatch.setattr(restoring, "restore_deadline", lambda: next(waiting))
         late = former.begin_open(TOPIC, epoch=2)
         await former.logs.has_read.wait()
         stream = newer.begin_open(TOPIC, epoch=3)
@@ -170,7 +170,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
         client.streams[1].add(entries(10, later_ms()))
         await client.streams[1].close()
     deadline = asyncio.timeout(None)
-    monkeypatch.setattr(index_logs, "restore_deadline", lambda: deadline)
+    monkeypatch.setattr(restoring, "restore_deadline", lambda: deadline)
     async with start(store=store), await ShimClient.connect(socket_path) as client:
         client.logs = MemoryHome(world)
         stream = client.begin_open(TOPIC, epoch=2)

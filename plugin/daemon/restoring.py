@@ -1,0 +1,197 @@
+"""An index that comes to this daemon by its log, before the stream that asks for it is opened.
+
+Invariants:
+
+- nothing waits for a log but the answer to OPEN, for ``RESTORE_SECONDS`` at most; a log that cannot be read
+  costs reading the topic, and says so;
+- what is written here of a log that turns out not to be needed, or not to be readable, is given up: the index
+  that was there stays, and no start finds the rest;
+- a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from tidegate.index import (
+    Catalog,
+    Chain,
+    Clock,
+    DelayIndex,
+    Identity,
+    SubscriptionName,
+    TappedStore,
+    TidegateIndexError,
+    UnreadableLogError,
+)
+from tidegate.index.log.home import Home, HomeError, RefusedError
+from tidegate.index.log.landing import Landing
+from tidegate.index.log.pointer import NO_LEDGER, Pointer
+from tidegate.index.log.reader import read_log
+from tidegate.plugin.daemon.broker_home import LogRequests
+from tidegate.plugin.daemon.homes import Homes
+from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.wire.messages import Open
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
+
+RESTORE_SECONDS = 8.0  # the shim decides alone after ten
+NS_PER_SECOND = 1_000_000_000
+
+
+def restore_deadline() -> asyncio.Timeout:
+    """Ends a restoration that the answer to OPEN can wait for no longer."""
+    return asyncio.timeout(RESTORE_SECONDS)
+
+
+class Restorer:
+    """Reads index logs into the catalog. ``executor`` writes what is read into the store.
+
+    beginnings: how many may be read at a time.
+    restored: called with an index that has come, and that no stream has yet, and the log that it is all of.
+    commit_soon: called when something is to be deleted that no frame has brought.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: TappedStore,
+        clock: Clock,
+        homes: Homes,
+        *,
+        executor: Executor,
+        beginnings: asyncio.Semaphore,
+        restored: Callable[[DelayIndex, Chain], None],
+        commit_soon: Callable[[], None],
+        metrics: Metrics,
+        log: Logger,
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._clock = clock
+        self._homes = homes
+        self._executor = executor
+        self._beginnings = beginnings
+        self._restored = restored
+        self._commit_soon = commit_soon
+        self._metrics = metrics
+        self._log = log
+
+    def restoring(
+        self, requests: LogRequests, stream_id: int, request: Open, is_wanted: Callable[[], bool]
+    ) -> Awaitable[None] | None:
+        """What to wait for before the stream is opened: the log is read. None if there is nothing to read.
+
+        is_wanted: whether the stream may still be opened when the log has been read. If it may not, the index
+            that is there stays.
+        """
+        try:
+            pointer = Pointer.parse(request.log_pointer)
+        except UnreadableLogError as error:
+            self._unreadable(SubscriptionName(request.topic, request.subscription), str(error))
+            return None
+        if pointer is None or pointer.ledger_id == NO_LEDGER:
+            return None
+        name = SubscriptionName(request.topic, request.subscription)
+        index = self._catalog.get(name)
+        if index is not None and index.incarnation == request.incarnation:
+            chain = self._catalog.chain(index)
+            if chain == Chain(pointer.ledger_id, pointer.home):
+                if not index.damaged:
+                    return None  # whoever has written since is this daemon
+                self._log.warning(
+                    "what this daemon has of an index is damaged, its log is read instead",
+                    topic=name.topic,
+                    subscription=name.subscription,
+                )
+        try:
+            home = self._homes.named(pointer.home, requests, stream_id, request)
+        except RefusedError as error:
+            self._unreadable(name, str(error))
+            return None
+        return self._restore(home, pointer, Identity(name, request.incarnation), is_wanted)
+
+    async def _restore(
+        self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
+    ) -> None:
+        begin_ns = self._clock.monotonic_ns()
+        chain = Chain(pointer.ledger_id, pointer.home)
+        landing = Landing(
+            self._store.untapped,
+            self._catalog.reserve_id(),
+            chain,
+            executor=self._executor,
+            abandon=self._abandon,
+        )
+        adopted = False
+        try:
+            async with restore_deadline(), self._beginnings:
+                log = await read_log(home, pointer.ledger_id, identity, landing)
+                read_ns = self._clock.monotonic_ns()
+                await landing.finish(log)
+            if not is_wanted():
+                # What was answered DURABLE there must not go.
+                self._in_vain(identity.name, "another stream has the index meanwhile")
+                return
+            index = self._catalog.adopt(landing.subscription_id, identity)
+            adopted = True
+            self._restored(index, chain)
+        except TimeoutError:
+            self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
+            return
+        except (HomeError, TidegateIndexError) as error:
+            self._unreadable(identity.name, str(error))
+            return
+        except asyncio.CancelledError:
+            self._in_vain(
+                identity.name, "the broker has gone, opens it again, or has read so far that it needs no log"
+            )
+            raise
+        finally:
+            if not adopted:
+                landing.give_up()
+        took_s = (self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
+        self._metrics.index_log_restored.inc()
+        self._metrics.index_log_restore_seconds.observe(took_s)
+        if log.damage:
+            self._log.warning(
+                "the end of an index log cannot be read, what was in it is read from the topic",
+                topic=identity.name.topic,
+                subscription=identity.name.subscription,
+                damage=log.damage,
+            )
+        self._log.info(
+            "the index was restored from its log",
+            topic=identity.name.topic,
+            subscription=identity.name.subscription,
+            held=len(index.held()),
+            log_bytes=log.size_bytes,
+            log_entries=log.entries,
+            read_seconds=round((read_ns - begin_ns) / NS_PER_SECOND, 3),
+            seconds=round(took_s, 3),
+        )
+
+    def _abandon(self, subscription_id: int) -> None:
+        self._catalog.abandon_id(subscription_id)
+        self._commit_soon()
+
+    def _unreadable(self, name: SubscriptionName, why: str) -> None:
+        self._metrics.index_log_unreadable.inc()
+        self._log.warning(
+            "the index log cannot be read, the topic is read again as far as this daemon does not know it",
+            topic=name.topic,
+            subscription=name.subscription,
+            reason=why,
+        )
+
+    def _in_vain(self, name: SubscriptionName, why: str) -> None:
+        self._log.info(
+            "the index log is not needed any more",
+            topic=name.topic,
+            subscription=name.subscription,
+            reason=why,
+        )
