@@ -261,9 +261,9 @@ def parse_address(text: str) -> tuple[str, int]:
 def _segments(ledger: Ledger, first: int, last: int) -> Iterator[tuple[Segment, int, int]]:
     """(segment, first, last) for each segment that has some of the entries."""
     if not ledger.segments or ledger.write_quorum < 1 or ledger.digest is None:
-        raise TopicError(
-            f"where ledger {ledger.ledger_id} is stored is not known: the admin API does not say; "
-            "read through the broker"
+        raise UnreachableError(
+            f"where ledger {ledger.ledger_id} is stored is not known: the admin API does not say, as of a "
+            "ledger that BookKeeper has lost; read through the broker"
         )
     ends = [segment.first_entry - 1 for segment in ledger.segments[1:]] + [last]
     for segment, end in zip(ledger.segments, ends, strict=True):

@@ -178,12 +178,20 @@ class BrokerConnection:
         try:
             data = self._socket.recv(_RECEIVE_BYTES)
         except TimeoutError as error:
-            raise UnreachableError(f"{self.url} does not answer within {TIMEOUT_S:.0f} s") from error
+            raise SilentError(f"{self.url} does not answer within {TIMEOUT_S:.0f} s") from error
         except OSError as error:
             raise UnreachableError(f"{self.url}: {error.strerror or error}") from error
         if not data:
             raise UnreachableError(f"{self.url} closed the connection")
         return data
+
+
+class SilentError(UnreachableError):
+    """A broker is connected and says nothing."""
+
+
+class StalledError(UnreachableError):
+    """A broker sends no more messages, though there are more."""
 
 
 class TopicReader:
@@ -226,6 +234,9 @@ class TopicReader:
                         if position >= min(last, end):
                             return
                     return
+            except StalledError as error:
+                # Once more only: a broker that has a ledger to wait for is silent for ever.
+                failures = _tolerated(max(failures, _ATTEMPTS - 2), error)
             except (UnreachableError, _MovedError) as error:
                 failures = _tolerated(failures, error)
 
@@ -234,7 +245,10 @@ class TopicReader:
         connection.send(encode("flow", consumer_id=_CONSUMER_ID, message_permits=PERMITS))
         used, seen_s = 0, time.monotonic()
         while True:
-            frame = connection.receive()
+            try:
+                frame = connection.receive()
+            except SilentError as error:
+                raise self._stalled(connection) from error
             if frame.name in ("close_consumer", "topic_migrated"):
                 raise _MovedError(f"{self._topic} has moved to another broker")
             if frame.name == "error":
@@ -244,7 +258,7 @@ class TopicReader:
             if frame.name != "message":
                 # Pings keep a connection alive on which no message comes any more.
                 if time.monotonic() - seen_s > TIMEOUT_S:
-                    raise UnreachableError(f"{connection.url} sends no more messages of {self._topic}")
+                    raise self._stalled(connection)
                 continue
             message_id = frame.command.message_id
             entry = parse_entry(message_id.entry_id, frame.entry)
@@ -254,6 +268,12 @@ class TopicReader:
             if used >= PERMITS // 2:
                 connection.send(encode("flow", consumer_id=_CONSUMER_ID, message_permits=used))
                 used = 0
+
+    def _stalled(self, connection: BrokerConnection) -> StalledError:
+        return StalledError(
+            f"{connection.url} sends no more messages of {self._topic}: its log says why; a ledger that "
+            "BookKeeper has lost is passed over once autoSkipNonRecoverableData is set to true"
+        )
 
     @contextlib.contextmanager
     def _subscribed(self, first: Position | None) -> Iterator[BrokerConnection]:

@@ -27,6 +27,7 @@ OWNER = "#pulsar.internal.tidegate.owner"
 SEAL = "#pulsar.internal.tidegate.generation"
 
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
+_REOPEN_REST_NS = 60 * NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Broker:
         log_bookies: LogBookies,
         options: BrokerOptions,
         owns: Callable[[], bool],
+        reopen: Callable[[], None],
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -62,6 +64,8 @@ class Broker:
         self.log_bookies = log_bookies
         self.options = options
         self.owns = owns
+        self._reopen = reopen
+        self._reopened_ns: int | None = None
         self.process: Process | None = None
         self.link: Link | None = None
         self.served: dict[str, ServedSubscription] = {}
@@ -159,6 +163,13 @@ class Broker:
 
         for each in closing:
             self.after(each.close_delay_ns(), each.cursor.close, closed)
+
+    def reopen_topic(self) -> None:
+        """The shim's `TopicReopening`: have the topic closed, which loads it anew; once in a while."""
+        now_ns = self.clock.monotonic_ns()
+        if self._reopened_ns is None or now_ns - self._reopened_ns >= _REOPEN_REST_NS:
+            self._reopened_ns = now_ns
+            self.after(0, self._reopen)
 
     # ---- the shim's threads
 
@@ -316,7 +327,13 @@ class ServedSubscription:
         return None if text is None else Owner.parse(text)
 
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None:
+        if self.cursor.closed:
+            done(False)
+            return
         self.cursor.put_cursor_property(OWNER, owner.text(), done)
+
+    def reopen_topic(self) -> None:
+        self.broker.reopen_topic()
 
     def log(self) -> LogHome:
         return self._log
@@ -410,7 +427,10 @@ class ServedSubscription:
             kernel.after(20 * NS_PER_MS, self._process, self._unsubscribe_when_cleared, deadline_ns)
             return
         self._log.delete_all()
-        self.cursor.put_cursor_property(POINTER, "", lambda done: self._delete())
+        if self.cursor.closed:
+            self._delete()
+        else:
+            self.cursor.put_cursor_property(POINTER, "", lambda done: self._delete())
 
     def _delete(self) -> None:
         """Unless the topic has been unloaded meanwhile, or taken over."""

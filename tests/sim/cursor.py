@@ -333,23 +333,31 @@ class Cursor:
             self._write_now(last)
 
     def _put_info(self, ledger: CursorLedger | None, record: CursorRecord) -> bool:
-        """Write the metadata record; False if somebody else has written it since."""
-        info = CursorInfo(0, ledger, record, dict(self.cursor_properties))
-        return self._put(info)
+        """Write the metadata record; False if somebody else has written it since.
+
+        Only then Pulsar learns the version that it has now.
+        """
+        if self._put(CursorInfo(0, ledger, record, dict(self.cursor_properties))):
+            return True
+        stored = self.subscription.info
+        if stored is not None and self._owns():
+            self._version, self._info = stored.version, stored
+        return False
 
     def _put(self, info: CursorInfo) -> bool:
         try:
             self._version = self._bookkeeper.put(self.subscription, info, self._version)
         except BadVersionError:
-            stored = self.subscription.info
-            if stored is not None and self._owns():
-                self._version, self._info = stored.version, stored
             return False
         self._info = info
         return True
 
     def put_cursor_property(self, key: str, value: str, done: Done) -> None:
-        """Write one more cursor property, by compare-and-set."""
+        """Write one more cursor property, by compare-and-set. Not to be asked of a closed cursor.
+
+        One that is asked before it closes is written before: the metadata store keeps the order.
+        """
+        assert not self.closed, "Pulsar would write it behind the next owner's back"
 
         def put() -> None:
             properties = {**self.cursor_properties, key: value}

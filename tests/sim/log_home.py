@@ -266,6 +266,9 @@ class LogHome:
             refused = LogCode.STALE if self._cursor.closed else LogCode.AWAY
             answer(LogAnswer(LogCode.OK if written else refused))
 
+        if self._cursor.closed:
+            self._tell(answer, LogAnswer(LogCode.STALE, message="the cursor is closed"))
+            return
         self._cursor.put_cursor_property(POINTER, request.new, done)
 
     # ---- time

@@ -16,6 +16,7 @@ NO_SEAL = 0
 
 _FIRST_PAUSE_MS = 100
 _MAX_PAUSE_MS = 10_000
+_MAX_CONFLICTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class ClaimHost(Protocol):
     def uptime_ms(self) -> int: ...
     def owner(self) -> Owner | None: ...
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None: ...
+    def reopen_topic(self) -> None: ...
 
 
 class Claim:
@@ -120,6 +122,8 @@ class Claim:
                 pause_ms = min(_MAX_PAUSE_MS, _FIRST_PAUSE_MS << min(self._refusals, 10))
                 self._refusals += 1
                 self._again_ms = self._host.uptime_ms() + pause_ms
+                if self._refusals >= _MAX_CONFLICTS:
+                    self._host.reopen_topic()
 
         self._writing = True
         there = self._host.owner() or self._known

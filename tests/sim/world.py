@@ -94,6 +94,7 @@ class World:
             self.log_bookies,
             self.config.broker_options(),
             lambda: self.owner is broker and broker.process is self._owner_process,
+            lambda: self._close_topic(broker),
         )
         return broker
 
@@ -249,6 +250,9 @@ class World:
         if broker is None or not broker.running or not broker.served:
             return
         self._preferred = to
+        self._close_topic(broker)
+
+    def _close_topic(self, broker: Broker) -> None:
         process = broker.process
 
         def closed() -> None:

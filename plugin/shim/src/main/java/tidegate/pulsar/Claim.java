@@ -15,6 +15,8 @@ final class Claim {
     private static final Logger LOG = LoggerFactory.getLogger(Claim.class);
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
+    /** So many refusals in a row no other writer explains: a cursor that does not know its metadata's version never learns it. */
+    private static final int MAX_CONFLICTS = 4;
 
     private final TrackerHost host;
     private final Ownership known;
@@ -22,6 +24,7 @@ final class Claim {
     private boolean owned;
     private boolean writing;
     private int refusals;
+    private int conflicts;
     private final Wait pause = new Wait();
 
     /** @param known what the cursor said when the tracker was made, or a first one */
@@ -66,17 +69,29 @@ final class Claim {
         return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(refusals, 10));
     }
 
-    /** The write of what {@link #begin} gave has succeeded or failed. */
-    void written(boolean done, long nowMs) {
+    /** What has become of what {@link #begin} gave. */
+    void written(TrackerHost.Written written, long nowMs) {
         writing = false;
-        owned = done;
-        if (done) {
+        owned = written == TrackerHost.Written.DONE;
+        if (owned) {
             refusals = 0;
-        } else {
-            refusals++;
-            pause.begin(nowMs);
+            conflicts = 0;
+            return;
+        }
+        refusals++;
+        pause.begin(nowMs);
+        if (written == TrackerHost.Written.CONFLICT) {
+            conflicts++;
             LOG.info("[{}] The cursor's metadata was written by somebody else at the same time: epoch {} is claimed again",
                     host.name(), ownership.epoch());
+        } else {
+            LOG.info("[{}] The cursor's metadata could not be written: epoch {} is claimed again", host.name(),
+                    ownership.epoch());
         }
+    }
+
+    /** Whether the version of the metadata that the cursor goes by must be another than theirs. */
+    boolean isStale() {
+        return !owned && conflicts >= MAX_CONFLICTS;
     }
 }

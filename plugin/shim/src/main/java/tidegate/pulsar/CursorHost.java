@@ -4,6 +4,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
@@ -13,6 +14,8 @@ import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.CursorAlreadyClosedException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.PositionFactory;
@@ -115,15 +118,33 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
-    public void putOwnership(Ownership next, Consumer<Boolean> done) {
+    public void putOwnership(Ownership next, Consumer<Written> done) {
         try {
-            CompletableFuture.supplyAsync(() -> cursor.putCursorProperty(OWNERSHIP, next.toString()), background)
+            CompletableFuture.supplyAsync(() -> putProperty(cursor, OWNERSHIP, next.toString()), background)
                     .thenCompose(written -> written)
-                    .whenComplete((nothing, error) -> done.accept(error == null));
+                    .whenComplete((nothing, error) -> done.accept(written(error)));
         } catch (RejectedExecutionException e) {
             LOG.debug("[{}] The broker stops; the next one claims the subscription", name, e);
-            done.accept(false);
+            done.accept(Written.FAILED);
         }
+    }
+
+    private static Written written(Throwable error) {
+        if (error == null) {
+            return Written.DONE;
+        }
+        Throwable cause = error instanceof CompletionException ? error.getCause() : error;
+        return cause instanceof BadVersionException ? Written.CONFLICT : Written.FAILED;
+    }
+
+    /**
+     * Puts a property into the cursor's metadata, unless the cursor is closed. Pulsar writes those of a closed one all the same:
+     * behind the back of the next owner, which has read them, and whose own writes are refused from then on.
+     */
+    static CompletableFuture<Void> putProperty(ManagedCursor cursor, String key, String value) {
+        return cursor.isClosed()
+                ? CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"))
+                : cursor.putCursorProperty(key, value);
     }
 
     @Override

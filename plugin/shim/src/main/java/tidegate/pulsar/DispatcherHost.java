@@ -4,22 +4,25 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.ScheduledFuture;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.PendingAcksMap;
+import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 
 /** A {@link TrackerHost} on a live Shared or Key_Shared dispatcher. */
 final class DispatcherHost extends CursorHost {
     private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
     private final Wakeups wakeups;
+    private final TopicReopening reopening;
     /** Guarded by the dispatcher's lock. */
     private final SeenConsumers seen;
     private ScheduledFuture<?> wake;
 
     /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
-            Executor background, LogLedgers.Shared logs) {
+            Executor background, LogLedgers.Shared logs, TopicReopening reopening) {
         super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
+        this.reopening = reopening;
         seen = new SeenConsumers(dispatcher.getConsumers());
     }
 
@@ -48,6 +51,12 @@ final class DispatcherHost extends CursorHost {
     @Override
     public long redeliveries() {
         return dispatcher.getNumberOfMessagesInReplay();
+    }
+
+    @Override
+    public void reopenTopic() {
+        Topic topic = dispatcher.getTopic();
+        reopening.reopen(topic.getName(), () -> topic.close(false));
     }
 
     @Override

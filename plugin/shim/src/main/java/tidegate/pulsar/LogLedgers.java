@@ -253,7 +253,7 @@ final class LogLedgers implements LogHome {
                     return CompletableFuture.completedFuture(
                             Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer()));
                 }
-                return cursor.putCursorProperty(POINTER, next).handle((done, error) -> error == null
+                return CursorHost.putProperty(cursor, POINTER, next).handle((done, error) -> error == null
                         ? Frame.LogAnswer.ok(-1)
                         // Another owner, or the cursor's own writes, which share its version: the latter may be tried again.
                         : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,

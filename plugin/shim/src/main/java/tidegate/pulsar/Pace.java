@@ -8,12 +8,11 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>What live traffic takes while nothing is read is the measure. Above twice that, and some ms, the speed falls by half at
  * each look; below, it rises by a small part, and by a smaller one near the speed that was felt last, but not beyond what is
- * made use of: a fall would change nothing then. If even the lowest speed
- * does not help, it is something else that live traffic feels, and this becomes the measure. Beside live traffic what is read
- * is read in small pieces, one after the other: a publisher waits for the pieces that are under way, however slowly they
- * follow each other. After each there is a rest, as long as a part of the time that the piece took: a mean tells too late of a
- * machine that is busy for a moment, a piece that takes longer tells at once. Pure: times and figures are passed in. Not
- * thread-safe.
+ * made use of: a fall would change nothing then. If even the lowest speed does not help, it is something else that live traffic
+ * feels, and this becomes the measure. Beside live traffic what is read is read in small pieces, one after the other: a
+ * publisher waits for the pieces that are under way, however slowly they follow each other. After each there is a rest, twice
+ * as long as the piece took: a mean tells too late of a machine that is busy for a moment, a piece that takes longer tells at
+ * once. Pure: times and figures are passed in. Not thread-safe.
  */
 final class Pace {
     /** What live traffic took since the last look, a mean in ms; NaN where there was none. */
@@ -37,8 +36,8 @@ final class Pace {
     private static final long SMALLEST_BATCH = 256;
     /** About 2 ms of processor time from the bookie to the daemon. */
     private static final long LARGEST_BATCH = 512;
-    /** Of the time that a piece took. A third of the time is nobody's but live traffic's, and more when pieces take longer. */
-    private static final double REST = 0.5;
+    /** Of the time that a piece took. Two thirds of the time are nobody's but live traffic's. */
+    private static final double REST = 2;
     /** A piece that hung tells nothing of how busy the machine is. */
     private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
     /** What was not used of the speed so long ago may be made up for. */

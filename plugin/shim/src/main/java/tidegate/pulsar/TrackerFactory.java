@@ -48,6 +48,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private Lookout lookout;
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
+    private TopicReopening reopening;
     private ExecutorService background;
     private LogLedgers.Shared logs;
     /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
@@ -67,6 +68,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         });
         logs = new LogLedgers.Shared(config.indexLog(), pulsar::getBookKeeperClient, background, new AtomicLong());
         leftovers = new LeftoverSnapshots(pulsar, background);
+        reopening = new TopicReopening(background, System::nanoTime);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
         watch = new AckWatch(config.ackPollMs());
@@ -112,7 +114,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     @Override
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
-        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs);
+        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs, reopening);
         Ownership ownership = host.ownership();
         TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
                 ownership == null ? Ownership.first(random) : ownership);

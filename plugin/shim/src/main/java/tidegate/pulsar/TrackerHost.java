@@ -69,11 +69,27 @@ interface TrackerHost {
     /** The subscription's ownership as this broker last read or wrote it; null if there is none. */
     Ownership ownership();
 
+    /** What has become of a write of the cursor's metadata. */
+    enum Written {
+        DONE,
+        /** They have another version than this broker knows. */
+        CONFLICT,
+        FAILED
+    }
+
     /**
      * Writes the ownership into the cursor's metadata unless anybody else has written there since this broker did. Returns at
-     * once; {@code done} is called on another thread with whether it was written.
+     * once; {@code done} is called on another thread.
      */
-    void putOwnership(Ownership next, Consumer<Boolean> done);
+    void putOwnership(Ownership next, Consumer<Written> done);
+
+    /**
+     * Has the topic closed here, and so loaded anew with all that the cursor's metadata say now. Returns at once. It may be
+     * refused, as it disturbs the topic's clients.
+     */
+    default void reopenTopic() {
+        // A subscription that has no dispatcher disturbs nobody.
+    }
 
     /** The index log of the subscription. */
     default LogHome log() {

@@ -62,12 +62,16 @@ final class WatchSide {
         }
     }
 
-    private void onClaimed(boolean done) {
+    private void onClaimed(TrackerHost.Written written) {
+        boolean stale;
         synchronized (lock) {
-            claim.written(done, clock.millis());
+            claim.written(written, clock.millis());
+            stale = claim.isStale() && !ending.hasBegun();
         }
-        if (done) {
+        if (written == TrackerHost.Written.DONE) {
             host.framesWaiting();
+        } else if (stale) {
+            host.reopenTopic();
         }
     }
 

@@ -6,13 +6,17 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.MetaStoreException;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
@@ -27,8 +31,10 @@ class CursorHostTest {
     private Position markDelete = PositionFactory.create(1, 2);
     private Position persistedMarkDelete;
     private Runnable beforeLock = () -> {};
-    private boolean refuses;
-    private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run, null);
+    private Exception refusal;
+    private boolean closed;
+    private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run,
+            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, null, Runnable::run, new AtomicLong()));
 
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
@@ -36,14 +42,15 @@ class CursorHostTest {
                     case "getMarkDeletedPosition" -> markDelete;
                     case "getPersistentMarkDeletedPosition" -> persistedMarkDelete;
                     case "getProperties" -> properties;
+                    case "isClosed" -> closed;
                     case "putProperty" -> {
                         properties.put((String) arguments[0], (Long) arguments[1]);
                         yield true;
                     }
                     case "getCursorProperties" -> cursorProperties;
                     case "putCursorProperty" -> {
-                        if (refuses) {
-                            yield CompletableFuture.failedFuture(new IllegalStateException("another version"));
+                        if (refusal != null) {
+                            yield CompletableFuture.failedFuture(refusal);
                         }
                         cursorProperties.put((String) arguments[0], (String) arguments[1]);
                         yield CompletableFuture.completedFuture(null);
@@ -106,14 +113,35 @@ class CursorHostTest {
     void theOwnershipIsAPropertyOfTheCursor() {
         assertNull(host.ownership());
         Ownership ownership = Ownership.parse(LIFE + ":3");
-        List<Boolean> done = new ArrayList<>();
+        List<TrackerHost.Written> done = new ArrayList<>();
         host.putOwnership(ownership, done::add);
         assertEquals(ownership, host.ownership());
         assertEquals(Map.of("#pulsar.internal.tidegate.owner", LIFE + ":3"), cursorProperties);
-        refuses = true;
+        refusal = new BadVersionException("another version");
         host.putOwnership(ownership.next(), done::add);
-        assertEquals(List.of(true, false), done);
+        refusal = new MetaStoreException("no connection");
+        host.putOwnership(ownership.next(), done::add);
+        assertEquals(List.of(TrackerHost.Written.DONE, TrackerHost.Written.CONFLICT, TrackerHost.Written.FAILED), done);
         assertEquals(ownership, host.ownership());
+    }
+
+    /** Pulsar would write it, and the next owner, who has read the metadata by then, could never write them again. */
+    @Test
+    void nothingIsWrittenForACursorThatIsClosed() {
+        closed = true;
+        List<TrackerHost.Written> done = new ArrayList<>();
+        host.putOwnership(Ownership.parse(LIFE + ":3"), done::add);
+        assertEquals(List.of(TrackerHost.Written.FAILED), done);
+        assertEquals(Frame.LogAnswer.STALE, point("", "1;7;;bookkeeper").code());
+        assertEquals(Map.of(), cursorProperties);
+        closed = false;
+        assertEquals(Frame.LogAnswer.OK, point("", "1;7;;bookkeeper").code());
+        assertEquals(Map.of("#pulsar.internal.tidegate.log", "1;7;;bookkeeper"), cursorProperties);
+    }
+
+    private Frame.LogAnswer point(String former, String next) {
+        return host.log().answer(new Frame.LogRequest(Frame.LogRequest.POINT, -1, -1, -1, former, next, ByteBuffer.allocate(0)))
+                .join();
     }
 
     @Test

@@ -80,6 +80,21 @@ class OwnershipTest {
     }
 
     @Test
+    void refusedOftenEnoughItGoesByAnOldVersion() {
+        Claim claim = new Claim(cursor, first);
+        for (int i = 1; i <= 4; i++) {
+            assertFalse(claim.isStale(), i + " refusals");
+            claim.begin(i * 60_000L);
+            claim.written(TrackerHost.Written.FAILED, i * 60_000L);
+            claim.begin(i * 60_000L + 30_000);
+            claim.written(TrackerHost.Written.CONFLICT, i * 60_000L + 30_000);
+        }
+        assertTrue(claim.isStale(), "but not for what failed otherwise");
+        assertTrue(write(claim, 600_000));
+        assertFalse(claim.isStale());
+    }
+
+    @Test
     void itGoesByWhatTheMetadataSayMeanwhile() {
         Claim one = new Claim(cursor, first);
         Claim other = new Claim(cursor, Ownership.first(new Random(2)));
@@ -87,7 +102,7 @@ class OwnershipTest {
         assertEquals(1, other.begin(0).epoch());
         cursor.putOwnership(next, done -> one.written(done, 0));
         cursor.runCursor();
-        other.written(false, 0);
+        other.written(TrackerHost.Written.CONFLICT, 0);
         assertTrue(write(other, 60_000));
         assertEquals(new Ownership(first.incarnation(), 2), other.ownership());
     }

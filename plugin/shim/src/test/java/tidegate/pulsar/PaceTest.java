@@ -169,13 +169,13 @@ class PaceTest {
         long tookNs = TimeUnit.MILLISECONDS.toNanos(10);
         pace.look(CALM);
         pace.spend(1, tookNs, nowNs);
-        assertFalse(pace.mayRead(nowNs + tookNs / 2 - 1));
-        assertTrue(pace.mayRead(nowNs + tookNs / 2));
+        assertFalse(pace.mayRead(nowNs + 2 * tookNs - 1));
+        assertTrue(pace.mayRead(nowNs + 2 * tookNs));
         // As long as pieces take, but not as long as one that hung.
         nowNs += tookNs;
         pace.spend(1, 4 * tookNs, nowNs);
-        assertFalse(pace.mayRead(nowNs + 2 * tookNs - 1));
-        nowNs += 4 * tookNs;
+        assertFalse(pace.mayRead(nowNs + 8 * tookNs - 1));
+        nowNs += 8 * tookNs;
         pace.spend(1, TimeUnit.MINUTES.toNanos(1), nowNs);
         assertTrue(pace.mayRead(nowNs + TimeUnit.MILLISECONDS.toNanos(100)));
     }
@@ -199,7 +199,7 @@ class PaceTest {
         for (int i = 0; i < 20; i++) {
             nowNs += LOOK_NS;
             // The storage gives no more than that.
-            pace.spend(512, LOOK_NS, nowNs);
+            pace.spend(512, LOOK_NS / 4, nowNs);
             pace.look(CALM);
         }
         assertEquals(first, pace.perSecond());

@@ -216,7 +216,7 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
-    public void putOwnership(Ownership next, Consumer<Boolean> done) {
+    public void putOwnership(Ownership next, Consumer<Written> done) {
         cursorCalls.add(() -> {
             boolean first = metadataConflicts-- <= 0 && disk.version == version;
             metadataConflicts = Math.max(0, metadataConflicts);
@@ -225,7 +225,7 @@ class ToyBroker implements TrackerHost {
                 ownership = next;
                 version = ++disk.version;
             }
-            done.accept(first);
+            done.accept(first ? Written.DONE : Written.CONFLICT);
         });
     }
 
