@@ -45,6 +45,7 @@ _MAX_BACKOFF_MS = 500
 _DRAIN_NS = NS_PER_MS
 _GREETING_MS = 5_000
 _TICK_MS = 100
+_RESTART_MS = 1_000
 _KEEP_FINISHED_MS = 60_000
 _EXPECTED_ERRORS = {ErrorCode.STALE_EPOCH, ErrorCode.STORAGE}
 _EXPECTED_ENDS = {ErrorCode.STALE_EPOCH, ErrorCode.SHUTTING_DOWN}
@@ -181,14 +182,39 @@ class Link:
         if session is not self.session:
             return
         self.session = None
-        for tracker in list(self._trackers):
+        self._take_back(list(self._trackers))
+        self._lose()
+
+    def _take_back(self, trackers: list[Tracker]) -> None:
+        for tracker in trackers:
             tracker.on_disconnected()
-        for tracker in list(self._trackers):
+        for tracker in trackers:
             current = self._by_subscription.get(tracker.identity.subscription)
             if current is not None and current is not tracker:
                 current.adopt(tracker)
                 self._forget(tracker)
-        self._lose()
+
+    def has_successor(self, tracker: Tracker) -> bool:
+        """Whether there is a newer tracker of the subscription."""
+        return self._by_subscription.get(tracker.identity.subscription, tracker) is not tracker
+
+    def restart(self, subscription: str) -> None:
+        """The daemon has given up a former tracker's stream: for it and its successor it is as if the
+        connection had been lost. Opened again behind its successor's it would end that."""
+        session = self.session
+        assert session is not None
+        same = [each for each in self._trackers if each.identity.subscription == subscription]
+        for tracker in same:
+            session.abandon(tracker)
+        self._take_back(same)
+
+        def again(tracker: Tracker) -> None:
+            if self.session is session and tracker in self._trackers:
+                session.attach(tracker)
+
+        for tracker in same:
+            if tracker in self._trackers:
+                self._later(_RESTART_MS * NS_PER_MS, again, tracker)
 
     def _lose(self) -> None:
         limit_ms = min(_MAX_BACKOFF_MS, _FIRST_BACKOFF_MS << min(self._failures, 10))
@@ -200,8 +226,8 @@ class Link:
     def _uptime_ms(self) -> int:
         return self._clock.monotonic_ns() // NS_PER_MS
 
-    def _later(self, delay_ns: int, call: Callable[[], None]) -> Event:
-        return self._kernel.after(delay_ns, self._process, call)
+    def _later(self, delay_ns: int, call: Callable[..., None], *args: object) -> Event:
+        return self._kernel.after(delay_ns, self._process, call, *args)
 
 
 class Session:
@@ -216,6 +242,7 @@ class Session:
         self._ids: dict[Tracker, int] = {}
         self._unopened: dict[Tracker, None] = {}
         self._undrained: dict[Tracker, None] = {}
+        self._abandoned: set[int] = set()
         self._last_stream = 0
         self._drain: Event | None = None
         self._drained_ns = 0
@@ -252,6 +279,15 @@ class Session:
             del self._streams[stream_id]
             self._unopened.pop(tracker, None)
             self._undrained.pop(tracker, None)
+
+    def abandon(self, tracker: Tracker) -> None:
+        """End the tracker's stream at once, for the daemon too."""
+        stream_id = self._ids.get(tracker)
+        if stream_id is not None and tracker not in self._unopened:
+            self._send(Error(ErrorCode.FAILED, "another tracker tells what the former has left"), stream_id)
+            self._watches[stream_id].abandoned()
+            self._abandoned.add(stream_id)
+        self.detach(tracker)
 
     def frames_waiting(self, tracker: Tracker) -> None:
         """Fetch the tracker's frames soon, at most once a millisecond."""
@@ -329,6 +365,8 @@ class Session:
         if stream_id == 0:
             self._on_connection_message(message, seq)
             return
+        if stream_id in self._abandoned:
+            return  # under way when it was ended here
         tracker = self._streams.get(stream_id)
         watch = self._watches.get(stream_id)
         if watch is None:
@@ -354,7 +392,10 @@ class Session:
                 tracker.on_unheld(message)
             case Error():
                 tracker.on_stream_error(stale=message.code == ErrorCode.STALE_EPOCH)
-                self._reopen(tracker)
+                if self._link.has_successor(tracker):
+                    self._link.restart(tracker.identity.subscription)
+                else:
+                    self._reopen(tracker)
             case Close():
                 tracker.on_closed()
                 self._reopen(tracker)

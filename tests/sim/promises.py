@@ -419,6 +419,13 @@ class StreamWatch:
             case _:
                 raise Violation(f"the daemon does not send {message.type.name}")
 
+    def abandoned(self) -> None:
+        """The shim has ended it; whether the daemon has answered OPEN before is not known."""
+        self.ended = True
+        at = self._own_open()
+        if at is not None and not self.answered:
+            self._withdraw(at)
+
     def _withdraw(self, at: int) -> None:
         """OPEN was refused, or its answer cut off: it may have been made or not."""
         found = self._subscription

@@ -13,7 +13,7 @@ import pytest
 
 from tests.sim.__main__ import main
 from tests.sim.campaign import Campaign
-from tests.sim.generator import FAULTS, MORE, generate
+from tests.sim.generator import FAULTS, generate
 from tests.sim.history import History
 from tests.sim.player import play
 from tests.sim.report import explain, summary
@@ -31,14 +31,6 @@ def test_new_histories_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert campaign.done > 0
     assert not campaign.failures, explain(campaign.failures[0], tmp_path, shrinks=True)
-
-
-@pytest.mark.parametrize("kind", MORE)
-def test_histories_of_the_younger_kinds_hold(kind: str) -> None:
-    for seed in range(1, 6):
-        outcome = play(generate(seed, (kind, "move", "crash", "seek"), {"index_log": True}))
-
-        assert outcome.passed, f"seed {seed}: {outcome.details}"
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
@@ -86,10 +78,8 @@ def test_a_seed_is_one_history_and_one_run(seed: int) -> None:
 
 def test_a_run_is_the_same_in_every_process(tmp_path: Path) -> None:
     """With two index logs, whose turns must not depend on where they are in memory."""
-    path = tmp_path / "105.json"
-    generate(105, (*FAULTS, "home", "subscription", "rebuild"), {"index_log": True, "subscriptions": 2}).save(
-        path
-    )
+    path = tmp_path / "156.json"
+    generate(156, FAULTS, {"index_log": True, "subscriptions": 2}).save(path)
     command = [sys.executable, "-m", "tests.sim", "--replay", str(path), "--trace"]
     children = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)
