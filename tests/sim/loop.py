@@ -23,7 +23,7 @@ from tidegate.index.errors import TidegateIndexError
 from tidegate.index.log.home import HomeError
 
 _EXPECTED = (HomeError, TidegateIndexError, TimeoutError)
-_UNSEEN_NS = 10 * NS_PER_S  # longer than anything of the daemon keeps an outcome that it will look at
+_UNSEEN_NS = 30 * NS_PER_S  # longer than bookies are away: of appends that go together one may wait for them
 _NOT_YET_NS = 200_000
 _WAITS_MAX = 10
 

@@ -46,6 +46,7 @@ class World:
         self.log_beliefs = LogBeliefs()
         self.log_bookies = LogBookies(kernel, config.log_io_us * 1_000, config.log_read_bytes)
         self.log_bookies.on_open = self._log_opened
+        self._log_answers_ns = 0
         self.objects = SimObjects(kernel, self.log_bookies)
         machines = 1 if config.shared_daemon else 2
         self.clocks = [MachineClock(kernel) for _ in range(machines)]
@@ -341,6 +342,7 @@ class World:
     def _repair(self) -> None:
         for rebuild in self._rebuilds:
             rebuild.end()
+        self._log_answers_ns = self.log_bookies.away_until_ns
         self.log_bookies.away_until_ns = 0
         self.log_bookies.trap = None
         self.log_bookies.io_ns = self.config.log_io_us * 1_000
@@ -397,7 +399,8 @@ class World:
                 )
         for served in self.served():
             served.cursor.flush()
-        kernel.run_until(kernel.now_ns + _SETTLE_NS)
+        # What was asked of bookies that were away has its answer when they were to be back.
+        kernel.run_until(max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS)
         self._check_empty()
 
     def publish(self, deliver_at_ms: list[int]) -> None:
