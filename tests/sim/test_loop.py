@@ -39,7 +39,7 @@ def test_a_future_that_fails_must_be_asked_for_its_outcome(asks: bool) -> None:
     watched.loop.call_soon(future.set_exception, StorageError("no space left on device"))
     if asks:
         watched.loop.call_later(5, future.exception)
-    watched.run(20)
+    watched.run(40)
 
     assert [("nobody has asked" in bug and "no space left" in bug) for bug in watched.bugs] == [True] * (
         not asks
@@ -55,7 +55,7 @@ def test_a_task_that_fails_must_be_asked_for_its_outcome(asks: bool) -> None:
     task = watched.loop.create_task(write())
     if asks:
         task.add_done_callback(lambda done: done.exception())
-    watched.run(20)
+    watched.run(40)
 
     assert [("nobody has asked" in bug and "no space left" in bug) for bug in watched.bugs] == [True] * (
         not asks
