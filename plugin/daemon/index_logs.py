@@ -53,8 +53,10 @@ ResultT = TypeVar("ResultT")
 
 
 class IndexLogs:
-    """All of them. ``executor`` reads snapshots and writes what is restored; ``homes`` has them, and is closed
-    when they stop."""
+    """All of them.
+
+    executor: reads snapshots and writes what is restored. homes: where they are kept; closed when they stop.
+    """
 
     def __init__(
         self,
