@@ -33,8 +33,8 @@ class Quarantine:
 
     @property
     def audit(self) -> bool:
-        """Whether held positions that no readable entry has must be looked for, though no block is known to be
-        corrupt."""
+        """Whether held positions that no readable entry has must be looked for, though no block is known to
+        be corrupt."""
         return self._doubts > 0
 
     @property
@@ -59,7 +59,7 @@ class Quarantine:
         return [(block.of.id, block.descriptor) for block in self._blocks]
 
     def done(self, blocks: Collection[StoredBlock], doubts: int) -> None:
-        """A persist has taken these blocks out, and has audited for the doubts that there were at its begin."""
+        """A persist has taken these blocks out, and audited for the doubts that it found at its begin."""
         self._doubts -= doubts
         self._blocks = [block for block in self._blocks if (block.of.id, block.descriptor) not in blocks]
 

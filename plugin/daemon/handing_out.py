@@ -35,7 +35,10 @@ FRAME_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 
 
 class HandingOut:
-    """The streams that wait for entries to be due. on_bug: called with a stream, and what is no error of storage."""
+    """The streams that wait for entries to be due.
+
+    on_bug: called with the stream that met something that is no error of storage.
+    """
 
     def __init__(
         self,

@@ -398,7 +398,7 @@ def test_a_clock_that_is_set_back_after_a_failure_is_no_reason_to_wait() -> None
 def test_a_persist_that_fails_for_any_reason_says_so_and_is_tried_again_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who reads goes by it: were nothing said, reading would stop when memory is full, acknowledgements and all."""
+    """Were nothing said, nothing would be read when memory is full, acknowledgements and credit neither."""
     clock = ManualClock(START_MS)
     catalog = Catalog.open(MemoryStore(), clock, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
     index = catalog.subscription(NAME, b"1" * 16)
