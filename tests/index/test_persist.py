@@ -25,7 +25,7 @@ from tests.support.catalogs import (
 )
 from tests.support.stores import FailingStore
 from tidegate.index import positions as positions_module
-from tidegate.index import roaring
+from tidegate.index import roaring, staging
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.compaction import choose_runs
@@ -420,6 +420,25 @@ def test_a_persist_that_fails_for_any_reason_says_so_and_is_tried_again_later(
     assert catalog.persist_failure is None
     assert catalog.stats().persists == 1
     index.check()
+
+
+def test_entries_that_could_not_be_sorted_for_want_of_memory_are_there_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog, index = opened(MemoryStore())
+    rows = spread(100, 1_000)
+    index.add(rows)
+
+    def bug(_: Entries, **__: bool) -> Entries:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "sort_entries", bug)
+        with pytest.raises(MemoryError):
+            index.pop_due(START_MS + 1_000, 10)
+    index.check()
+    catalog.persist(NAME)
+    assert drained(index) == sorted(rows)
 
 
 def test_what_a_persist_has_moved_and_nobody_has_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
