@@ -177,9 +177,9 @@ class Intake:
         if entries.deliver_at_ms.min() < 0:
             raise UserError("not a block of entries: a time is before 1970")
         if message.disown:
-            index = self._index(name)
-            gone = index.disown(PositionSet.of_entries(entries))
-            self._owner.let_go(index)
+            disowning = self._index(name)
+            gone = disowning.disown(PositionSet.of_entries(entries))
+            self._owner.let_go(disowning)
             return {"entries": len(entries), "disowned": len(gone)}
         fresh = PositionSet()
         for start in range(0, len(entries), PIECE_ENTRIES):
