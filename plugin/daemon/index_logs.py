@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 LOOK_AGAIN_SECONDS = 0.2
-BEGINNINGS_MAX = 4  # snapshots and restorations at a time: each costs the home more than its size says
+BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size says
 CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
@@ -86,7 +86,6 @@ class IndexLogs:
             clock,
             self._homes,
             executor=executor,
-            beginnings=self.beginnings,
             restored=self._on_restored,
             commit_soon=self._commit,
             metrics=metrics,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -294,7 +294,11 @@ class ShimClient:
             answered = await answered_by(self.logs, request)
             self.send(answered, stream_id, seq)
 
-        task = asyncio.create_task(answer())
+        self.spawn(answer())
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Do it beside all else."""
+        task = asyncio.create_task(work)
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
