@@ -158,9 +158,11 @@ class IndexLogs:
             home = self._homes.offered(requests, stream_id, request)
         except RefusedError as error:
             self.said(stream.name, "no index log is written", error)
+            self._shipped.pop(subscription_id, None)
             self._refused[stream] = LogState("", NO_LEDGER, "", 0, 0, 0.0, str(error))
             return
         if home is None:
+            self._shipped.pop(subscription_id, None)  # what comes now is in no log
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
         clean = current == self._shipped.get(subscription_id)
