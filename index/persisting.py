@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
 from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, ledgers_of
+from tidegate.index.distinct import ledgers_of
+from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State

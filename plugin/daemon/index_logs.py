@@ -53,7 +53,10 @@ ResultT = TypeVar("ResultT")
 
 
 class IndexLogs:
-    """All of them. ``executor`` reads snapshots and writes what is restored."""
+    """All of them.
+
+    executor: reads snapshots and writes what is restored. homes: where they are kept; closed when they stop.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class IndexLogs:
         executor: Executor,
         metrics: Metrics,
         log: Logger,
+        homes: Homes | None = None,
         options: LogOptions | None = None,
     ) -> None:
         self.loop = loop
@@ -77,7 +81,7 @@ class IndexLogs:
         self._executor = executor
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
-        self._homes = Homes()
+        self._homes = homes or Homes()
         self._shipped: dict[int, int] = {}
         """Which ledger has all that is stored under a subscription id."""
         self._restorer = Restorer(

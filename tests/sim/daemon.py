@@ -158,12 +158,12 @@ class Life:
             executor=self.logging,
             metrics=self.metrics,
             log=log,
+            homes=SimHomes(
+                host.objects, self.process, self.loop, host.options.tail_entries, host.promises.log_began
+            ),
             options=host.options.log,
         )
         self.logs.on_end = self._log_ended
-        self.logs._homes = SimHomes(
-            host.objects, self.process, self.loop, host.options.tail_entries, host.promises.log_began
-        )
         self.engine = DaemonEngine(
             self.catalog,
             host.clock,

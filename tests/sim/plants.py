@@ -297,6 +297,18 @@ def _end_of_another_append() -> Iterator[None]:
 
 
 @contextmanager
+def _last_object_not_read() -> Iterator[None]:
+    """The last entry of an index log in a store of objects is taken for the fence after it."""
+
+    async def open_log(self: Any, ledger_id: int) -> int:
+        return await original(self, ledger_id) - 1
+
+    original = ObjectHome.open
+    with replaced(ObjectHome, "open", open_log):
+        yield
+
+
+@contextmanager
 def _chain_must_be_readable() -> Iterator[None]:
     """A disk that cannot be read just then ended the connection of a broker that opened a subscription."""
 
@@ -466,6 +478,13 @@ PLANTS = (
         ("objects", "move"),
         {**_LOG, "log_objects": True, "log_piece_bytes": 50, "log_io_us": 50_000},
         "6060a35",
+    ),
+    Plant(
+        "the last object of an index log is not read",
+        _last_object_not_read,
+        "but it must be",
+        ("objects", "move"),
+        {**_LOG, "log_objects": True},
     ),
     Plant(
         "a new life has the former one's index",
