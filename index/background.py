@@ -291,7 +291,11 @@ class Background:
             self._choice.given_back(index.upkeep.staged_entries - staged_since)
             self._failed(f"persisting {index.name}", error)
             return
-        index.upkeep.finish_persist()
+        try:
+            index.upkeep.finish_persist()
+        except Exception:
+            index.doubt()  # it may have been applied by half
+            raise
         self.persists += 1
         self._retry_at_ms = None
         self.failure = None
@@ -309,11 +313,10 @@ class Background:
             self._paused = index
 
     def _failed(self, what: str, error: BaseException) -> None:
-        if isinstance(error, StorageError):
-            self.failures += 1
-            self.last_failure = self.failure = str(error)
-            self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
-            _LOG.error("%s failed, it is tried again: %s", what, error)
+        self.failures += 1
+        self.last_failure = self.failure = str(error) if isinstance(error, StorageError) else repr(error)
+        self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
+        _LOG.error("%s failed, it is tried again: %s", what, self.failure)
 
     # ---- choosing
 

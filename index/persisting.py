@@ -80,6 +80,7 @@ class Persisting:
         self._job_is_stale = False
         self._job_has_many_dead = False
         self._job_journal_bytes = 0
+        self._job_doubts = 0
 
     def restore(
         self,
@@ -175,6 +176,7 @@ class Persisting:
         self._job_is_stale = False
         self._job_has_many_dead = many_dead
         self._job_journal_bytes = self._log.size_bytes
+        self._job_doubts = self._quarantine.doubts
         return self._job
 
     def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
@@ -208,7 +210,7 @@ class Persisting:
             self._timeline.carry(result.carried)
             self._carried_ledgers = result.carried_ledgers
             self._timeline.exchange(result.exchanged)
-            self._quarantine.done(plan.quarantined)
+            self._quarantine.done(plan.quarantined, self._job_doubts)
             self._live = result.held if self._job_has_many_dead else None
         # Only now does nobody load the blocks that were taken out.
         self._delete_retired(job)

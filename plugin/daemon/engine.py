@@ -105,7 +105,15 @@ class DaemonEngine:
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._queries = Queries(self, Intake(catalog, self, executor=commit_executor, log=log), loop, log=log)
         self._handing_out = HandingOut(
-            catalog, clock, loop, self.ownership, settings=settings, metrics=metrics, health=health, log=log
+            catalog,
+            clock,
+            loop,
+            self.ownership,
+            settings=settings,
+            metrics=metrics,
+            health=health,
+            log=log,
+            on_bug=self._end_by_bug,
         )
         self._committer: Committer[Stream] = Committer(
             catalog,
@@ -406,17 +414,21 @@ class DaemonEngine:
         return StreamError(ErrorCode.STORAGE, str(error))
 
     def _bug(self, stream: Stream, error: Exception) -> StreamError:
-        """It ends one stream. What the change may have left half done is not believed."""
+        """It ends one stream. What it may have left half done is not believed."""
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(
-                "a frame failed unexpectedly, its stream is opened again; report it with the log",
+                "a stream failed unexpectedly, it is opened again; report it with the log",
                 stream=repr(stream.session),
                 exc_info=error,
                 **more,
             )
         stream.session.index.doubt()
         return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
+
+    def _end_by_bug(self, stream: Stream, error: Exception) -> None:
+        failure = self._bug(stream, error)
+        stream.connection.end_stream(stream, failure.code, failure.message)
 
     # --- maintenance ------------------------------------------------------------------------------
 

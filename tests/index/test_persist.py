@@ -34,6 +34,7 @@ from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import seal
 from tidegate.index.options import IndexOptions
+from tidegate.index.persist import PersistJob
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.sort import sort_entries
@@ -392,6 +393,53 @@ def test_a_clock_that_is_set_back_after_a_failure_is_no_reason_to_wait() -> None
     catalog.maintain(clock.now_ms())
     assert catalog.persist_failure is None
     assert catalog.stats().persists == 1
+
+
+def test_a_persist_that_fails_for_any_reason_says_so_and_is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Were nothing said, nothing would be read when memory is full, acknowledgements and credit neither."""
+    clock = ManualClock(START_MS)
+    catalog = Catalog.open(MemoryStore(), clock, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index = catalog.subscription(NAME, b"1" * 16)
+    index.add(spread(100, 1_000))
+    catalog.commit()
+
+    def bug(_: PersistJob) -> None:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PersistJob, "run", bug)
+        with pytest.raises(MemoryError):
+            catalog.maintain(START_MS)
+        assert "it does not fit" in (catalog.persist_failure or "")
+        assert catalog.stats().persist_failures == 1
+        catalog.maintain(START_MS)  # not at once
+    clock.advance(OPTIONS.retry_ms)
+    catalog.maintain(clock.now_ms())
+    assert catalog.persist_failure is None
+    assert catalog.stats().persists == 1
+    index.check()
+
+
+def test_what_a_persist_has_moved_and_nobody_has_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, index = opened(MemoryStore(), dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index.add(spread(100, 1_000))
+    catalog.commit()
+
+    def bug(_: object) -> None:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index._timeline, "exchange", bug)
+        with pytest.raises(MemoryError):
+            catalog.maintain(START_MS)
+    for _ in range(4):
+        catalog.commit()
+        catalog.maintain(START_MS)
+    assert len(index.take_unheld()) == 100
+    assert not index.held()
+    index.check()
 
 
 @pytest.mark.parametrize("meanwhile", ["clear", "remove", "new life", "acknowledge", "rewind", "fail"])
