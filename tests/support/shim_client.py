@@ -186,12 +186,12 @@ class ShimClient:
         self._heartbeat: asyncio.Task[None] | None = None
 
     @classmethod
-    async def raw(cls, path: Path) -> ShimClient:
+    async def raw(cls, path: Path) -> Self:
         """Connected, and nothing said yet."""
         return cls(*await asyncio.open_unix_connection(str(path)))
 
     @classmethod
-    async def connect(cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER) -> ShimClient:
+    async def connect(cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER) -> Self:
         client = await cls.raw(path)
         client.send(Hello(VERSION_MIN, VERSION_MAX, role, name, "pulsar 4.0.8"))
         await client.until(lambda: client.welcome is not None)
