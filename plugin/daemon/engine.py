@@ -281,23 +281,29 @@ class DaemonEngine:
         self._forgetting.served(name)
         if previous is not None:
             self._handing_out.discard(previous)
-            if previous.connection is connection:
-                previous.session.supersede()
-            else:
-                self._warn_of_two_lives(previous, stream)
-                previous.connection.end_stream(
-                    previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
-                )
+            self._replace(previous, stream)
         self._committer.note(stream, 0)
         self._log.debug(
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
         )
         return stream
 
+    def _replace(self, previous: Stream, stream: Stream) -> None:
+        """Epochs order the streams of one life. Which of two lives is over only their broker knows: who is
+        replaced and has not said CLOSE is told, so that the one that lives comes back."""
+        of_one_life = previous.incarnation == stream.incarnation
+        if previous.connection is not stream.connection:
+            if not of_one_life:
+                self._warn_of_two_lives(previous, stream)
+        elif of_one_life or previous.session.closing:
+            previous.session.supersede()
+            return
+        previous.connection.end_stream(
+            previous, ErrorCode.STALE_EPOCH, f"{stream.connection.peer_name} serves the subscription now"
+        )
+
     def _warn_of_two_lives(self, previous: Stream, stream: Stream) -> None:
         """Brokers that both serve a subscription, each another life of it, take the index from each other."""
-        if previous.incarnation == stream.incarnation:
-            return
         more = self._seldom.more("lives")
         if more is not None:
             self._log.warning(

@@ -271,6 +271,48 @@ async def test_a_former_owner_writes_nothing_more(start: StartDaemon, socket_pat
         assert list(world.ledgers.values()) == [ledger], "what it has made for nothing is deleted"
 
 
+async def test_an_index_that_exists_is_uploaded_when_the_log_is_switched_on(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """In the background: nothing else happens."""
+    world, store = World(), MemoryStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        stream.ack(PositionSet.of((1, entry_id) for entry_id in range(10)))
+        await stream.close()
+    async with start(store=store.reopen()) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=2)).held) == 90
+        await until(lambda: up_to_date(daemon))
+        assert len((await logged(world)).held()) == 90
+
+
+async def test_what_came_while_the_log_was_switched_off_is_in_it_when_it_is_on_again(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """The broker is restarted twice with another conf, and its daemon goes on."""
+    world = World()
+    async with start() as daemon:
+        async with await ShimClient.connect(socket_path) as client:
+            await fill(client, daemon, world)
+            await client.streams[1].close()
+        async with await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            client.log_home = ""
+            stream = await client.open(TOPIC, epoch=2)
+            stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+            await stream.close()
+            assert daemon.engine.log_states() == []
+            assert len((await logged(world)).held()) == 90, "it is left as it is"
+        async with await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            assert len((await client.open(TOPIC, epoch=3)).held) == 95
+            await until(lambda: up_to_date(daemon))
+            assert len((await logged(world)).held()) == 95
+            assert len(world.ledgers) == 1
+
+
 async def test_without_a_home_there_is_no_log(start: StartDaemon, socket_path: Path) -> None:
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC)
