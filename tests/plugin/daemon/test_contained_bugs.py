@@ -72,6 +72,34 @@ async def test_a_bug_at_a_frame_ends_its_stream_alone(
         index.check()
 
 
+async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was popped then is not staged any more, and was not sent."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        failing = await client.open(TOPIC, horizon_ms=0)
+        other = await client.open(f"{TOPIC}-2", horizon_ms=0)
+        index = index_of(daemon, TOPIC)
+
+        def bug(_: Entries) -> None:
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(index._positions, "hand_out", bug)
+            failing.add(entries(5, 1))
+            error = await failing.ended()
+        assert error.code == ErrorCode.FAILED
+        other.add(entries(5, 1))
+        await other.take_due(5)
+        assert not client.closed
+
+        await until(lambda: not index.held())
+        index.check()
+        again = await client.open(TOPIC, horizon_ms=0)
+        again.add(entries(5, 1))
+        assert len(await again.take_due(5)) == 5
+
+
 @pytest.mark.parametrize("what", ["status", "positions", "take-in", "width"])
 async def test_a_query_that_meets_a_bug_is_answered(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, what: str
