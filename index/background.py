@@ -205,7 +205,11 @@ class Background:
 
     def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
         self._may_take_turn = True
-        job = index.upkeep.begin_persist(now_ms)
+        try:
+            job = index.upkeep.begin_persist(now_ms)
+        except Exception as error:
+            self._failed(f"beginning to persist {index.name}", error)
+            raise
         self._choice.taken(job.staged_entries)
         running = _Running(self._clock, persists=index)
         if job.staged_entries >= _INTERLEAVED_ENTRIES_MIN:

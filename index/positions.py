@@ -348,10 +348,11 @@ class PositionSet:
 
     def take_dirty(self) -> set[int]:
         """The ledgers changed since the last call, and forget them. The set must be tracked."""
-        taken, self._dirty = self._dirty, set()
+        taken = set(self._dirty)
         if self._changed is not None:
             taken.update(self._changed.ledgers())
             self._changed = PositionSet()
+        self._dirty = set()
         return taken
 
     def _put(self, page: int, bitmap: BitMap64) -> None:

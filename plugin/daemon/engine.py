@@ -219,9 +219,18 @@ class DaemonEngine:
         """See ``intake.IntakeOwner``."""
         self._metrics.entries_added.inc(entries)
         self._reading_pace.take(entries)
+        self._changed_by_others(index)
         stream = self.ownership.get(index.name)
         if stream is not None:
             self._handing_out.schedule(stream)
+
+    def let_go(self, index: DelayIndex) -> None:
+        """See ``intake.IntakeOwner``."""
+        self._changed_by_others(index)
+
+    def _changed_by_others(self, index: DelayIndex) -> None:
+        if self._logs is not None:
+            self._logs.changed_by_others(index)
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
         """See ``intake.IntakeOwner``."""

@@ -203,6 +203,10 @@ class IndexLogs:
         self._catalog.set_chain(index, chain)
         self._commit_soon()
 
+    def changed_by_others(self, index: DelayIndex) -> None:
+        """Something else than a stream has changed an index: without one, no log has that."""
+        self._shipped.pop(index.log.subscription_id, None)
+
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
         """Call ``then`` when what the stream has said is in its log, or soon."""
         log = self._of(stream)

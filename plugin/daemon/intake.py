@@ -75,6 +75,10 @@ class IntakeOwner(Protocol):
         """Something was put in: it may be due."""
         ...
 
+    def let_go(self, index: DelayIndex) -> None:
+        """Something is held no longer."""
+        ...
+
 
 class Intake:
     """The subscriptions that somebody puts entries into; ``holder`` stands for a connection."""
@@ -173,7 +177,9 @@ class Intake:
         if entries.deliver_at_ms.min() < 0:
             raise UserError("not a block of entries: a time is before 1970")
         if message.disown:
-            gone = self._index(name).disown(PositionSet.of_entries(entries))
+            disowning = self._index(name)
+            gone = disowning.disown(PositionSet.of_entries(entries))
+            self._owner.let_go(disowning)
             return {"entries": len(entries), "disowned": len(gone)}
         fresh = PositionSet()
         for start in range(0, len(entries), PIECE_ENTRIES):

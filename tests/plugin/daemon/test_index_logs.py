@@ -18,7 +18,7 @@ from tests.support.waiting import until
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.format import keys
+from tidegate.index.format import encode_block, keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
@@ -30,6 +30,7 @@ from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.daemon import restoring
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"
 NAME = SubscriptionName(TOPIC, "sub")
@@ -89,6 +90,26 @@ async def test_another_daemon_knows_what_the_first_one_did(
         assert next(iter(await stream.take_due(1)))[1:] == (3, 0)
         # Another ledger, and the former one is deleted.
         await until(lambda: up_to_date(daemon) and set(world.ledgers) == {pointed_to(world)} != before)
+
+
+async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        await client.streams[1].close()
+
+        def rebuild() -> None:
+            with DaemonSession(socket_path) as session:
+                session.take(NAME)
+                block = encode_block(entries(50, now_ms() + HOUR_MS, ledger_id=2))
+                assert list(session.put(NAME, [block])) == [50]
+
+        await asyncio.to_thread(rebuild)
+        await client.open(TOPIC, epoch=2)
+        await until(lambda: up_to_date(daemon))
+        assert len((await logged(world)).held()) == 140
 
 
 async def test_what_was_restored_is_on_the_disk_with_the_next_durable(
