@@ -204,6 +204,9 @@ class Intake:
             token = index.add(part)
         except TidegateIndexError as error:
             raise UserError(f"the index of {name} refuses entries: {error}") from error
+        except Exception:
+            index.doubt()  # some of them may be held by now, and nobody has them
+            raise
         new = index.held_among(positions).difference(known)
         fresh.update(new)
         self._owner.added(index, len(new))
