@@ -205,7 +205,11 @@ class Background:
 
     def _start_persist(self, index: DelayIndex, now_ms: int) -> None:
         self._may_take_turn = True
-        job = index.upkeep.begin_persist(now_ms)
+        try:
+            job = index.upkeep.begin_persist(now_ms)
+        except Exception as error:
+            self._failed(f"beginning to persist {index.name}", error)
+            raise
         self._choice.taken(job.staged_entries)
         running = _Running(self._clock, persists=index)
         if job.staged_entries >= _INTERLEAVED_ENTRIES_MIN:
@@ -291,7 +295,11 @@ class Background:
             self._choice.given_back(index.upkeep.staged_entries - staged_since)
             self._failed(f"persisting {index.name}", error)
             return
-        index.upkeep.finish_persist()
+        try:
+            index.upkeep.finish_persist()
+        except Exception:
+            index.doubt()  # it may have been applied by half
+            raise
         self.persists += 1
         self._retry_at_ms = None
         self.failure = None
@@ -309,11 +317,10 @@ class Background:
             self._paused = index
 
     def _failed(self, what: str, error: BaseException) -> None:
-        if isinstance(error, StorageError):
-            self.failures += 1
-            self.last_failure = self.failure = str(error)
-            self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
-            _LOG.error("%s failed, it is tried again: %s", what, error)
+        self.failures += 1
+        self.last_failure = self.failure = str(error) if isinstance(error, StorageError) else repr(error)
+        self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
+        _LOG.error("%s failed, it is tried again: %s", what, self.failure)
 
     # ---- choosing
 

@@ -335,7 +335,7 @@ class DelayIndex:
     def doubt(self) -> None:
         """A change may have been made by half. No acknowledgement is believed, and a persist looks for held
         positions that no entry has: those are lost, as to a corrupt block."""
-        self._quarantine.audit = True
+        self._quarantine.doubt()
         self.forget_acknowledgements()
         self._notices.want_persist()
 

@@ -165,11 +165,6 @@ class Entries:
         return self
 
 
-def ledgers_of(entries: Entries) -> set[int]:
-    """The ids of the ledgers that the entries are in."""
-    return set(np.unique(entries.ledger_id).tolist())
-
-
 def bounds(column: Int64Array) -> tuple[int, int]:
     """(least, greatest) of a column that is not empty."""
     if len(column) <= FEW:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from tidegate.index.block_writer import BlockIds, BlockWriter
 from tidegate.index.damaged_values import set_aside
-from tidegate.index.entry import ENTRY_BYTES, Entries, ledgers_of
+from tidegate.index.distinct import ledgers_of
+from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, load_block

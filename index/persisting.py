@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
 from tidegate.index.clock import Clock
-from tidegate.index.entry import Entries, ledgers_of
+from tidegate.index.distinct import ledgers_of
+from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State
@@ -29,6 +30,7 @@ from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
 from tidegate.index.quarantine import Quarantine
 from tidegate.index.slice_width import SliceWidth
+from tidegate.index.staging import Staging
 from tidegate.index.store import Store
 from tidegate.index.timeline import Timeline
 
@@ -79,6 +81,7 @@ class Persisting:
         self._job_is_stale = False
         self._job_has_many_dead = False
         self._job_journal_bytes = 0
+        self._job_doubts = 0
 
     def restore(
         self,
@@ -129,20 +132,40 @@ class Persisting:
         """Take everything for a persist. Cheap: snapshots share their bitmaps, arrays are not copied."""
         if self._job is not None:
             raise TidegateIndexError(f"{self._name}: a persist is on its way already")
+        frozen = self._timeline.freeze()
+        changed = ChangedLedgers(set(), set())
+        try:
+            self._timeline.finish_dead_slices()
+            changed = self._positions.take_changed()
+            many_dead = self._has_many_dead(len(frozen))
+            plan = self._plan(frozen, changed, now_ms, many_dead=many_dead)
+            job = PersistJob(self._store, self._options, plan, self.ids)
+        except BaseException:
+            # What was taken would be in no plan, and the next one would not have it.
+            self._positions.put_back(changed)
+            self._timeline.thaw()
+            raise
+        self._job = job
+        self._job_is_stale = False
+        self._job_has_many_dead = many_dead
+        self._job_journal_bytes = self._log.size_bytes
+        self._job_doubts = self._quarantine.doubts
+        return job
+
+    def _has_many_dead(self, frozen: int) -> bool:
+        """Whether many stored entries are not held; `frozen`: how many entries the persist takes."""
+        stored = sum(each.entries for each in self._timeline.slices if not each.finished)
+        return _DEAD_SHARE * (stored + frozen - len(self._positions.held)) > stored
+
+    def _plan(self, frozen: Staging, changed: ChangedLedgers, now_ms: int, *, many_dead: bool) -> PersistPlan:
         positions, timeline = self._positions, self._timeline
-        frozen = timeline.freeze()
-        timeline.finish_dead_slices()
         slices = {each.id: SlicePlan(each.descriptors, each.finished) for each in timeline.slices}
         timeline.drops_finished()
-        stored = sum(each.entries for each in timeline.slices if not each.finished)
-        changed = positions.take_changed()
-        many_dead = _DEAD_SHARE * (stored + len(frozen) - len(positions.held)) > stored
         if many_dead or self._quarantine.pending:
             held = positions.held.snapshot()
         else:
             held = positions.held.of_ledgers(changed.held | self._carried_ledgers)
-        remains = self._leftovers.remains()
-        plan = PersistPlan(
+        return PersistPlan(
             subscription_id=self._log.subscription_id,
             state=State(
                 self.next_version(),
@@ -165,16 +188,11 @@ class Persisting:
             acknowledged_versions=self._versions(self._acknowledged_versions, changed.acknowledged),
             slices=slices,
             quarantined=self._quarantine.blocks(),
-            remains=remains,
+            remains=self._leftovers.remains(),
             audit=self._quarantine.audit,
             since_ms=self._width.begin_choice(self._clock.monotonic_ns()),
             width_memory=self._width.memory,
         )
-        self._job = PersistJob(self._store, self._options, plan, self.ids)
-        self._job_is_stale = False
-        self._job_has_many_dead = many_dead
-        self._job_journal_bytes = self._log.size_bytes
-        return self._job
 
     def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
         """The versions of the bitmaps that a persist writes anew. What it finds damaged is anywhere."""
@@ -207,7 +225,7 @@ class Persisting:
             self._timeline.carry(result.carried)
             self._carried_ledgers = result.carried_ledgers
             self._timeline.exchange(result.exchanged)
-            self._quarantine.done(plan.quarantined)
+            self._quarantine.done(plan.quarantined, self._job_doubts)
             self._live = result.held if self._job_has_many_dead else None
         # Only now does nobody load the blocks that were taken out.
         self._delete_retired(job)

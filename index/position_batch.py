@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
+from tidegate.index.distinct import distinct
 from tidegate.index.entry import BoolArray, Entries
 
 Uint64Array = npt.NDArray[np.uint64]
@@ -66,7 +67,7 @@ def parts_of(entries: Entries) -> Iterator[BatchPart]:
     if bool((pages == first).all()):
         yield _part(first, slice(None), entries)
         return
-    for page in np.unique(pages).tolist():
+    for page in sorted(distinct(pages)):
         where = np.flatnonzero(pages == page)
         yield _part(page, where, entries.take(where))
 

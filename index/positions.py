@@ -18,6 +18,7 @@ import numpy as np
 from pyroaring import BitMap, BitMap64
 
 from tidegate.index import roaring
+from tidegate.index.distinct import first_of_each
 from tidegate.index.entry import ENTRY_ID_MAX, FEW, BoolArray, Entries
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.position_batch import PositionBatch, parts_of
@@ -267,9 +268,7 @@ class PositionSet:
         for part in batch.parts:
             fresh = part.bitmap
             if len(fresh) != len(part.keys):
-                first = np.zeros(len(part.keys), dtype=np.bool_)
-                first[np.unique(part.keys, return_index=True)[1]] = True
-                mask[part.where] &= first
+                mask[part.where] &= first_of_each(part.keys)
             for there in (self._pages.get(part.page), known._pages.get(part.page)):
                 if there is not None and not part.bitmap.isdisjoint(there):
                     mask[part.where] &= ~part.found_in(there)
@@ -349,10 +348,11 @@ class PositionSet:
 
     def take_dirty(self) -> set[int]:
         """The ledgers changed since the last call, and forget them. The set must be tracked."""
-        taken, self._dirty = self._dirty, set()
+        taken = set(self._dirty)
         if self._changed is not None:
             taken.update(self._changed.ledgers())
             self._changed = PositionSet()
+        self._dirty = set()
         return taken
 
     def _put(self, page: int, bitmap: BitMap64) -> None:

@@ -16,21 +16,35 @@ from tidegate.index.slices import Block
 class Quarantine:
     """Corrupt blocks and lost positions of one subscription.
 
-    audit: held positions that no readable entry has must be looked for, though no block is known to be
-        corrupt.
+    doubts: how many reasons for an audit there are that no persist has dealt with.
     blocks_total: corrupt blocks met since the start.
     """
 
     def __init__(self, *, audit: bool = False) -> None:
-        self.audit = audit
+        self._doubts = int(audit)
         self.blocks_total = 0
         self._blocks: list[Block] = []
         self._unheld = PositionSet()
 
     @property
+    def doubts(self) -> int:
+        """See above."""
+        return self._doubts
+
+    @property
+    def audit(self) -> bool:
+        """Whether held positions that no readable entry has must be looked for, though no block is known to
+        be corrupt."""
+        return self._doubts > 0
+
+    @property
     def pending(self) -> bool:
         """Whether a persist has to look for what is lost."""
         return bool(self._blocks) or self.audit
+
+    def doubt(self) -> None:
+        """There is one more reason for an audit."""
+        self._doubts += 1
 
     def report(self, block: Block) -> bool:
         """A block cannot be read; whether that is news."""
@@ -44,9 +58,9 @@ class Quarantine:
         """The corrupt blocks that are still in their slices."""
         return [(block.of.id, block.descriptor) for block in self._blocks]
 
-    def done(self, blocks: Collection[StoredBlock]) -> None:
-        """A persist has taken these blocks out, and has audited."""
-        self.audit = False
+    def done(self, blocks: Collection[StoredBlock], doubts: int) -> None:
+        """A persist has taken these blocks out, and audited for the doubts that it found at its begin."""
+        self._doubts -= doubts
         self._blocks = [block for block in self._blocks if (block.of.id, block.descriptor) not in blocks]
 
     def lose(self, positions: PositionSet) -> None:
@@ -61,5 +75,5 @@ class Quarantine:
     def clear(self) -> None:
         """Everything was forgotten, the damaged too."""
         self._blocks = []
-        self.audit = False
+        self._doubts = 0
         self._unheld = PositionSet()

@@ -121,10 +121,11 @@ class Staging:
 
     def sorted_run(self, chunk: Chunk) -> Run:
         """Turn a chunk into a run (the heap does the exchange)."""
+        # First, as it may need more memory than there is: the entries are in one of the two at any time.
+        run = Run(sort_entries(Entries.concat(chunk.parts()), unique=True), self)
         self._chunks.pop(chunk, None)
         if chunk is self._open_chunk:
             self._open_chunk = None
-        run = Run(sort_entries(Entries.concat(chunk.parts()), unique=True), self)
         self._waiting -= chunk.count - len(run)
         self._runs[run] = None
         return run

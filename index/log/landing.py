@@ -57,7 +57,7 @@ class Landing:
             _, last = keys.subscription_range(keys.BLOCK, self.subscription_id)
             self._batch.delete_range(whole, min(last, keys.unstripped(value, self.subscription_id)))
 
-    async def drain(self) -> None:
+    async def drain(self, read_bytes: int) -> None:  # noqa: ARG002
         """See `Spill`."""
         if self._batch.size_bytes >= PIECE_BYTES:
             await self._begin_write()

@@ -30,8 +30,11 @@ class Spill(Protocol):
         """The next operation on blocks."""
         ...
 
-    async def drain(self) -> None:
-        """Called between answers of the home: now is the time to wait. Raises StorageError."""
+    async def drain(self, read_bytes: int) -> None:
+        """Called between answers of the home: now is the time to wait. read_bytes: of the log so far.
+
+        Raises StorageError, and what it waits for may raise.
+        """
         ...
 
 
@@ -153,7 +156,7 @@ async def read_log(home: Home, ledger_id: int, identity: Identity, spill: Spill 
                 if damage:
                     break
                 if spill is not None:
-                    await spill.drain()
+                    await spill.drain(parser.size_bytes)
     except AwayError:
         # The rest may be there later, and then a successor would know what this owner does not.
         raise

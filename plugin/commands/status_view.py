@@ -204,6 +204,8 @@ def _log(log: dict[str, Any] | None) -> list[str]:
     """Where the index log is, and how far behind; nothing if there is none."""
     if log is None:
         return []
+    if not log["home"]:
+        return [one_line(f"no index log is written: {log['failure']}")]
     if log["failure"]:
         state = f"{_duration(log['lag_seconds'])} behind: {log['failure']}"
     elif log["lag_seconds"]:

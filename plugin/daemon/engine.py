@@ -105,7 +105,15 @@ class DaemonEngine:
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._queries = Queries(self, Intake(catalog, self, executor=commit_executor, log=log), loop, log=log)
         self._handing_out = HandingOut(
-            catalog, clock, loop, self.ownership, settings=settings, metrics=metrics, health=health, log=log
+            catalog,
+            clock,
+            loop,
+            self.ownership,
+            settings=settings,
+            metrics=metrics,
+            health=health,
+            log=log,
+            on_bug=self._end_by_bug,
         )
         self._committer: Committer[Stream] = Committer(
             catalog,
@@ -211,9 +219,18 @@ class DaemonEngine:
         """See ``intake.IntakeOwner``."""
         self._metrics.entries_added.inc(entries)
         self._reading_pace.take(entries)
+        self._changed_by_others(index)
         stream = self.ownership.get(index.name)
         if stream is not None:
             self._handing_out.schedule(stream)
+
+    def let_go(self, index: DelayIndex) -> None:
+        """See ``intake.IntakeOwner``."""
+        self._changed_by_others(index)
+
+    def _changed_by_others(self, index: DelayIndex) -> None:
+        if self._logs is not None:
+            self._logs.changed_by_others(index)
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
         """See ``intake.IntakeOwner``."""
@@ -257,6 +274,8 @@ class DaemonEngine:
             session = Session(stream_id, index, request, self.settings.credit_max)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
+        except Exception as error:
+            raise self._bug(self.catalog.get(name), str(name), error) from error
         stream = Stream(connection, session)
         if self._logs is not None:
             self._logs.begin(stream, connection.log_requests, stream_id, request)
@@ -264,23 +283,29 @@ class DaemonEngine:
         self._forgetting.served(name)
         if previous is not None:
             self._handing_out.discard(previous)
-            if previous.connection is connection:
-                previous.session.supersede()
-            else:
-                self._warn_of_two_lives(previous, stream)
-                previous.connection.end_stream(
-                    previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
-                )
+            self._replace(previous, stream)
         self._committer.note(stream, 0)
         self._log.debug(
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
         )
         return stream
 
+    def _replace(self, previous: Stream, stream: Stream) -> None:
+        """Epochs order the streams of one life. Which of two lives is over only their broker knows: who is
+        replaced and has not said CLOSE is told, so that the one that lives comes back."""
+        of_one_life = previous.incarnation == stream.incarnation
+        if previous.connection is not stream.connection:
+            if not of_one_life:
+                self._warn_of_two_lives(previous, stream)
+        elif of_one_life or previous.session.closing:
+            previous.session.supersede()
+            return
+        previous.connection.end_stream(
+            previous, ErrorCode.STALE_EPOCH, f"{stream.connection.peer_name} serves the subscription now"
+        )
+
     def _warn_of_two_lives(self, previous: Stream, stream: Stream) -> None:
         """Brokers that both serve a subscription, each another life of it, take the index from each other."""
-        if previous.incarnation == stream.incarnation:
-            return
         more = self._seldom.more("lives")
         if more is not None:
             self._log.warning(
@@ -326,7 +351,7 @@ class DaemonEngine:
         except (ProtocolError, StreamError):
             raise
         except Exception as error:
-            raise self._bug(stream, error) from error
+            raise self._bug(stream.session.index, repr(stream.session), error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._reading_pace.take(entries)
@@ -399,18 +424,23 @@ class DaemonEngine:
             self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
 
-    def _bug(self, stream: Stream, error: Exception) -> StreamError:
-        """It ends one stream. What the change may have left half done is not believed."""
+    def _bug(self, index: DelayIndex | None, stream: str, error: Exception) -> StreamError:
+        """It ends one stream. What it may have left half done is not believed."""
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(
-                "a frame failed unexpectedly, its stream is opened again; report it with the log",
-                stream=repr(stream.session),
+                "a stream failed unexpectedly, it is opened again; report it with the log",
+                stream=stream,
                 exc_info=error,
                 **more,
             )
-        stream.session.index.doubt()
+        if index is not None:
+            index.doubt()
         return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
+
+    def _end_by_bug(self, stream: Stream, error: Exception) -> None:
+        failure = self._bug(stream.session.index, repr(stream.session), error)
+        stream.connection.end_stream(stream, failure.code, failure.message)
 
     # --- maintenance ------------------------------------------------------------------------------
 

@@ -4,12 +4,14 @@ Invariants:
 
 - a subscription is handed out to its current stream only, and read ahead only while that can take something;
 - a stream whose connection takes no more for now is looked at again when that does;
+- what a bug meets between the index and the wire is not kept back: its stream ends, and is opened again;
 - while entries that are due cannot be read, ``/readyz`` names a subscription of which that is so.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.index import Catalog, Clock, TidegateIndexError
@@ -33,7 +35,10 @@ FRAME_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 
 
 class HandingOut:
-    """The streams that wait for entries to be due."""
+    """The streams that wait for entries to be due.
+
+    on_bug: called with the stream that met something that is no error of storage.
+    """
 
     def __init__(
         self,
@@ -46,9 +51,11 @@ class HandingOut:
         metrics: Metrics,
         health: Health,
         log: structlog.typing.FilteringBoundLogger,
+        on_bug: Callable[[Stream, Exception], None],
     ) -> None:
         self._catalog = catalog
         self._ownership = ownership
+        self._on_bug = on_bug
         self._retry_ms = settings.storage_retry_ms
         self._metrics = metrics
         self._health = health
@@ -102,6 +109,13 @@ class HandingOut:
         if not stream.connection.writable:
             self._blocked.setdefault(stream.connection, {})[stream] = None
             return None
+        try:
+            return self._hand_out(stream, now_ms)
+        except Exception as error:
+            self._on_bug(stream, error)
+            return None
+
+    def _hand_out(self, stream: Stream, now_ms: int) -> int | Pause | None:
         session = stream.session
         try:
             entries = session.pop_due(now_ms, FRAME_RECORDS_MAX)

@@ -31,7 +31,7 @@ from tidegate.index import (
 from tidegate.index.log.home import Home, HomeError, RefusedError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.object_home import ObjectHome
-from tidegate.index.log.pointer import Pointer, of_home
+from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
 from tidegate.index.log.writer import LogWriter
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
@@ -46,14 +46,17 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 LOOK_AGAIN_SECONDS = 0.2
-BEGINNINGS_MAX = 4  # snapshots and restorations at a time: each costs the home more than its size says
+BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size says
 CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
 
 
 class IndexLogs:
-    """All of them. ``executor`` reads snapshots and writes what is restored."""
+    """All of them.
+
+    executor: reads snapshots and writes what is restored. homes: where they are kept; closed when they stop.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class IndexLogs:
         executor: Executor,
         metrics: Metrics,
         log: Logger,
+        homes: Homes | None = None,
         options: LogOptions | None = None,
     ) -> None:
         self.loop = loop
@@ -77,7 +81,7 @@ class IndexLogs:
         self._executor = executor
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
-        self._homes = Homes()
+        self._homes = homes or Homes()
         self._shipped: dict[int, int] = {}
         """Which ledger has all that is stored under a subscription id."""
         self._restorer = Restorer(
@@ -86,7 +90,6 @@ class IndexLogs:
             clock,
             self._homes,
             executor=executor,
-            beginnings=self.beginnings,
             restored=self._on_restored,
             commit_soon=self._commit,
             metrics=metrics,
@@ -94,6 +97,8 @@ class IndexLogs:
         )
         self._by_id: dict[int, StreamLog] = {}
         self._by_stream: dict[Stream, int] = {}
+        self._refused: dict[Stream, LogState] = {}
+        """Of streams whose brokers want a log where this daemon keeps none. A URL may have a secret in it."""
         self._cleared: set[Identity] = set()
         """Whose log was deleted, and that no stream has served since."""
         self._deleting: dict[Identity, asyncio.Task[None]] = {}
@@ -157,8 +162,11 @@ class IndexLogs:
             home = self._homes.offered(requests, stream_id, request)
         except RefusedError as error:
             self.said(stream.name, "no index log is written", error)
+            self._shipped.pop(subscription_id, None)
+            self._refused[stream] = LogState("", NO_LEDGER, "", 0, 0, 0.0, str(error))
             return
         if home is None:
+            self._shipped.pop(subscription_id, None)  # what comes now is in no log
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
         clean = current == self._shipped.get(subscription_id)
@@ -194,6 +202,10 @@ class IndexLogs:
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
         self._catalog.set_chain(index, chain)
         self._commit_soon()
+
+    def changed_by_others(self, index: DelayIndex) -> None:
+        """Something else than a stream has changed an index: without one, no log has that."""
+        self._shipped.pop(index.log.subscription_id, None)
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
         """Call ``then`` when what the stream has said is in its log, or soon."""
@@ -244,6 +256,7 @@ class IndexLogs:
 
     def end(self, stream: Stream) -> None:
         """The stream is over."""
+        self._refused.pop(stream, None)
         subscription_id = self._by_stream.pop(stream, None)
         if subscription_id is not None and subscription_id not in self._by_stream.values():
             self._end_id(subscription_id)
@@ -264,14 +277,16 @@ class IndexLogs:
     def state(self, stream: Stream | None) -> LogState | None:
         """How the log of a stream stands."""
         self._pump()
-        log = None if stream is None else self._of(stream)
-        return None if log is None else log.state(self._clock.monotonic_ns())
+        if stream is None:
+            return None
+        log = self._of(stream)
+        return self._refused.get(stream) if log is None else log.state(self._clock.monotonic_ns())
 
     def states(self) -> list[LogState]:
         """How all logs stand."""
         self._pump()
         now_ns = self._clock.monotonic_ns()
-        return [log.state(now_ns) for log in self._by_id.values()]
+        return [*(log.state(now_ns) for log in self._by_id.values()), *self._refused.values()]
 
     # ---- for the logs
 

@@ -75,6 +75,10 @@ class IntakeOwner(Protocol):
         """Something was put in: it may be due."""
         ...
 
+    def let_go(self, index: DelayIndex) -> None:
+        """Something is held no longer."""
+        ...
+
 
 class Intake:
     """The subscriptions that somebody puts entries into; ``holder`` stands for a connection."""
@@ -178,7 +182,9 @@ class Intake:
         if entries.deliver_at_ms.min() < 0:
             raise UserError("not a block of entries: a time is before 1970")
         if message.disown:
-            gone = self._index(name).disown(PositionSet.of_entries(entries))
+            disowning = self._index(name)
+            gone = disowning.disown(PositionSet.of_entries(entries))
+            self._owner.let_go(disowning)
             return {"entries": len(entries), "disowned": len(gone)}
         fresh = PositionSet()
         for start in range(0, len(entries), PIECE_ENTRIES):
@@ -203,6 +209,9 @@ class Intake:
             token = index.add(part)
         except TidegateIndexError as error:
             raise UserError(f"the index of {name} refuses entries: {error}") from error
+        except Exception:
+            index.doubt()  # some of them may be held by now, and nobody has them
+            raise
         new = index.held_among(positions).difference(known)
         fresh.update(new)
         self._owner.added(index, len(new))

@@ -2,8 +2,9 @@
 
 Invariants:
 
-- nothing waits for a log but the answer to OPEN, for ``RESTORE_SECONDS`` at most; a log that cannot be read
-  costs reading the topic, and says so;
+- nothing waits for a log but the answer to OPEN; reading one takes ``RESTORE_SECONDS`` at most, however long
+  others were read before it; one that cannot be read costs reading the topic, and says so;
+- many short logs are read at a time, since they are waited for, and few long ones, for the memory they take;
 - what is written here of a log that turns out not to be needed, or not to be readable, is given up: the index
   that was there stays, and no start finds the rest;
 - a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole.
@@ -12,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -33,6 +35,7 @@ from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.index.log.reader import read_log
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
+from tidegate.plugin.daemon.turns import Turns
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 RESTORE_SECONDS = 8.0  # the shim decides alone after ten
+AT_ONCE_MAX = 32
+LONG_AT_ONCE_MAX = 4
+LONG_BYTES = 1 << 20
 NS_PER_SECOND = 1_000_000_000
 
 
@@ -48,10 +54,26 @@ def restore_deadline() -> asyncio.Timeout:
     return asyncio.timeout(RESTORE_SECONDS)
 
 
+class _Admitted:
+    """`Spill` that waits for its turn at long logs once one has turned out to be long."""
+
+    def __init__(self, landing: Landing, become_long: Callable[[], Awaitable[None]]) -> None:
+        self.take = landing.take
+        self._landing = landing
+        self._become_long = become_long
+        self._long = False
+
+    async def drain(self, read_bytes: int) -> None:
+        """See `Spill`."""
+        if read_bytes > LONG_BYTES and not self._long:
+            self._long = True
+            await self._become_long()
+        await self._landing.drain(read_bytes)
+
+
 class Restorer:
     """Reads index logs into the catalog. ``executor`` writes what is read into the store.
 
-    beginnings: how many may be read at a time.
     restored: called with an index that has come, and that no stream has yet, and the log that it is all of.
     commit_soon: called when something is to be deleted that no frame has brought.
     """
@@ -64,7 +86,6 @@ class Restorer:
         homes: Homes,
         *,
         executor: Executor,
-        beginnings: asyncio.Semaphore,
         restored: Callable[[DelayIndex, Chain], None],
         commit_soon: Callable[[], None],
         metrics: Metrics,
@@ -75,7 +96,8 @@ class Restorer:
         self._clock = clock
         self._homes = homes
         self._executor = executor
-        self._beginnings = beginnings
+        self._turns = Turns(AT_ONCE_MAX, RESTORE_SECONDS)
+        self._long_turns = Turns(LONG_AT_ONCE_MAX, RESTORE_SECONDS)
         self._restored = restored
         self._commit_soon = commit_soon
         self._metrics = metrics
@@ -129,8 +151,15 @@ class Restorer:
         )
         adopted = False
         try:
-            async with restore_deadline(), self._beginnings:
-                log = await read_log(home, pointer.ledger_id, identity, landing)
+            async with self._turns, contextlib.AsyncExitStack() as long, restore_deadline() as deadline:
+
+                async def become_long() -> None:
+                    deadline.reschedule(None)
+                    await long.enter_async_context(self._long_turns)
+                    deadline.reschedule(asyncio.get_running_loop().time() + RESTORE_SECONDS)
+
+                spill = _Admitted(landing, become_long)
+                log = await read_log(home, pointer.ledger_id, identity, spill)
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log)
             if not is_wanted():
@@ -140,8 +169,8 @@ class Restorer:
             index = self._catalog.adopt(landing.subscription_id, identity)
             adopted = True
             self._restored(index, chain)
-        except TimeoutError:
-            self._unreadable(identity.name, f"it was not read within {RESTORE_SECONDS:g} s")
+        except TimeoutError as error:
+            self._unreadable(identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s")
             return
         except (HomeError, TidegateIndexError) as error:
             self._unreadable(identity.name, str(error))

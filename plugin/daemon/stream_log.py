@@ -22,7 +22,8 @@ NS_PER_SECOND = 1_000_000_000
 
 
 class LogState(NamedTuple):
-    """What is told of a log. ``lag_seconds``: how old the oldest change is that is not in it."""
+    """What is told of a log. ``lag_seconds``: how old the oldest change is that is not in it. ``home``: empty
+    if the daemon keeps none where the broker wants it; ``failure`` says why."""
 
     home: str
     ledger_id: int

@@ -127,7 +127,8 @@ class LocalCluster:
         small = Jvm(heap_mib=min(jvm.heap_mib, 256), options=jvm.options)
         ports = free_ports(3 + 3 * brokers)
         self.bookie_url = f"http://{LOOPBACK}:{ports[2]}"
-        self._store = f"zk:{LOOPBACK}:{ports[0]}"
+        self.zookeeper_address = f"{LOOPBACK}:{ports[0]}"
+        self._store = f"zk:{self.zookeeper_address}"
         self._small = small
         self._zookeeper = ZooKeeper(
             pulsar_home,

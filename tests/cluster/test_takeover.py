@@ -7,6 +7,7 @@ from functools import partial
 
 from tests.support.inbox import Inbox
 from tests.support.lane import MINUTES_10_MS, SHARED, Lane
+from tests.support.metadata import MetadataWriter
 from tests.support.two_brokers import TwoBrokers
 from tests.support.waiting import wait_until
 from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, find_orphans
@@ -19,6 +20,8 @@ INDEX_LOG = "bookkeeper"
 MESSAGES = 20_000
 READ_AHEAD = 300  # what the dispatcher reads before the daemon has answered
 ADDED = "tidegate_entries_added_total"
+REFUSED = "The cursor's metadata was written by somebody else at the same time"
+REOPENED = "The cursor's metadata have been written behind this broker's back"
 
 
 def test_who_gets_the_topic_gets_the_index(two: TwoBrokers, lane: Lane) -> None:
@@ -120,6 +123,36 @@ def test_a_log_that_cannot_be_read_costs_reading_the_topic(two: TwoBrokers, lane
     two.wait_logged(two.b, lane.topic, len(far))
     two.move(lane.topic, two.a)
     lane.wait_delayed(len(far))
+
+
+def test_who_is_locked_out_of_the_cursors_metadata_loads_the_topic_anew(two: TwoBrokers, lane: Lane) -> None:
+    """Somebody writes them between the new owner's reading and its claim, as a paused owner may.
+
+    Pulsar never learns their version from a refusal: all that this owner asks for would be refused for ever.
+    """
+    inbox = Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 2_000)
+    acknowledged = lane.send_in(*[300] * 100)
+    inbox.wait_for(acknowledged)
+    wait_until(lambda: two.acknowledged(two.a, lane.topic) == len(acknowledged), "daemon a knows it")
+    log_path = two.b.broker.log_path
+    before_bytes = log_path.stat().st_size
+
+    def said(what: str) -> list[str]:
+        lines = log_path.read_bytes()[before_bytes:].decode().splitlines()
+        return [line for line in lines if what in line]
+
+    with MetadataWriter(two.cluster.zookeeper_address, lane.topic, "sub", two.work_dir) as writer:
+        due = lane.send_in(*[25_000] * 100)
+        two.wait_logged(two.a, lane.topic, len(far) + len(due))
+        with writer.writing():
+            two.move(lane.topic, two.b)
+            wait_until(lambda: said(REFUSED), "broker b's claim is refused")
+        wait_until(lambda: two.held(two.b, lane.topic) >= len(far), "daemon b holds them all the same")
+    assert [lane.topic in line for line in said(REOPENED)] == [True], "closed once, and it says why"
+    lane.finish_partly(inbox, acknowledged + due, left=len(far))
 
 
 def test_with_the_subscription_its_log_is_deleted(two: TwoBrokers, lane: Lane) -> None:

@@ -14,6 +14,7 @@ from tests.support.catalogs import (
     NAME,
     OPTIONS,
     START_MS,
+    LaterExecutor,
     damage,
     drained,
     opened,
@@ -427,3 +428,28 @@ def test_foreign_data_is_refused() -> None:
         opened(store)
     assert str(store) in str(caught.value)
     assert list(store.scan(b"", b"\xff" * 40)) == [(b"someone", b"else")]
+
+
+@pytest.mark.parametrize("audits", [False, True])
+def test_a_doubt_that_comes_up_during_a_persist_is_looked_into_by_the_next_one(audits: bool) -> None:
+    """Else what it is about would be held for good, and nobody would hand it out or read it again."""
+    executor = LaterExecutor()
+    options = replace(OPTIONS, staging_budget_bytes=0)
+    catalog = Catalog.open(MemoryStore(), ManualClock(START_MS), options, executor)
+    index = catalog.subscription(NAME, INCARNATION)
+    index.add(ENTRIES)
+    if audits:
+        index.doubt()
+    catalog.commit()
+    catalog.maintain(START_MS)
+    assert executor.waiting
+    # A change is made by half: the position is held, and nobody has its entry.
+    index._positions.add(Entries.of([(START_MS, 7, 1)]))
+    index.doubt()
+    for _ in range(4):
+        executor.run_all()
+        catalog.commit()
+        catalog.maintain(START_MS)
+    assert list(index.take_unheld()) == [(7, 1)]
+    assert (7, 1) not in index.held()
+    index.check()

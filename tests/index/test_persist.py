@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from tests.support.catalogs import (
+    INCARNATION,
     NAME,
     OPTIONS,
     START_MS,
@@ -24,8 +25,8 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import FailingStore
+from tidegate.index import persisting, roaring, staging
 from tidegate.index import positions as positions_module
-from tidegate.index import roaring
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.compaction import choose_runs
@@ -34,6 +35,7 @@ from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import seal
 from tidegate.index.options import IndexOptions
+from tidegate.index.persist import PersistJob
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.sort import sort_entries
@@ -392,6 +394,106 @@ def test_a_clock_that_is_set_back_after_a_failure_is_no_reason_to_wait() -> None
     catalog.maintain(clock.now_ms())
     assert catalog.persist_failure is None
     assert catalog.stats().persists == 1
+
+
+def test_a_persist_that_fails_for_any_reason_says_so_and_is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Were nothing said, nothing would be read when memory is full, acknowledgements and credit neither."""
+    clock = ManualClock(START_MS)
+    catalog = Catalog.open(MemoryStore(), clock, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index = catalog.subscription(NAME, b"1" * 16)
+    index.add(spread(100, 1_000))
+    catalog.commit()
+
+    def bug(_: PersistJob) -> None:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PersistJob, "run", bug)
+        with pytest.raises(MemoryError):
+            catalog.maintain(START_MS)
+        assert "it does not fit" in (catalog.persist_failure or "")
+        assert catalog.stats().persist_failures == 1
+        catalog.maintain(START_MS)  # not at once
+    clock.advance(OPTIONS.retry_ms)
+    catalog.maintain(clock.now_ms())
+    assert catalog.persist_failure is None
+    assert catalog.stats().persists == 1
+    index.check()
+
+
+def test_entries_that_could_not_be_sorted_for_want_of_memory_are_there_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog, index = opened(MemoryStore())
+    rows = spread(100, 1_000)
+    index.add(rows)
+
+    def bug(_: Entries, **__: bool) -> Entries:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "sort_entries", bug)
+        with pytest.raises(MemoryError):
+            index.pop_due(START_MS + 1_000, 10)
+    index.check()
+    catalog.persist(NAME)
+    assert drained(index) == sorted(rows)
+
+
+@pytest.mark.parametrize("what", ["PersistPlan", "PersistJob"])
+def test_a_persist_that_could_not_begin_for_want_of_memory_takes_nothing_along(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    store, clock = MemoryStore(), ManualClock(START_MS)
+    options = dataclasses.replace(OPTIONS, staging_budget_bytes=0)
+    catalog = Catalog.open(store, clock, options)
+    index = catalog.subscription(NAME, INCARNATION)
+    rows = spread(100, 1_000)
+    index.add(rows)
+    index.acknowledge(PositionSet.of([(5, 1)]))
+    catalog.commit()
+
+    def bug(*_: object, **__: object) -> None:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(persisting, what, bug)
+        with pytest.raises(MemoryError):
+            catalog.maintain(START_MS)
+        assert "it does not fit" in (catalog.persist_failure or "")
+    index.check()
+    index.unacknowledge(PositionSet.of([(5, 1)]))
+    catalog.commit()
+    clock.advance(OPTIONS.retry_ms)
+    catalog.maintain(clock.now_ms())
+    assert catalog.stats().persists == 1
+    index.check()
+    _, again = reopened(store, options)
+    again.check()
+    assert not again.acknowledged()
+    assert drained(again) == sorted(row for row in rows if row[1:] != (5, 1))
+
+
+def test_what_a_persist_has_moved_and_nobody_has_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, index = opened(MemoryStore(), dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    index.add(spread(100, 1_000))
+    catalog.commit()
+
+    def bug(_: object) -> None:
+        raise MemoryError("it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index._timeline, "exchange", bug)
+        with pytest.raises(MemoryError):
+            catalog.maintain(START_MS)
+    for _ in range(4):
+        catalog.commit()
+        catalog.maintain(START_MS)
+    assert len(index.take_unheld()) == 100
+    assert not index.held()
+    index.check()
 
 
 @pytest.mark.parametrize("meanwhile", ["clear", "remove", "new life", "acknowledge", "rewind", "fail"])

@@ -7,6 +7,7 @@ logs as a bug of its own, or lets escape to the loop, is a violation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,7 @@ BUG_LINES = ("upkeep failed unexpectedly", "protocol error", "restoring an index
 RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
+ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
 _START_AGAIN_NS = 1_000 * NS_PER_MS
@@ -66,7 +68,10 @@ class _Log:
     """A structured logger that keeps nothing but what must not be logged."""
 
     def __init__(
-        self, kernel: Kernel, on_bug: Callable[[str], None], on_log: Callable[[str, SubscriptionName], None]
+        self,
+        kernel: Kernel,
+        on_bug: Callable[[str], None],
+        on_log: Callable[[str, SubscriptionName, str], None],
     ) -> None:
         self._kernel = kernel
         self._on_bug = on_bug
@@ -78,7 +83,8 @@ class _Log:
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
         elif text.startswith((RESTORED, *UNREADABLE, CUT)):
-            self._on_log(text, SubscriptionName(str(values["topic"]), str(values["subscription"])))
+            name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
+            self._on_log(text, name, str(values.get("reason", "")))
 
     debug = info = warning = error = _say
 
@@ -158,12 +164,12 @@ class Life:
             executor=self.logging,
             metrics=self.metrics,
             log=log,
+            homes=SimHomes(
+                host.objects, self.process, self.loop, host.options.tail_entries, host.promises.log_began
+            ),
             options=host.options.log,
         )
         self.logs.on_end = self._log_ended
-        self.logs._homes = SimHomes(
-            host.objects, self.process, self.loop, host.options.tail_entries, host.promises.log_began
-        )
         self.engine = DaemonEngine(
             self.catalog,
             host.clock,
@@ -193,10 +199,13 @@ class Life:
 
     # ---- index logs
 
-    def _on_log(self, text: str, name: SubscriptionName) -> None:
+    def _on_log(self, text: str, name: SubscriptionName, reason: str) -> None:
         assert self.catalog is not None
         promises = self._host.promises
         if text.startswith(UNREADABLE):
+            absent = ABSENT.fullmatch(reason)
+            if absent is not None and self._host.objects.has_ledger(int(absent[1])):
+                raise Violation(f"{self._host.name} says that {reason}, but it is where it was made")
             promises.log_unreadable(name.subscription)
             return
         if text.startswith(CUT):

@@ -197,7 +197,7 @@ class LogHome:
                 self._began(made.ledger_id)
                 result = LogAnswer(LogCode.OK, made.ledger_id)
             case LogOp.OPEN if ledger is None:
-                result = LogAnswer(LogCode.NO_LEDGER, message="there is no such ledger")
+                result = LogAnswer(LogCode.NO_LEDGER, message=f"there is no ledger {ledger_id}")
             case LogOp.OPEN:
                 assert ledger is not None
                 self._opened[ledger_id] = self._bookies.recover(ledger)

@@ -42,6 +42,11 @@ class SimObjects:
         """The names of a ledger's entries, in order."""
         return sorted(name for name in self.found if name.startswith(f"{folder}/") and name[-1].isdecimal())
 
+    def has_ledger(self, ledger_id: int) -> bool:
+        """Whether a ledger is there, here or at the bookies; one that has gone does not come back."""
+        about = f"/{ledger_id:020}/{ABOUT}"
+        return ledger_id in self.bookies.ledgers or any(name.endswith(about) for name in self.found)
+
     def damage(self, how: LogDamage) -> int | None:
         """Damage an entry of some ledger, or the end of it; the ledger, None if there is none."""
         names = sorted(name for name in self.found if name[-1].isdecimal())

@@ -255,7 +255,7 @@ def _not_told_unheld() -> Iterator[None]:
 
 
 @contextmanager
-def _landed_without_a_mark() -> Iterator[None]:
+def landed_without_a_mark() -> Iterator[None]:
     """The simulator's own find: blocks of a log that was being read at a crash were left on the disk."""
 
     def init(self: Any, *args: Any, **more: Any) -> None:
@@ -293,6 +293,29 @@ def _end_of_another_append() -> Iterator[None]:
         return cast("int", number)
 
     with replaced(ObjectHome, "append", append):
+        yield
+
+
+@contextmanager
+def _last_object_not_read() -> Iterator[None]:
+    """The last entry of an index log in a store of objects is taken for the fence after it."""
+
+    async def open_log(self: Any, ledger_id: int) -> int:
+        return await original(self, ledger_id) - 1
+
+    original = ObjectHome.open
+    with replaced(ObjectHome, "open", open_log):
+        yield
+
+
+@contextmanager
+def _looked_for_elsewhere() -> Iterator[None]:
+    """The simulator's own fault: indexes were restored from another store than the one their logs are in."""
+
+    async def open_log(self: Any, ledger_id: int) -> int:
+        raise NoLedgerError(f"there is no ledger {ledger_id}")
+
+    with replaced(ObjectHome, "open", open_log):
         yield
 
 
@@ -445,7 +468,7 @@ PLANTS = (
     Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(
         "what a crash leaves of a restoration stays on the disk",
-        _landed_without_a_mark,
+        landed_without_a_mark,
         "has stored what is of no subscription",
         ("log", "crash"),
         {**_LOG, **_MUCH_IN_BLOCKS, "log_piece_bytes": 50, "log_read_bytes": 1, "session_timeout_ms": 300},
@@ -466,6 +489,21 @@ PLANTS = (
         ("objects", "move"),
         {**_LOG, "log_objects": True, "log_piece_bytes": 50, "log_io_us": 50_000},
         "6060a35",
+    ),
+    Plant(
+        "the last object of an index log is not read",
+        _last_object_not_read,
+        "but it must be",
+        ("objects", "move"),
+        {**_LOG, "log_objects": True},
+    ),
+    Plant(
+        "an index log is looked for where it is not",
+        _looked_for_elsewhere,
+        "but it is where it was made",
+        ("objects", "move"),
+        {**_LOG, "log_objects": True},
+        "f074aeb",
     ),
     Plant(
         "a new life has the former one's index",

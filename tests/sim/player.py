@@ -20,7 +20,7 @@ from tests.sim.obligations import Cause
 from tests.sim.world import World
 from tidegate.index import background
 from tidegate.index.log import landing, records, snapshot
-from tidegate.plugin.daemon import session
+from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.telemetry import survey
 from tidegate.plugin.wire import codec
 
@@ -49,16 +49,17 @@ class Outcome:
 
 @contextmanager
 def _simulated(config: Config) -> Iterator[None]:
-    """No log lines, which damage and failures make many of; no real time in the daemon's answers; HELD and
-    the records of index logs in parts, and persists with compactions beside them, although a history has few
-    positions."""
+    """No log lines, which damage and failures make many of; no real time in the daemon's answers; HELD,
+    UNHELD and the records of index logs in parts, and persists with compactions beside them, although a
+    history has few positions."""
     logger = logging.getLogger("tidegate")
     level, turn_s, split = logger.level, survey.TURN_S, codec.split_positions
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
     pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, landing)]
     logger.setLevel(logging.CRITICAL + 1)
     survey.TURN_S = math.inf
-    setattr(session, "split_positions", partial(split, cut_bytes=config.set_cut_bytes))  # noqa: B010 mypy
+    for module in (session, held_news):
+        setattr(module, "split_positions", partial(split, cut_bytes=config.set_cut_bytes))  # noqa: B010 mypy
     background._INTERLEAVED_ENTRIES_MIN = config.interleaved_entries
     for module, _ in pieces:
         setattr(module, "PIECE_BYTES", config.log_piece_bytes)  # noqa: B010 mypy
@@ -71,7 +72,8 @@ def _simulated(config: Config) -> Iterator[None]:
         for module, piece_bytes in pieces:
             setattr(module, "PIECE_BYTES", piece_bytes)  # noqa: B010 mypy
         background._INTERLEAVED_ENTRIES_MIN = interleaved_entries
-        setattr(session, "split_positions", split)  # noqa: B010 mypy
+        for module in (session, held_news):
+            setattr(module, "split_positions", split)  # noqa: B010 mypy
         survey.TURN_S = turn_s
         logger.setLevel(level)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.sim.clocks import MachineClock
-from tests.sim.kernel import NS_PER_S, Kernel, Process
+from tests.sim.kernel import NS_PER_S, BrokenSimulation, Kernel, Process
 from tests.sim.loop import VirtualLoop
 from tidegate.index.errors import StorageError
 
@@ -60,6 +62,13 @@ def test_a_task_that_fails_must_be_asked_for_its_outcome(asks: bool) -> None:
     assert [("nobody has asked" in bug and "no space left" in bug) for bug in watched.bugs] == [True] * (
         not asks
     )
+
+
+def test_work_for_a_thread_that_nobody_simulates_breaks_the_simulation() -> None:
+    watched = Watched()
+
+    with ThreadPoolExecutor(1) as threads, pytest.raises(BrokenSimulation, match="beside the simulation"):
+        watched.loop.run_in_executor(threads, lambda: None)
 
 
 def test_what_a_destructor_tells_the_loop_is_a_bug_at_its_next_turn() -> None:

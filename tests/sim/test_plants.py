@@ -12,7 +12,14 @@ from tests.sim.__main__ import main
 from tests.sim.campaign import Failure
 from tests.sim.generator import generate
 from tests.sim.history import History
-from tests.sim.plants import PLANTS, Plant, nobody_commits_upkeep, sealed_amid_a_reset, told_once
+from tests.sim.plants import (
+    PLANTS,
+    Plant,
+    landed_without_a_mark,
+    nobody_commits_upkeep,
+    sealed_amid_a_reset,
+    told_once,
+)
 from tests.sim.player import play
 from tests.sim.report import explain
 
@@ -44,6 +51,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
     [
         ("unload_amid_a_seek", sealed_amid_a_reset, "is deleted in the cursor though it is owed"),
         ("lost_while_it_was_told", told_once, "lost: "),
+        ("left_of_a_restoration", landed_without_a_mark, "has stored what is of no subscription"),
         ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
     ],
 )

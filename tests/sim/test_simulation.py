@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
 SECONDS = 20.0
+IN_OBJECTS = {"index_log": True, "log_objects": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
+"""Logs in a store of objects, and a daemon for each broker, so that they are read."""
 
 
 def test_new_histories_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,10 +79,29 @@ def test_a_seed_is_one_history_and_one_run(seed: int) -> None:
     assert len(runs[0]) > 100
 
 
-def test_a_run_is_the_same_in_every_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [2, 17])
+def test_a_run_with_a_store_of_objects_is_the_same_whenever_garbage_is_collected(seed: int) -> None:
+    """Indexes are restored from there in it, and not by a thread beside the simulation."""
+    history = generate(seed, ("objects", "move"), IN_OBJECTS)
+    runs: list[list[str]] = [[], [], []]
+    threshold = gc.get_threshold()
+    try:
+        for run, collects_after in zip(runs, (0, 50, 700), strict=True):  # 0: never
+            gc.set_threshold(collects_after, 5, 5)
+            play(history, run.append)
+    finally:
+        gc.set_threshold(*threshold)
+
+    assert runs[0] == runs[1] == runs[2]
+    assert any("the index was restored from its log" in line for line in runs[0])
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_a_run_is_the_same_in_every_process(objects: bool, tmp_path: Path) -> None:
     """With two index logs, whose turns must not depend on where they are in memory."""
     path = tmp_path / "156.json"
-    generate(156, FAULTS, {"index_log": True, "subscriptions": 2}).save(path)
+    settings = {"index_log": True, "subscriptions": 2, "log_objects": objects}
+    generate(156, FAULTS, settings).save(path)
     command = [sys.executable, "-m", "tests.sim", "--replay", str(path), "--trace"]
     children = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -186,12 +186,12 @@ class ShimClient:
         self._heartbeat: asyncio.Task[None] | None = None
 
     @classmethod
-    async def raw(cls, path: Path) -> ShimClient:
+    async def raw(cls, path: Path) -> Self:
         """Connected, and nothing said yet."""
         return cls(*await asyncio.open_unix_connection(str(path)))
 
     @classmethod
-    async def connect(cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER) -> ShimClient:
+    async def connect(cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER) -> Self:
         client = await cls.raw(path)
         client.send(Hello(VERSION_MIN, VERSION_MAX, role, name, "pulsar 4.0.8"))
         await client.until(lambda: client.welcome is not None)
@@ -294,7 +294,11 @@ class ShimClient:
             answered = await answered_by(self.logs, request)
             self.send(answered, stream_id, seq)
 
-        task = asyncio.create_task(answer())
+        self.spawn(answer())
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Do it beside all else."""
+        task = asyncio.create_task(work)
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import time
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from rich.console import Console
 
 from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.flaky_store import FlakyStore
-from tests.support.shim_client import ShimClient, entries
+from tests.support.shim_client import TIMEOUT_S, ShimClient, entries
+from tests.support.waiting import until
+from tidegate.index.log.memory_home import World
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment
 from tidegate.plugin.commands.status_view import render
@@ -75,6 +78,40 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert "its broker takes no more" in shown(answer, terminal=False)
     answer["totals"] |= {"lost_commits": 2, "corrupt_records": 1}
     assert "DAMAGE: 2 commits lost, 1 stored values damaged; their messages" in shown(answer)
+
+
+async def test_it_says_where_the_index_log_is_and_how_far_behind(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(5, now_ms() + HOUR_MS))
+        await stream.durable()
+
+        async def told(what: str, *more: str) -> str:
+            async with asyncio.timeout(TIMEOUT_S):
+                while True:
+                    done = await asyncio.to_thread(run, "status", "--socket", str(socket_path), *more)
+                    if what in done.stdout:
+                        return done.stdout
+
+        await told("  index log in bookkeeper ledger 1, up to date")
+        world.away = True
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        said = await told("behind: nobody is there")
+        assert "  index log in bookkeeper ledger 1, " in said
+        (one,) = json.loads(await told("pointer", "--json"))["subscriptions"]
+        assert one["index_log"]["lag_seconds"] > 0
+        assert one["index_log"]["failure"] == "nobody is there"
+        assert one["index_log"]["pointer"] == world.pointer
+        world.away = False
+        await until(lambda: not any(state.failure for state in daemon.engine.log_states()))
+        await told(", up to date")
+        client.logs = None
+        await client.open(TOPIC, epoch=2)
+        assert "index log" not in await told(TOPIC)
 
 
 async def test_a_store_that_compacts_nothing_any_more_is_told_of(

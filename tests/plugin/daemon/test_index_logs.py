@@ -18,7 +18,7 @@ from tests.support.waiting import until
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.format import keys
+from tidegate.index.format import encode_block, keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
@@ -30,6 +30,7 @@ from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.daemon import restoring
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"
 NAME = SubscriptionName(TOPIC, "sub")
@@ -89,6 +90,27 @@ async def test_another_daemon_knows_what_the_first_one_did(
         assert next(iter(await stream.take_due(1)))[1:] == (3, 0)
         # Another ledger, and the former one is deleted.
         await until(lambda: up_to_date(daemon) and set(world.ledgers) == {pointed_to(world)} != before)
+
+
+async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        await client.streams[1].close()
+
+        def rebuild() -> None:
+            with DaemonSession(socket_path) as session:
+                session.take(NAME)
+                block = encode_block(entries(50, now_ms() + HOUR_MS, ledger_id=2))
+                assert list(session.put(NAME, [block])) == [50]
+
+        await asyncio.to_thread(rebuild)
+        before = pointed_to(world)
+        await client.open(TOPIC, epoch=2)
+        await until(lambda: up_to_date(daemon) and pointed_to(world) != before)
+        assert len((await logged(world)).held()) == 140
 
 
 async def test_what_was_restored_is_on_the_disk_with_the_next_durable(
@@ -248,6 +270,48 @@ async def test_a_former_owner_writes_nothing_more(start: StartDaemon, socket_pat
         assert world.pointer == pointer
         assert ledger.entries == kept
         assert list(world.ledgers.values()) == [ledger], "what it has made for nothing is deleted"
+
+
+async def test_an_index_that_exists_is_uploaded_when_the_log_is_switched_on(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """In the background: nothing else happens."""
+    world, store = World(), MemoryStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        stream.ack(PositionSet.of((1, entry_id) for entry_id in range(10)))
+        await stream.close()
+    async with start(store=store.reopen()) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=2)).held) == 90
+        await until(lambda: up_to_date(daemon))
+        assert len((await logged(world)).held()) == 90
+
+
+async def test_what_came_while_the_log_was_switched_off_is_in_it_when_it_is_on_again(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """The broker is restarted twice with another conf, and its daemon goes on."""
+    world = World()
+    async with start() as daemon:
+        async with await ShimClient.connect(socket_path) as client:
+            await fill(client, daemon, world)
+            await client.streams[1].close()
+        async with await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            client.log_home = ""
+            stream = await client.open(TOPIC, epoch=2)
+            stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+            await stream.close()
+            assert daemon.engine.log_states() == []
+            assert len((await logged(world)).held()) == 90, "it is left as it is"
+        async with await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            assert len((await client.open(TOPIC, epoch=3)).held) == 95
+            await until(lambda: up_to_date(daemon))
+            assert len((await logged(world)).held()) == 95
+            assert len(world.ledgers) == 1
 
 
 async def test_without_a_home_there_is_no_log(start: StartDaemon, socket_path: Path) -> None:

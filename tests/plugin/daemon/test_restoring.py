@@ -6,22 +6,26 @@ import asyncio
 import io
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.daemons import StartDaemon
-from tests.support.shim_client import TIMEOUT_S, DaemonError, ShimClient, entries
+from tests.support.log_answers import answered_by
+from tests.support.shim_client import TIMEOUT_S, ClientStream, DaemonError, ShimClient, entries
 from tests.support.stores import copied
 from tests.support.waiting import until
 from tidegate.index import DelayIndex, Identity
 from tidegate.index.clock import ManualClock
 from tidegate.index.format import keys
+from tidegate.index.log import memory_home
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.daemon import restoring
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.messages import LogOp, LogRequest
 
 TOPIC = "persistent://public/default/orders"
 NAME = SubscriptionName(TOPIC, "sub")
@@ -142,6 +146,110 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         newer.logs.may_answer.set()
         await stream.until(lambda: stream.answered)
         assert len(stream.held) == 10
+
+
+class Worlds:
+    """The logs of `count` subscriptions of 10 entries or more, in `log_entries` or more of its ledger."""
+
+    def __init__(self, count: int) -> None:
+        self.by_topic = {f"{TOPIC}-{number}": World() for number in range(count)}
+        self.held: list[int] = []
+
+    async def fill(self, client: ShimClient, log_entries: int = 1) -> None:
+        for topic, world in self.by_topic.items():
+            client.offer_logs(world)
+            stream = await client.open(topic)
+            held = 0
+            while not held or max(len(one.entries) for one in world.ledgers.values()) < log_entries:
+                stream.add(entries(10, later_ms(), first_entry=held))
+                await stream.durable()
+                held += 10
+                await until(partial(self._is_begun, world))
+            await stream.close()
+            self.held.append(held)
+
+    @staticmethod
+    def _is_begun(world: World) -> bool:
+        return any(one.entries for one in world.ledgers.values())
+
+
+class ManyHomes(ShimClient):
+    """A broker with a home for each of its streams. Answers are counted, and come when they are let."""
+
+    def prepare(self) -> None:
+        self.homes: dict[int, MemoryHome] = {}
+        self.may_answer = asyncio.Event()
+        self.reading = 0
+        self.reading_max = 0
+
+    def begin_all(self, worlds: Worlds) -> list[ClientStream]:
+        opened = []
+        for number, (topic, world) in enumerate(worlds.by_topic.items(), 1):
+            self.logs = self.homes[number] = world.new_owner()
+            opened.append(self.begin_open(topic, epoch=2, stream_id=number))
+        return opened
+
+    def answer_log(self, stream_id: int, seq: int, request: LogRequest) -> None:
+        async def answer() -> None:
+            # What comes after the second one shows that the log is long.
+            late = request.op is LogOp.READ and request.first > 1
+            self.reading += late
+            self.reading_max = max(self.reading_max, self.reading)
+            await self.may_answer.wait()
+            if late:
+                await asyncio.sleep(0.01)
+            self.reading -= late
+            self.send(await answered_by(self.homes[stream_id], request), stream_id, seq)
+
+        self.spawn(answer())
+
+
+async def test_the_time_to_read_a_log_begins_when_those_before_it_are_read(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many topics come at once. None is given up because the others were many."""
+    worlds, begun = Worlds(5), 0
+    async with start(), await ShimClient.connect(socket_path) as client:
+        await worlds.fill(client)
+    monkeypatch.setattr(restoring, "AT_ONCE_MAX", 1)
+
+    def deadline() -> asyncio.Timeout:
+        nonlocal begun
+        begun += 1
+        return asyncio.timeout(TIMEOUT_S)
+
+    monkeypatch.setattr(restoring, "restore_deadline", deadline)
+    async with start() as daemon, await ManyHomes.connect(socket_path) as client:
+        client.prepare()
+        streams = client.begin_all(worlds)
+        await until(lambda: begun > 0)
+        other = await ShimClient.connect(socket_path, "other")
+        await (await other.open(TOPIC)).close()  # all that came before it has begun what it could
+        await other.disconnect()
+        assert begun == 1
+        client.may_answer.set()
+        await client.until(lambda: all(stream.answered for stream in streams))
+        assert [len(stream.held) for stream in streams] == worlds.held
+        assert begun == len(streams)
+        assert b"tidegate_index_log_restored_total 5.0" in await daemon.exposition()
+
+
+async def test_few_long_logs_are_read_at_a_time(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = Worlds(6)
+    async with start(), await ShimClient.connect(socket_path) as client:
+        await worlds.fill(client, log_entries=8)
+    monkeypatch.setattr(memory_home, "READ_BYTES", 1)
+    monkeypatch.setattr(restoring, "LONG_BYTES", 1)
+    monkeypatch.setattr(restoring, "LONG_AT_ONCE_MAX", 2)
+    async with start(), await ManyHomes.connect(socket_path) as client:
+        client.prepare()
+        client.may_answer.set()
+        streams = client.begin_all(worlds)
+        await client.until(lambda: all(stream.answered for stream in streams))
+        assert [len(stream.held) for stream in streams] == worlds.held
+        assert 1 <= client.reading_max <= 2
 
 
 class BlockedStore(MemoryStore):

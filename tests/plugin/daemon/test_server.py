@@ -511,6 +511,35 @@ async def test_a_subscription_made_again_counts_its_epochs_anew(
         assert refused.value.code == ErrorCode.STALE_EPOCH
 
 
+async def test_of_two_lives_on_one_connection_the_one_that_is_replaced_is_told(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Epochs have no order among lives. One that is replaced in silence would wait for ever."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        life, former_life = random_incarnation(), random_incarnation()
+        new = await client.open(TOPIC, epoch=2, incarnation=life)
+        new.add(entries(1, now_ms() + HOUR_MS))
+        await new.durable()
+        former = await client.open(TOPIC, epoch=1, incarnation=former_life)
+        assert (await new.ended()).code == ErrorCode.STALE_EPOCH
+        again = await client.open(TOPIC, epoch=3, incarnation=life)
+        assert (await former.ended()).code == ErrorCode.STALE_EPOCH
+        again.add(entries(2, now_ms()))
+        await again.take_due(2)
+
+
+async def test_of_two_lives_on_one_connection_the_one_that_ends_is_let_end(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        former = await client.open(TOPIC)
+        former.add(entries(2, now_ms() + HOUR_MS))
+        former.change(Close())
+        new = await client.open(TOPIC, incarnation=random_incarnation())
+        await former.until(lambda: former.closed)
+        assert not new.held
+
+
 async def test_a_reset_of_the_cursor_while_the_daemon_was_away_takes_acknowledgements_back(
     start: StartDaemon, socket_path: Path
 ) -> None:

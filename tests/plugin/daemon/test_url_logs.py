@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemons import StartDaemon
+from tests.support.daemons import StartDaemon, run
 from tests.support.s3_server import S3Server
 from tests.support.shim_client import GENERATION, ShimClient, entries
 from tests.support.waiting import until
@@ -245,13 +245,20 @@ async def test_a_url_that_cannot_be_costs_the_log_and_says_so(
     start: StartDaemon, socket_path: Path, log: io.StringIO, url: str, said: str
 ) -> None:
     world = World()
-    async with start(), await ShimClient.connect(socket_path) as client:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
         offer(client, world, url)
         stream = await client.open(TOPIC)
         stream.add(entries(5, now_ms()))
         assert len(await stream.take_due(5)) == 5
         await until(lambda: said in log.getvalue())
-        assert "secret" not in log.getvalue()
+        stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        await until(lambda: any(said in one.failure for one in daemon.engine.log_states()))
+        status = await asyncio.to_thread(run, "status", "--socket", str(socket_path))
+        assert said in status.stdout
+        assert b"\ntidegate_index_logs_failing 1.0\n" in await daemon.exposition()
+        assert "secret" not in log.getvalue() + status.stdout
+        await stream.close()
+        assert not daemon.engine.log_states()
 
 
 async def test_a_flipped_byte_costs_what_comes_after_it(

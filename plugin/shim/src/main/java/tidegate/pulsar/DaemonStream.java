@@ -131,7 +131,7 @@ final class DaemonStream {
 
     /** Whether the link is to be told that there is something to send. */
     boolean noteAny() {
-        return noteIf(outbox.hasUnsent() || reopen || near.creditBack() >= creditStep());
+        return noteIf(outbox.hasUnsent() || reopen || isCreditDue());
     }
 
     private boolean noteIf(boolean wanted) {
@@ -140,8 +140,12 @@ final class DaemonStream {
         return wants;
     }
 
-    private int creditStep() {
-        return Math.max(1, settings.credit() / 8);
+    /**
+     * Whether to give credit back: when it is worth a frame, or when no entry holds any. The daemon may keep less than it was
+     * given, and has none left then.
+     */
+    private boolean isCreditDue() {
+        return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
     }
 
     /** Tells the persisted mark-delete position if it has moved on. One that goes back is told by OPEN. */
@@ -166,7 +170,7 @@ final class DaemonStream {
             return outbox.takeClose(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
-        if (!last && near.creditBack() >= creditStep()) {
+        if (!last && isCreditDue()) {
             frames.add(new Envelope(streamId, 0, new Frame.Credit(near.takeCredit())));
         }
         return frames;

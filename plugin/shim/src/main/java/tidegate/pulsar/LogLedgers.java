@@ -2,10 +2,8 @@ package tidegate.pulsar;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -17,9 +15,6 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import org.apache.bookkeeper.client.api.BKException;
 import org.apache.bookkeeper.client.api.BookKeeper;
-import org.apache.bookkeeper.client.api.LedgerEntries;
-import org.apache.bookkeeper.client.api.LedgerEntry;
-import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.client.api.WriteAdvHandle;
 import org.apache.bookkeeper.client.api.WriteHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
@@ -43,10 +38,6 @@ final class LogLedgers implements LogHome {
     /** What BookKeeper's tools show of a ledger, and by which ours are known. */
     private static final String APPLICATION = "application";
     private static final String OURS = "tidegate";
-    private static final int MAX_ANSWER_BYTES = 1 << 20;
-    private static final int MAX_READ_ENTRIES = 1024;
-    /** So many times more entries are asked for when those of the last time fitted into one answer. */
-    private static final int READ_GROWTH = 4;
     private static final int MAX_POINTER_BYTES = 16_384;
 
     /** What all logs of a broker share. {@code home} is what new logs are told to be in; {@code client} is there when asked for. */
@@ -59,8 +50,7 @@ final class LogLedgers implements LogHome {
     private final ManagedCursor cursor;
     private final Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
-    private final Map<Long, ReadHandle> opened = new ConcurrentHashMap<>();
-    private volatile int readEntries = 4;
+    private final Map<Long, LogReading> opened = new ConcurrentHashMap<>();
 
     LogLedgers(String name, ManagedCursor cursor, Shared shared) {
         this.name = name;
@@ -151,7 +141,7 @@ final class LogLedgers implements LogHome {
                 .withPassword(config.getPassword())
                 .execute())
                 .thenApply(handle -> {
-                    ReadHandle former = opened.put(ledgerId, handle);
+                    LogReading former = opened.put(ledgerId, new LogReading(handle));
                     if (former != null) {
                         former.closeAsync();
                     }
@@ -160,64 +150,33 @@ final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> read(long ledgerId, long first, long last) {
-        ReadHandle handle = opened.get(ledgerId);
-        if (handle == null || first < 0 || first > last || last > handle.getLastAddConfirmed()) {
+        LogReading reading = opened.get(ledgerId);
+        if (reading == null || first < 0 || first > last || last > reading.lastEntry()) {
             return noLedger(ledgerId);
         }
-        return handle.readAsync(first, Math.min(last, first + readEntries - 1)).thenApply(this::take);
-    }
-
-    /** As many of the entries as fit; entries differ in size, so how many to ask for is found out on the way. */
-    private Frame.LogAnswer take(LedgerEntries read) {
-        List<ByteBuffer> entries = new ArrayList<>();
-        boolean all;
-        try (read) {
-            all = fill(entries, read);
-        }
-        readEntries = all ? Math.min(MAX_READ_ENTRIES, readEntries * READ_GROWTH) : entries.size();
-        return new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries);
-    }
-
-    /** Copies as many of the entries as fit into an answer, one at least; whether that is all of them. */
-    static boolean fill(List<ByteBuffer> answer, LedgerEntries read) {
-        long sizeBytes = 0;
-        for (LedgerEntry entry : read) {
-            // Not its length, which is that of the ledger up to it.
-            byte[] bytes = entry.getEntryBytes();
-            sizeBytes += bytes.length;
-            if (!answer.isEmpty() && sizeBytes > MAX_ANSWER_BYTES) {
-                return false;
-            }
-            answer.add(ByteBuffer.wrap(bytes));
-        }
-        return true;
+        return reading.read(first, last).thenApply(entries -> new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries));
     }
 
     private CompletableFuture<Frame.LogAnswer> closeOne(long ledgerId) {
-        CompletableFuture<Void> closed = CompletableFuture.completedFuture(null);
-        for (ReadHandle handle : handles(ledgerId)) {
-            closed = closed.thenCompose(done -> handle.closeAsync());
-        }
-        return closed.thenApply(done -> Frame.LogAnswer.ok(-1));
+        WriteHandle writer = written.remove(ledgerId);
+        CompletableFuture<Void> closed = writer == null ? CompletableFuture.completedFuture(null) : writer.closeAsync();
+        return closed.thenCompose(done -> closeReading(ledgerId)).thenApply(done -> Frame.LogAnswer.ok(-1));
     }
 
-    private List<ReadHandle> handles(long ledgerId) {
-        List<ReadHandle> handles = new ArrayList<>();
-        WriteHandle writer = written.remove(ledgerId);
-        if (writer != null) {
-            handles.add(writer);
-        }
-        ReadHandle reader = opened.remove(ledgerId);
-        if (reader != null) {
-            handles.add(reader);
-        }
-        return handles;
+    private CompletableFuture<Void> closeReading(long ledgerId) {
+        LogReading reading = opened.remove(ledgerId);
+        return reading == null ? CompletableFuture.completedFuture(null) : reading.closeAsync();
     }
 
     private CompletableFuture<Frame.LogAnswer> delete(long ledgerId) {
-        // Not closed first: what is being deleted needs no last entry.
-        handles(ledgerId);
+        forget(ledgerId);
         return deleted(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
+    }
+
+    /** Its writer is not closed: what is being deleted needs no last entry. */
+    private void forget(long ledgerId) {
+        written.remove(ledgerId);
+        closeReading(ledgerId);
     }
 
     /** A wrong number must not fence or delete a ledger of messages. */
@@ -271,8 +230,8 @@ final class LogLedgers implements LogHome {
 
     @Override
     public void close() {
-        written.values().forEach(ReadHandle::closeAsync);
-        opened.values().forEach(ReadHandle::closeAsync);
+        written.values().forEach(WriteHandle::closeAsync);
+        opened.values().forEach(LogReading::closeAsync);
         written.clear();
         opened.clear();
     }
@@ -285,7 +244,7 @@ final class LogLedgers implements LogHome {
         }
         CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
         for (long ledgerId : ledgersOf(pointer)) {
-            handles(ledgerId);
+            forget(ledgerId);
             deleted = deleted.thenCompose(done -> deleted(shared.client().get(), ledgerId)).exceptionally(error -> {
                 LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
                         cause(error).getMessage());

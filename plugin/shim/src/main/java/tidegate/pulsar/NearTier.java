@@ -121,6 +121,11 @@ final class NearTier {
         return creditBack;
     }
 
+    /** Whether no entry holds any. */
+    boolean isAllCreditFree() {
+        return credited.isEmpty();
+    }
+
     /** The free credit; it is given back now. */
     int takeCredit() {
         int credit = creditBack;

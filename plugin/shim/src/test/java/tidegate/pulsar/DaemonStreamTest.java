@@ -191,6 +191,19 @@ class DaemonStreamTest extends TrackerScenario {
     }
 
     @Test
+    void aDaemonThatKeepsLessCreditThanItIsGivenGetsItBackInTime() {
+        world.credit = 100;
+        world.daemon.creditMax = 5;
+        start();
+        for (int entry = 0; entry < 20; entry++) {
+            publish(entry, 10_000);
+        }
+        world.settle();
+        world.runUntil(world.now() + 12_000);
+        assertEquals(20, delivered().size());
+    }
+
+    @Test
     void dueOfSomethingAlreadyAcknowledgedIsReportedNotDelivered() {
         start();
         Position position = publish(2, 10_000);

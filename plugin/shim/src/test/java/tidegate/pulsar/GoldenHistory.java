@@ -34,6 +34,12 @@ record GoldenHistory(String name, Map<String, Object> config, List<Step> steps) 
             return arguments.get("luck") instanceof Long luck ? luck : 0;
         }
 
+        /** Another step, which this one makes happen. */
+        Step then() {
+            Map<String, Object> then = object(arguments.get("then"));
+            return new Step(0, (String) then.get("do"), then);
+        }
+
         List<Long> numbers(String argument) {
             return ((List<?>) arguments.get(argument)).stream().map(Long.class::cast).toList();
         }

@@ -15,6 +15,7 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import tidegate.pulsar.GoldenHistory.Step;
 import tidegate.pulsar.TrackerHost.Position;
@@ -41,6 +42,30 @@ class GoldenHistoryTest {
         return GoldenHistory.files().stream();
     }
 
+    /** A step that waits until some daemon would ask so many times for something of an index log. */
+    private static final class Trap {
+        private final boolean appends;
+        private final Step then;
+        private int left;
+
+        Trap(Step step) {
+            appends = step.arguments().get("op").equals("APPEND");
+            left = step.number("request", 1);
+            then = step.then();
+        }
+
+        /** A log is opened, read and begun when a stream is opened, and appended to after each change. */
+        boolean springs(List<Frame> received) {
+            left -= (int) received.stream().filter(frame -> appends ? isChange(frame) : frame instanceof Frame.Open).count();
+            return left <= 0;
+        }
+
+        private static boolean isChange(Frame frame) {
+            return frame instanceof Frame.Add || frame instanceof Frame.Ack || frame instanceof Frame.Unack
+                    || frame instanceof Frame.MarkDelete || frame instanceof Frame.Clear;
+        }
+    }
+
     private static final class Play {
         private final GoldenHistory history;
         private final ToyWorld[] machines = new ToyWorld[MACHINES];
@@ -53,6 +78,7 @@ class GoldenHistoryTest {
         private long passedMs;
         private int owner = 1;
         private ToyBroker homeless;
+        private Trap trap;
         private long ledger;
         private long entry;
         private int steps;
@@ -134,7 +160,7 @@ class GoldenHistoryTest {
             for (ToyWorld machine : machines) {
                 for (int i = 0; i < 4; i++) {
                     machine.connect();
-                    machine.toDaemon();
+                    toDaemon(machine);
                     machine.daemon.commit();
                     machine.daemon.tick(machine.now());
                     machine.toShim(Integer.MAX_VALUE);
@@ -147,6 +173,17 @@ class GoldenHistoryTest {
                 if (ackAfterMs >= 0) {
                     world().acknowledgeAll();
                 }
+            }
+        }
+
+        private void toDaemon(ToyWorld machine) {
+            List<Frame> received = machine.daemon.received;
+            int before = received.size();
+            machine.toDaemon();
+            if (trap != null && trap.springs(received.subList(before, received.size()))) {
+                Step then = trap.then;
+                trap = null;
+                perform(then);
             }
         }
 
@@ -197,6 +234,7 @@ class GoldenHistoryTest {
                 }
                 case "cut" -> machines[step.number("broker") % MACHINES].disconnect();
                 case "rebuild" -> rebuild(step);
+                case "at_log_request" -> trap = new Trap(step);
                 case "clock" -> machine.clock.step(step.number("by_ms"));
                 default -> assertTrue(BELOW.contains(step.action()), () -> "nobody here can " + step.action());
             }
@@ -345,6 +383,7 @@ class GoldenHistoryTest {
         // ---- the end
 
         void finish() {
+            trap = null;
             run(history.setting("session_timeout_ms", 1_000) + 1_000);
             while (!later.isEmpty()) {
                 run(later.firstKey() - passedMs);
@@ -388,6 +427,20 @@ class GoldenHistoryTest {
         play.finish();
         play.check();
         assertFalse(play.broker().deliveries.isEmpty(), "nothing was ever delivered");
+    }
+
+    @ParameterizedTest
+    @CsvSource({"OPEN, 1, 0", "OPEN, 2, 1", "APPEND, 2, 0", "APPEND, 9, 1"})
+    void whatWaitsForALogHappensWhenADaemonWouldAskForIt(String op, long request, int owner) {
+        Map<String, Object> then = Map.of("do", "unload", "to", 0L);
+        Step waits = new Step(0, "at_log_request", Map.of("op", op, "request", request, "then", then));
+        Step publish = new Step(100, "publish", Map.of("delays_ms", List.of(60_000L)));
+        Step wait = new Step(500, "wait", Map.of());
+        Play play = new Play(new GoldenHistory("made here", Map.of(), List.of(waits, publish, publish, wait)));
+
+        play.play();
+
+        assertEquals(owner, play.owner);
     }
 
     @Test

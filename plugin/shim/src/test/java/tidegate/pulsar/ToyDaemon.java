@@ -52,12 +52,12 @@ final class ToyDaemon {
         long committedSeq;
         boolean closing;
 
-        Stream(int id, Index index, Frame.Open open) {
+        Stream(int id, Index index, Frame.Open open, int creditMax) {
             this.id = id;
             this.index = index;
             horizonMs = open.horizonMs();
             generation = open.generation();
-            credit = open.credit();
+            credit = Math.min(open.credit(), creditMax);
         }
     }
 
@@ -74,6 +74,8 @@ final class ToyDaemon {
     final List<String> violations = new ArrayList<>();
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
+    /** More credit than this of a stream is not kept. */
+    int creditMax = Integer.MAX_VALUE;
     boolean answersOpen = true;
 
     private static Map<String, Index> copy(Map<String, Index> indexes) {
@@ -157,7 +159,7 @@ final class ToyDaemon {
             if (stream == null || stream.closing) {
                 violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");
             } else if (frame instanceof Frame.Credit credit) {
-                stream.credit += credit.more();
+                stream.credit = Math.min(stream.credit + credit.more(), creditMax);
             } else if (envelope.seq() != stream.seq + 1) {
                 violations.add(frame.name() + " with seq " + envelope.seq() + " after " + stream.seq);
             } else {
@@ -185,7 +187,7 @@ final class ToyDaemon {
             index.generation = open.generation();
         }
         markDelete(index, open.markDeleteLedgerId(), open.markDeleteEntryId());
-        Stream stream = new Stream(id, index, open);
+        Stream stream = new Stream(id, index, open, creditMax);
         streams.values().removeIf(other -> other.index == index && other.closing);
         open.inFlight().forEach((ledgerId, entryId) -> stream.popped.add(new Position(ledgerId, entryId)));
         stream.popped.retainAll(index.held.keySet());
