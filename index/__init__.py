@@ -10,6 +10,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
 from tidegate.index.errors import (
     CorruptBlockError,
+    DamagedDirectoryError,
     LostCommitsError,
     StorageError,
     TidegateIndexError,
@@ -47,6 +48,7 @@ __all__ = [
     "Commit",
     "CompactionPace",
     "CorruptBlockError",
+    "DamagedDirectoryError",
     "DelayIndex",
     "Entries",
     "EntryKey",

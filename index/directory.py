@@ -1,6 +1,7 @@
 """The data directory before a store is opened in it: whose it is, what is in it, who may read it.
 
-Invariants: nothing is changed in a directory that is refused; what is in the directory can be read by its
+Invariants: nothing is changed in a directory that is refused; what is damaged is kept, and nothing is read
+back from there; what is in the directory can be read by its
 owner alone, because subscriptions and positions tell what a business does; a directory that is made is there
 after a power cut, so that what is durable in it is, too.
 """
@@ -12,6 +13,7 @@ import errno
 import logging
 import os
 import re
+import shutil
 import stat
 from collections.abc import Collection
 from pathlib import Path
@@ -21,13 +23,14 @@ from tidegate.index.errors import ForeignDirectoryError, OthersDirectoryError
 
 WITNESS_NAME = "tidegate.witness"
 PROBE_NAME = ".probe"
+ASIDE_NAME = "damaged"
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 _OURS = re.compile(
     # What RocksDB, rocksdict and we make, also when killed while making it, and what mkfs makes.
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(log|sst|dbtmp)"
-    rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|lost\+found"
+    rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|{ASIDE_NAME}|lost\+found"
 )
 
 
@@ -92,3 +95,28 @@ def _close_to_others(path: Path, mode: int) -> None:
     if mode & 0o077:
         path.chmod(0o700)
         _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)
+
+
+def move_aside(path: Path) -> Path | None:
+    """Move the store in `path` into a folder there, in place of what was moved before; another can be made.
+
+    The folder; None, and nothing is done, if no witness says that the store is ours. Nothing of it may be
+    open. Raises StorageError.
+    """
+    if not (path / WITNESS_NAME).is_file():
+        return None
+    aside = path / ASIDE_NAME
+    try:
+        if aside.exists():
+            shutil.rmtree(aside)
+        aside.mkdir(0o700)
+        names = [each.name for each in path.iterdir() if _OURS.fullmatch(each.name)]
+        # Whose it is must be known until the end, and a store is not begun beside logs of the former one.
+        last = {"CURRENT": 1, WITNESS_NAME: 2}
+        for name in sorted(set(names) - {ASIDE_NAME, "lost+found"}, key=lambda name: last.get(name, 0)):
+            (path / name).rename(aside / name)
+        sync(aside)
+        sync(path)
+    except OSError as error:
+        raise faults.opening(path, error) from error
+    return aside

@@ -66,9 +66,13 @@ class ForeignDirectoryError(StorageError):
 
 
 class DamagedDirectoryError(StorageError):
-    """The data directory is damaged where single values cannot be told apart or put aside."""
+    """The data directory is damaged where single values cannot be told apart or put aside.
+
+    ``reason``: what was found.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"the data directory {path} is damaged ({reason}): stop the daemon, move the directory away and "
             "start it again; the topics are read again, nothing is lost"

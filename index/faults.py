@@ -40,6 +40,7 @@ _STARTING = {
     errno.EEXIST: "it is not a directory: choose another directory",
 }
 
+_MISSING = (errno.ENOENT,)
 _UNREADABLE = (errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
 """How Linux says that a sector, or what the file system knows of it, cannot be read."""
 
@@ -83,6 +84,8 @@ def opening(path: Path, error: Exception) -> StorageError:
     words = _STARTING.get(_number(error, _STARTING))
     if words is not None:
         return UnwritableDirectoryError(str(path), words)
+    if not isinstance(error, OSError) and _number(error, _MISSING):
+        return DamagedDirectoryError(str(path), f"a file of the database is missing: {error}")
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return UnwritableDirectoryError(str(path), f"{reason}: choose another directory")

@@ -115,6 +115,11 @@ class RocksStore:
             raise store._translate(error) from error
         return store
 
+    @staticmethod
+    def move_aside(path: Path) -> Path | None:
+        """See `directory.move_aside`."""
+        return directory.move_aside(path)
+
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`, None if there is none. Raises CorruptRecordError if it is damaged."""
         try:

@@ -226,6 +226,7 @@ class LogWriter:
             await self._delete(ledger.ledger_id)
             raise
         self._current, self._others = ledger.ledger_id, others
+        self._sending_ns = None  # not before: until now another ledger counts, which has less
         if self._collects:  # else more has come meanwhile than may wait: the next `ship` begins another one
             self._ledger = ledger
             self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
@@ -259,9 +260,8 @@ class LogWriter:
         # The snapshot has perhaps a part of a write that is not noted yet.
         await self._offload(self._store.settle)
         self._catch_up()
-        await self._put_queue(ledger, EntryKind.SNAPSHOT, since_ns)
+        await self._put_queue(ledger, EntryKind.SNAPSHOT)
         await self._put(ledger, EntryKind.SNAPSHOT_END, b"")
-        self._sending_ns = None
 
     async def _next_piece(self, snapshot: Snapshot) -> bytes | None:
         try:
@@ -271,8 +271,8 @@ class LogWriter:
             if damaged:
                 self._damaged(damaged)
 
-    async def _put_queue(self, ledger: LedgerWriter, kind: EntryKind, since_ns: int | None = None) -> None:
-        """Append what is in the queue now; `since_ns`: since when something else is under way, too."""
+    async def _put_queue(self, ledger: LedgerWriter, kind: EntryKind) -> None:
+        """Append what is in the queue now. In a snapshot, it counts with all of that."""
         left = len(self._queue)
         while left:
             operations: list[Operation] = []
@@ -284,9 +284,10 @@ class LogWriter:
                 operations += noted.operations
                 size_bytes += noted.size_bytes
             self._queue_bytes -= size_bytes
-            self._sending_ns = oldest_ns if since_ns is None else min(since_ns, oldest_ns)
+            self._sending_ns = oldest_ns if self._sending_ns is None else min(self._sending_ns, oldest_ns)
             await self._put(ledger, kind, encode_operations(operations))
-            self._sending_ns = since_ns
+            if kind is EntryKind.BATCH:
+                self._sending_ns = None
 
     async def _put(self, ledger: LedgerWriter, kind: EntryKind, data: bytes) -> None:
         before = ledger.size_bytes

@@ -44,6 +44,10 @@ Work = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")]
+AnyDaemon = Annotated[
+    bool,
+    typer.Option("--any-daemon", help="Also if the topic's broker seems to be another daemon's."),
+]
 PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
 
 
@@ -69,6 +73,7 @@ def rebuild(  # noqa: PLR0917 the flags
     tls_key_file: TlsKeyFile = None,
     read_from: From = ReadFrom.AUTO,
     work: Work = None,
+    any_daemon: AnyDaemon = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the slice files where they are.")] = False,
     entries_per_task: PerTask = ENTRIES_PER_TASK,
     master: common.Master = None,
@@ -88,7 +93,7 @@ def rebuild(  # noqa: PLR0917 the flags
         read_from=read_from,
         work=work,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"keep": keep, "dry_run": dry_run})
+    ).model_copy(update={"keep": keep, "dry_run": dry_run, "any_daemon": any_daemon})
     spark = common.spark_settings(master, conf, package, file)
     result, exit_code = common.run_job("rebuild", options.model_dump(mode="json"), spark)
     if not dry_run:

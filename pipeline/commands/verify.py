@@ -61,6 +61,7 @@ def verify(  # noqa: PLR0917 the flags
     tls_key_file: shared.TlsKeyFile = None,
     read_from: shared.From = ReadFrom.AUTO,
     work: shared.Work = None,
+    any_daemon: shared.AnyDaemon = False,
     entries_per_task: shared.PerTask = ENTRIES_PER_TASK,
     master: common.Master = None,
     conf: common.Conf = None,
@@ -79,7 +80,7 @@ def verify(  # noqa: PLR0917 the flags
         read_from=read_from,
         work=work,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"repair": repair, "dry_run": dry_run})
+    ).model_copy(update={"repair": repair, "dry_run": dry_run, "any_daemon": any_daemon})
     if logs:
         raise typer.Exit(_look_for_orphans(options, index_log, bookie_url, json_output))
     spark = common.spark_settings(master, conf, package, file)

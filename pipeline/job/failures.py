@@ -32,6 +32,10 @@ _KNOWN = (
         "the workers lack a Python package: ship them with tidegate spark-package and --package",
     ),
     (
+        r"Python worker failed to connect back",
+        "a worker did not start in time, most likely for the machine is too busy: start again",
+    ),
+    (
         r"OutOfMemoryError|Python worker exited unexpectedly|ExecutorLostFailure",
         "a worker ended in the middle, most likely for want of memory: give it more, or smaller partitions",
     ),

@@ -107,6 +107,8 @@ class StageWatch:
 def _event(stage: Any) -> StageEvent:
     description = stage.description()
     name = description.get() if description.isDefined() else stage.name()
+    # Spark describes what a streaming query does by itself with its name, its ids and the batch, a line each.
+    name = name.partition("\n")[0]
     entries = stage.inputRecords() or stage.shuffleReadRecords()
     return StageEvent(
         stage=stage.stageId(),

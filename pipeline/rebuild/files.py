@@ -11,9 +11,12 @@ import json
 import re
 import uuid
 from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from tidegate.pipeline.errors import OptionError, PipelineError
 
@@ -21,22 +24,31 @@ _TEMPORARY = re.compile(r"\.(probe|[0-9a-f]{32}\.part)")
 
 
 class Files:
-    """What is below ``url``. Travels to workers as its URL."""
+    """What is below ``url``. Travels to workers as its URL.
 
-    def __init__(self, url: str) -> None:
+    goes_on: whether a job that is started again goes on with what is there, to say so when the disk is full.
+    """
+
+    def __init__(self, url: str, *, goes_on: bool = True) -> None:
         self.url = url
+        self._goes_on = goes_on
         try:
             self._fs, root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
             raise OptionError(f"--work {url[:80]}: {error}") from error
         self._root = root.rstrip("/")
 
-    def __reduce__(self) -> tuple[type[Files], tuple[str]]:
-        return Files, (self.url,)
+    def __reduce__(self) -> tuple[partial[Files], tuple[str]]:
+        return partial(Files, goes_on=self._goes_on), (self.url,)
 
     def path(self, name: str) -> str:
         """Where a file is; of no name the directory."""
         return f"{self._root}/{name}".rstrip("/")
+
+    @property
+    def directory(self) -> Path | None:
+        """Where they are on this machine, None if it is at another URL."""
+        return Path(self._root) if isinstance(self._fs, LocalFileSystem) else None
 
     def make(self) -> None:
         """Make the directory, and see whether it can be written to. Raises ``OptionError``."""
@@ -59,9 +71,10 @@ class Files:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._fs.rm_file(temporary)
+            stays = "what is done so far stays, " if self._goes_on else ""
             raise PipelineError(
                 f"cannot write {name} to {self.url}: {error.strerror or error}; "
-                "what is done so far stays, start again when there is room"
+                f"{stays}start again when there is room"
             ) from error
 
     def read(self, name: str) -> bytes:

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tidegate.pipeline.errors import NoSubscriptionError, NoTopicError, OptionError
+from tidegate.pipeline.errors import NoSubscriptionError, NoTopicError, OptionError, PipelineError
 from tidegate.pipeline.job.runner import Context
 from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
@@ -27,6 +27,7 @@ from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
 from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.pipeline.rebuild.plan import Plan, make_plan
+from tidegate.pipeline.rebuild.serving import Servant, Serving
 from tidegate.pipeline.rebuild.stages import Part, SliceFile
 from tidegate.pipeline.topic.reader import Cluster
 from tidegate.plugin.wire.session import DaemonSession
@@ -40,6 +41,12 @@ SLICE_FILES_A_TASK = 4
 
 OURS = (stages.READ, stages.SLICES, MANIFEST, PLAN)
 """What a job leaves in its directory. The plan goes last: without it nothing here is a job's."""
+
+_OTHER_SOCKET = (
+    "give the --socket of the daemon that this broker is attached to, or --any-daemon to go on all the same"
+)
+Numbered = tuple[int, IndexAtDaemon]
+"""An index with the number of its target."""
 
 
 class Stages:
@@ -82,10 +89,12 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     with DaemonSession(Path(wanted.socket)) as session:
         former = kept_plan(files)
         cluster, plan = planned(wanted, former, watch)
-        indexes = taken(session, wanted, plan)
+        left_out = LeftOut(context, wanted)
+        indexes = served(session, wanted, plan, left_out)
+        take(indexes)
         keep_plan(files, plan, former)
         prepared = prepare(context, wanted, watch, cluster, plan, files)
-        told, left_out = [], LeftOut(context, wanted)
+        told = []
         for number, index in indexes:
             with (
                 left_out.if_deleted(index),
@@ -143,6 +152,10 @@ class LeftOut:
         self._context.note(f"{index.name} is left out: {why}")
         self.names.append(index.name._asdict())
 
+    def note(self, text: str) -> None:
+        """Tell the user a line of what is not left out."""
+        self._context.note(text)
+
     @contextlib.contextmanager
     def if_deleted(self, index: IndexAtDaemon) -> Iterator[None]:
         """Go on if it is not there any more, unless it was asked for by its name."""
@@ -182,16 +195,42 @@ def planned(wanted: RebuildOptions, former: Plan | None, watch: Stages) -> tuple
     return cluster, plan
 
 
-def taken(session: DaemonSession, wanted: RebuildOptions, plan: Plan) -> list[tuple[int, IndexAtDaemon]]:
-    """All subscriptions, taken at the daemon. Raises ``UserError`` if another job has one."""
+def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut) -> list[Numbered]:
+    """The indexes of all subscriptions, if the daemon is the one for them; of whatever there is those.
+
+    Raises ``PipelineError`` if it is another one's, and nothing has come to be there.
+    """
     indexes = [
         (number, IndexAtDaemon(session, wanted, target, subscription))
         for number, target in enumerate(plan.targets)
         for subscription in target.subscriptions
     ]
+    if wanted.any_daemon:
+        return indexes
+    servant, found, said, why = Servant(session, wanted), [], set(), ""
+    for number, index in indexes:
+        with left_out.if_deleted(index):
+            told = servant.serves(index.name)
+            if told.serving is not Serving.NO:
+                found.append((number, index))
+                if told.why and told.why not in said:
+                    said.add(told.why)
+                    left_out.note(told.why)
+                continue
+            why = told.why
+            if wanted.is_pattern:
+                left_out.add(index, why)
+                continue
+            raise PipelineError(f"{why}: {_OTHER_SOCKET}")
+    if why and not found:
+        raise PipelineError(f"{why}: {_OTHER_SOCKET}")
+    return found
+
+
+def take(indexes: Sequence[Numbered]) -> None:
+    """Take all of them at the daemon. Raises ``UserError`` if another job has one."""
     for _, index in indexes:
         index.take()
-    return indexes
 
 
 def prepare(  # noqa: PLR0917 all that is known

@@ -19,7 +19,8 @@ class RebuildOptions(BaseModel):
     """``topic`` and ``subscription`` may hold ``*``; ``work`` is a directory or an fsspec URL, for many jobs.
 
     service_url: None asks the admin API. keep: leave what was written in ``work`` when all is well.
-    repair: of a verification, whether the index is put right.
+    repair: of a verification, whether the index is put right. any_daemon: whether it may be one that does not
+    serve the topic.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +41,7 @@ class RebuildOptions(BaseModel):
     keep: bool = False
     dry_run: bool = False
     repair: bool = False
+    any_daemon: bool = False
 
     @property
     def is_pattern(self) -> bool:

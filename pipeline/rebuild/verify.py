@@ -26,21 +26,25 @@ from tidegate.pipeline.rebuild.index import IndexAtDaemon
 from tidegate.pipeline.rebuild.job import (
     OURS,
     LeftOut,
+    Numbered,
     Prepared,
     Stages,
     dry,
     keep_plan,
     planned,
     prepare,
-    taken,
+    served,
+    take,
 )
 from tidegate.pipeline.rebuild.options import RebuildOptions
+from tidegate.pipeline.rebuild.own_folder import own_folder, remove_abandoned
 from tidegate.pipeline.rebuild.part_file import encode_part
-from tidegate.pipeline.rebuild.plan import Plan
 from tidegate.pipeline.rebuild.stages import SliceFile
 from tidegate.plugin.wire.session import DaemonSession
 
 HELD = "held"
+_OURS = (HELD, *OURS)
+"""What a verification leaves in its folder."""
 _LISTED_MAX = 1_000
 _KINDS = ("missing", "extra", "wrong_time", "acknowledged_but_held")
 
@@ -48,13 +52,12 @@ _KINDS = ("missing", "extra", "wrong_time", "acknowledged_but_held")
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """Do a verification; (result, exit code). Raises ``UserError``."""
     wanted = RebuildOptions.model_validate(options)
-    watch, files = Stages(context), Files(f"{wanted.folder}-{uuid.uuid4().hex[:8]}")
+    watch, files = Stages(context), Files(f"{wanted.folder}-{uuid.uuid4().hex[:8]}", goes_on=False)
     if wanted.dry_run:
         return dry(wanted), 0
-    try:
-        return _verify(context, wanted, watch, files)
-    finally:
-        files.remove([HELD, *OURS])
+    for folder in remove_abandoned(wanted.work, _OURS):
+        context.note(f"{folder} was left by a verification that was killed: it is removed")
+    return _verify(context, wanted, watch, files)
 
 
 def _verify(
@@ -65,15 +68,20 @@ def _verify(
     with DaemonSession(Path(wanted.socket)) as session:
         left_out = LeftOut(context, wanted)
         cluster, plan = planned(wanted, None, watch)
-        indexes = taken(session, wanted, plan) if wanted.repair else of(session, wanted, plan, left_out)
-        keep_plan(files, plan, None)
-        prepared = prepare(context, wanted, watch, cluster, plan, files)
-        for number, index in indexes:
-            with left_out.if_deleted(index):
-                one = _compared(context, wanted, watch, index, number, prepared)
-                for kind in counts:
-                    counts[kind] += one[kind]
-                told.append(one)
+        indexes = served(session, wanted, plan, left_out)
+        if wanted.repair:
+            take(indexes)
+        else:
+            indexes = known(session, wanted, indexes, left_out)
+        with own_folder(files, _OURS):
+            keep_plan(files, plan, None)
+            prepared = prepare(context, wanted, watch, cluster, plan, files)
+            for number, index in indexes:
+                with left_out.if_deleted(index):
+                    one = _compared(context, wanted, watch, index, number, prepared)
+                    for kind in counts:
+                        counts[kind] += one[kind]
+                    told.append(one)
     exit_code = 1 if any(counts[kind] for kind in _KINDS) else 0
     return {**counts, "repaired": sum(one.get("repaired", 0) for one in told), "stages": watch.done,
             "subscriptions": told, "left_out": left_out.names}, exit_code  # fmt: skip
@@ -110,26 +118,21 @@ def _compared(  # noqa: PLR0917 all that is known
     return one
 
 
-def of(
-    session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut
-) -> list[tuple[int, IndexAtDaemon]]:
-    """The indexes, only to be looked at; of whatever there is those that the daemon has.
+def known(
+    session: DaemonSession, wanted: RebuildOptions, indexes: Sequence[Numbered], left_out: LeftOut
+) -> list[Numbered]:
+    """The indexes that the daemon has, only to be looked at.
 
     Raises ``PipelineError`` if it has none, or not one that was asked for by its name.
     """
-    indexes = [
-        (number, IndexAtDaemon(session, wanted, target, subscription))
-        for number, target in enumerate(plan.targets)
-        for subscription in target.subscriptions
-    ]
-    known = {(one["topic"], one["subscription"]) for one in session.ask({"what": "status"})["subscriptions"]}
-    missing = [index for _, index in indexes if index.name not in known]
-    if missing and (len(missing) == len(indexes) or not wanted.is_pattern):
+    there = {index.name for _, index in indexes if session.about(index.name)["known"]}
+    missing = [index for _, index in indexes if index.name not in there]
+    if missing and (not there or not wanted.is_pattern):
         more = f" and {len(missing) - 1:,} more" if missing[1:] else ""
         raise PipelineError(f"the daemon on {wanted.socket} has no index of {missing[0].name}{more}")
     for index in missing:
         left_out.add(index, "the daemon has no index of it")
-    return [(number, index) for number, index in indexes if index.name in known]
+    return [(number, index) for number, index in indexes if index.name in there]
 
 
 class Page(NamedTuple):

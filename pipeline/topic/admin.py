@@ -85,6 +85,12 @@ class Admin:
             raise TopicError(f"{self._base_url} does not say where {topic} is served: give --service-url")
         return url
 
+    def owner(self, topic: TopicName) -> frozenset[str]:
+        """HOST:PORT, with and without TLS, at which the broker listens that has the topic."""
+        document = self._asked(f"/lookup/v2/topic/persistent/{topic.admin_path}", topic)
+        urls = (document.get(name) for name in ("brokerUrl", "brokerUrlTls", "brokerUrlSsl", "nativeUrl"))
+        return frozenset(urlsplit(url).netloc for url in urls if isinstance(url, str) and url)
+
     def _get(self, path: str, topic: TopicName) -> dict[str, Any]:
         return self._asked(f"/admin/v2{path}", topic)
 

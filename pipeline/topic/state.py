@@ -14,6 +14,7 @@ from tidegate.pipeline.errors import NoSubscriptionError, WireError
 from tidegate.pipeline.topic.names import TopicName, cursor_name
 from tidegate.pipeline.topic.ranges import Acknowledged, Ledger, Position, Segment
 
+_SEAL = "#pulsar.internal.tidegate.generation"
 _SIMPLE = re.compile(r"\b(writeQuorumSize|digestType)=(\w+)")
 _ENSEMBLES = re.compile(r"\bensembles=\{(.*?)\}")
 _ENSEMBLE = re.compile(r"(\d+)=\[([^\]]*)\]")
@@ -44,6 +45,16 @@ class TopicState:
             return Acknowledged.parse(cursor["markDeletePosition"], cursor["individuallyDeletedMessages"])
         except (KeyError, TypeError) as error:
             raise WireError(f"the cursor {subscription[:80]!r} of {self.topic} lacks {error}") from error
+
+    def seal(self, subscription: str) -> int:
+        """The random number that Tidegate has put into the cursor; 0 if there is none.
+
+        Raises ``NoSubscriptionError``.
+        """
+        self.acknowledged(subscription)
+        properties = self.cursors[cursor_name(subscription)].get("properties")
+        found = properties.get(_SEAL) if isinstance(properties, dict) else None
+        return found if isinstance(found, int) else 0
 
     def _others(self) -> str:
         known = self.subscriptions[:5]

@@ -274,6 +274,8 @@ class DaemonEngine:
             session = Session(stream_id, index, request, self.settings.credit_max)
         except TidegateIndexError as error:
             raise self._stream_error(error) from error
+        except Exception as error:
+            raise self._bug(self.catalog.get(name), str(name), error) from error
         stream = Stream(connection, session)
         if self._logs is not None:
             self._logs.begin(stream, connection.log_requests, stream_id, request)
@@ -349,7 +351,7 @@ class DaemonEngine:
         except (ProtocolError, StreamError):
             raise
         except Exception as error:
-            raise self._bug(stream, error) from error
+            raise self._bug(stream.session.index, repr(stream.session), error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._reading_pace.take(entries)
@@ -422,21 +424,22 @@ class DaemonEngine:
             self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
 
-    def _bug(self, stream: Stream, error: Exception) -> StreamError:
+    def _bug(self, index: DelayIndex | None, stream: str, error: Exception) -> StreamError:
         """It ends one stream. What it may have left half done is not believed."""
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(
                 "a stream failed unexpectedly, it is opened again; report it with the log",
-                stream=repr(stream.session),
+                stream=stream,
                 exc_info=error,
                 **more,
             )
-        stream.session.index.doubt()
+        if index is not None:
+            index.doubt()
         return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
 
     def _end_by_bug(self, stream: Stream, error: Exception) -> None:
-        failure = self._bug(stream, error)
+        failure = self._bug(stream.session.index, repr(stream.session), error)
         stream.connection.end_stream(stream, failure.code, failure.message)
 
     # --- maintenance ------------------------------------------------------------------------------

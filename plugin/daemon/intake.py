@@ -126,6 +126,11 @@ class Intake:
             "slice_width_ms": index.slice_width_ms,
         }
 
+    def about(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `index`: whether there is one, and under which seal of the cursor. Nothing is made."""
+        index = self._catalog.get(_name(request))
+        return {"known": False} if index is None else {"known": True, "generation": index.generation}
+
     def positions(self, request: dict[str, object]) -> Iterator[dict[str, Any]]:
         """The query `positions`: what is held and known acknowledged, in as many answers as it takes."""
         index = self._index(_name(request))
@@ -204,6 +209,9 @@ class Intake:
             token = index.add(part)
         except TidegateIndexError as error:
             raise UserError(f"the index of {name} refuses entries: {error}") from error
+        except Exception:
+            index.doubt()  # some of them may be held by now, and nobody has them
+            raise
         new = index.held_among(positions).difference(known)
         fresh.update(new)
         self._owner.added(index, len(new))

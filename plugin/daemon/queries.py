@@ -95,6 +95,8 @@ class Queries:
                     self._width(connection, request, reply)
                 case "take-in":
                     reply(json_body(self._intake.take(connection, request)))
+                case "index":
+                    reply(json_body(self._intake.about(request)))
                 case "positions":
                     self._answer(connection, self._positions(request), reply)
                 case "entries":
@@ -102,7 +104,7 @@ class Queries:
                 case "record":
                     self._answer(connection, self._recorded(connection, request), reply)
                 case what:
-                    known = "'status', 'width', 'take-in', 'positions', 'entries', 'record'"
+                    known = "'status', 'width', 'take-in', 'index', 'positions', 'entries', 'record'"
                     raise UserError(f"unknown query {what!r}, known: {known}")
         except Exception as error:
             reply(self._refused(error))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import secrets
 import signal
@@ -18,11 +19,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.index import (
     Catalog,
     Clock,
+    DamagedDirectoryError,
     IndexOptions,
     RocksStore,
     Store,
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
 StoreFactory = Callable[[Settings], Store]
 Exposition = Callable[[], Awaitable[bytes]]
+OpenedT = TypeVar("OpenedT")
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ async def running_daemon(
         executor = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="tidegate-index"))
         commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
         log_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-log"))
-        catalog, store = stack.enter_context(_open_catalog(settings, clock, store_factory, executor))
+        catalog, store = stack.enter_context(_open_catalog(settings, clock, store_factory, executor, log))
         metrics, health = Metrics(product_version), Health()
         logs = IndexLogs(catalog, store, clock, loop, executor=log_executor, metrics=metrics, log=log)
         engine = DaemonEngine(
@@ -224,16 +228,22 @@ def _where(address: HttpAddress | None, port: int | None) -> str | None:
 
 @contextmanager
 def _open_catalog(
-    settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor
+    settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor, log: Logger
 ) -> Iterator[tuple[Catalog, TappedStore]]:
-    options = index_options(settings)
-    try:
+    def opened() -> tuple[Catalog, TappedStore]:
         store = TappedStore(store_factory(settings), clock)
         try:
-            catalog = Catalog.open(store, clock, options, executor)
+            return Catalog.open(store, clock, index_options(settings), executor), store
         except TidegateIndexError:
             store.close()
             raise
+
+    try:
+        found = _unless_damaged(opened)
+        if isinstance(found, DamagedDirectoryError):
+            _move_aside(settings.data, found, log)
+            found = opened()
+        catalog, store = found
     except TidegateIndexError as error:
         raise StartError(str(error)) from error
     try:
@@ -245,6 +255,30 @@ def _open_catalog(
             raise StopError(
                 f"not everything could be persisted ({error}); what was durable is kept"
             ) from error
+
+
+def _unless_damaged(opened: Callable[[], OpenedT]) -> OpenedT | DamagedDirectoryError:
+    try:
+        return opened()
+    except DamagedDirectoryError as error:
+        # What a traceback has of the database keeps it open, and locked.
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+
+
+def _move_aside(data: Path, damage: DamagedDirectoryError, log: Logger) -> None:
+    """Raises the damage if it is not known to be in a store of ours, and StorageError."""
+    gc.collect()
+    aside = RocksStore.move_aside(data)
+    if aside is None:
+        raise damage
+    log.error(
+        "the data directory is damaged: what was in it is moved away, and the daemon begins anew without it; "
+        "its indexes are restored from their logs, or else the topics are read again. Look at the disk",
+        data=str(data),
+        moved_to=str(aside),
+        reason=damage.reason,
+    )
 
 
 def _http_side(

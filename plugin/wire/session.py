@@ -100,6 +100,10 @@ class DaemonSession:
         """Have a subscription until this session ends. Raises ``UserError`` if another one has it."""
         return self.ask({"what": "take-in", "topic": name.topic, "subscription": name.subscription})
 
+    def about(self, name: SubscriptionName) -> dict[str, Any]:
+        """``known``, and of one that is ``generation``. Nothing is made. Raises ``UserError``."""
+        return self.ask({"what": "index", "topic": name.topic, "subscription": name.subscription})
+
     def put(self, name: SubscriptionName, blocks: Iterable[bytes], *, disown: bool = False) -> Iterator[int]:
         """Put blocks in, or disown what they have; for each, in order, how many entries were new, or gone."""
         waiting: deque[int] = deque()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,7 +14,13 @@ import pytest
 from rocksdict import Options, Rdict
 
 from tidegate.index import directory
-from tidegate.index.errors import ForeignDirectoryError, OthersDirectoryError, UnwritableDirectoryError
+from tidegate.index.errors import (
+    DamagedDirectoryError,
+    ForeignDirectoryError,
+    OthersDirectoryError,
+    StorageError,
+    UnwritableDirectoryError,
+)
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
 
@@ -28,10 +36,10 @@ def content_of(path: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-def written(path: Path) -> None:
-    store = RocksStore.open(path)
+def written(path: Path, value: bytes = b"1") -> None:
+    store = RocksStore.open(path, {"tidegate.sock"})
     batch = Batch()
-    batch.put(b"S", b"1")
+    batch.put(b"S", value)
     store.write(batch, sync=True)
     store.close()
 
@@ -154,3 +162,66 @@ def test_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UnwritableDirectoryError, match="choose another directory"):
         RocksStore.open(tmp_path / "data")
+
+
+def test_what_is_damaged_is_moved_aside_and_a_new_store_can_be_made(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "tidegate.sock").touch()
+    (tmp_path / "lost+found").mkdir()
+    for value in (b"1", b"2"):
+        written(tmp_path, value)
+        before = set(tmp_path.iterdir())
+        aside = directory.move_aside(tmp_path)
+        assert aside is not None
+        assert {each.name for each in tmp_path.iterdir()} == {"tidegate.sock", "lost+found", aside.name}
+        assert {each.name for each in aside.iterdir()} == {
+            each.name for each in before if each.name not in {"tidegate.sock", "lost+found", aside.name}
+        }
+        assert mode_of(aside) == 0o700
+        moved = RocksStore.open(aside)
+        assert moved.get(b"S") == value, "the last one is kept, as it was"
+        moved.close()
+        fresh = RocksStore.open(tmp_path, {"tidegate.sock"})
+        assert fresh.get(b"S") is None
+        assert fresh.loss() is None, "nothing of the former one is missed"
+        fresh.close()
+
+
+def test_what_is_not_known_to_be_ours_is_not_moved(tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path), Options(raw_mode=True))
+    database[b"theirs"] = b"1"
+    database.close()
+    before = content_of(tmp_path)
+    assert directory.move_aside(tmp_path) is None
+    assert content_of(tmp_path) == before
+
+
+def test_a_move_that_was_cut_off_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any moment of it; no part of the former store counts then."""
+    rename = Path.rename
+    whole = tmp_path / "whole"
+    written(whole)
+    for moves in range(len(list(whole.iterdir()))):
+        data = tmp_path / str(moves)
+        shutil.copytree(whole, data)
+        left = moves
+
+        def cut_off(path: Path, target: Path) -> Path:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(errno.EIO, "the power is cut")
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", cut_off)
+        with pytest.raises(StorageError):
+            directory.move_aside(data)
+        monkeypatch.setattr(Path, "rename", rename)
+        try:
+            store = RocksStore.open(data)
+        except DamagedDirectoryError:
+            assert directory.move_aside(data) is not None
+            store = RocksStore.open(data)
+        if moves:
+            assert store.get(b"S") is None or store.loss() is None
+        store.close()

@@ -36,6 +36,16 @@ def test_1_is_a_verdict_and_no_error_s_exit_code(error: UserError, exit_code: in
     assert explained(error).exit_code == exit_code
 
 
+def test_a_worker_that_did_not_start_in_time_is_told_of_in_words() -> None:
+    """As a Structured Streaming query ended on a machine with thirty programs to run."""
+    told = explained(
+        RuntimeError("[STREAM_FAILED] Query [id = 9c] terminated: Python worker failed to connect back.")
+    )
+    assert (
+        told.message == "a worker did not start in time, most likely for the machine is too busy: start again"
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "exit_code"), [("verify", 2), ("rebuild", 2), ("audit", 2), ("width", 1), ("tune", 1)]
 )

@@ -8,17 +8,19 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, Notes, environment, tidegate
-from tests.support.cluster import RETAINED, Cluster
+from tests.support.cluster import RETAINED, Cluster, TrackerKind
 from tests.support.inbox import Inbox
 from tests.support.lane import Lane
 from tests.support.s3_server import S3Server
@@ -29,6 +31,8 @@ from tidegate.pipeline.rebuild import job as rebuild
 from tidegate.pipeline.rebuild import verify
 from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.telemetry.report import SUBSCRIPTIONS_MAX
+from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.session import DaemonSession
 
 HOUR_MS = 3_600_000
@@ -182,6 +186,30 @@ def test_a_wrong_time_is_found_and_put_right(
     assert job(verify, spark, cluster, lane, tmp_path / "work")[1] == 0
 
 
+def test_one_index_of_more_than_a_status_tells_is_found(cluster: Cluster, lane: Lane, tmp_path: Path) -> None:
+    lane.reserve()
+    one = [encode_block(Entries(*np.array([[1 << 42], [5], [0]])))]
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
+        many = Cluster(TrackerKind.TIDEGATE, tmp_path / "many", Path(short) / "daemon.sock")
+        try:
+            many.daemon.start()
+            with session(many) as making:
+                making.take(SubscriptionName(f"persistent://{lane.topic}", "sub"))
+                for number in range(SUBSCRIPTIONS_MAX):
+                    name = SubscriptionName("persistent://public/default/many", str(number))
+                    making.take(name)
+                    assert list(making.put(name, one)) == [1]
+                known = ask_socket(many.daemon.socket_path, {"what": "status"})
+                assert (len(known["subscriptions"]), known["subscriptions_omitted"]) == (1_000, 1)
+            found, code = job(verify, Unstarted(), many, lane, tmp_path / "work")
+            assert (code, found["checked"]) == (0, 0)
+            with pytest.raises(UserError, match=r"no index of .*:other"):
+                lane.reserve("other")
+                job(verify, Unstarted(), many, lane, tmp_path / "work", subscription="other")
+        finally:
+            many.end()
+
+
 @pytest.mark.parametrize("module", [rebuild, verify])
 @pytest.mark.parametrize(
     ("change", "said"),
@@ -267,6 +295,42 @@ def test_a_killed_job_goes_on_and_a_second_one_is_refused(
     read = next(one for one in result["stages"] if one["name"] == "read")
     assert read["reused_tasks"] > 0
     assert not list(work.iterdir()), "nothing is left of a job that is done"
+
+
+def test_what_a_killed_verification_has_left_goes_with_the_next(
+    cluster: Cluster, attached: Lane, tmp_path: Path
+) -> None:
+    work, stands = tmp_path / "work", tmp_path / "stands"
+    (tmp_path / "sitecustomize.py").write_text(STANDS_STILL.format(told=str(stands)))
+    killed = subprocess.Popen(
+        [*TIDEGATE, *arguments(cluster, attached, "verify", "--work", work)],
+        cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path)),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: stands.exists() or killed.poll() is not None, "it has read", timeout_s=TIMEOUT_S)
+        (process,) = psutil.Process(killed.pid).children()
+        # One that works is left alone.
+        good, code = job(verify, Unstarted(), cluster, attached, work)
+        assert (code, good["checked"]) == (0, 3_000)
+        (left,) = work.iterdir()
+        os.killpg(process.pid, signal.SIGKILL)
+    finally:
+        killed.kill()
+        killed.wait()
+    wait_until(lambda: is_dead(process), "the job's process is gone")
+    assert (left / "manifest.json").exists()
+    notes = Unstarted()
+    assert job(verify, notes, cluster, attached, work)[1] == 0
+    assert f"{left} was left by a verification that was killed: it is removed" in notes.told
+    assert not list(work.iterdir())
+
+
+def is_dead(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def is_free(cluster: Cluster, lane: Lane) -> bool:

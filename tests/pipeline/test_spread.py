@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.commands import Notes
 from tests.support.waiting import wait_until
+from tidegate.pipeline.job.progress import _event
 from tidegate.pipeline.job.request import StageEvent
 from tidegate.pipeline.job.spread import grouped, spread
 from tidegate.pipeline.rebuild.stages import Part
@@ -95,3 +96,18 @@ def test_progress_never_counts_a_piece_twice(spark: SparkSession, tmp_path: Path
     assert context.stages[-1] == StageEvent(
         stage=context.stages[-1].stage, name="twice", done=40, tasks=40, entries=40
     )
+
+
+def test_a_stage_is_told_of_in_one_line(spark: SparkSession) -> None:
+    """Spark describes what a streaming query does by itself in several."""
+    context = spark.sparkContext
+    context.setJobGroup("told", "tidegate-audit\nid = 4dc2\nbatch = 0")
+    try:
+        spark.range(10).count()
+    finally:
+        context.setJobGroup("", "")
+    (job, *_) = context.statusTracker().getJobIdsForGroup("told")
+    found = context.statusTracker().getJobInfo(job)
+    assert found is not None
+    store = context._jsc.sc().statusStore()
+    assert "tidegate-audit" in {_event(store.lastStageAttempt(one)).name for one in found.stageIds}

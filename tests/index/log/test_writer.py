@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.index_logs import Shipper, read, restored, run
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
@@ -9,6 +11,7 @@ from tidegate.index.entry import Entries
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.records import EntryKind
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
@@ -49,3 +52,48 @@ def test_more_than_may_wait_while_the_pointer_is_written_begins_another_log() ->
     found = restored(run(read(world, IDENTITY)), IDENTITY, clock, options)
     assert found.held() == index.held()
     assert len(found.held()) == 1 + QUEUE_BYTES
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_nothing_is_in_the_log_before_the_pointer_says_so(meanwhile: bool) -> None:
+    """Who asks before would take the former ledger for one that has it all.
+
+    meanwhile: it comes while another ledger is begun, for the length of the first one.
+    """
+    clock, options, world = ManualClock(), IndexOptions(), World()
+    store = TappedStore(MemoryStore(), clock)
+    catalog = Catalog.open(store, clock, options)
+    index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
+    log_options = LogOptions(tail_bytes=100)
+    shipper = Shipper(store, index.log.subscription_id, IDENTITY, world, options=log_options, dirty_ns=7)
+    point, append = shipper.home.point, shipper.home.append
+    since_ns: list[int | None] = []
+
+    def add(entry_id: int) -> None:
+        index.add(Entries.of([(1_000, 1, entry_id)]))
+        catalog.commit()
+
+    async def point_watched(old: str, new: str) -> None:
+        since_ns.append(shipper.writer.since_ns)
+        await point(old, new)
+
+    async def append_and_add(ledger_id: int, entry: bytes) -> int:
+        if entry[3:4] == EntryKind.SNAPSHOT.value and not index.holds(Entries.of([(1_000, 1, 100)])).any():
+            clock.work(11)
+            add(100)
+        return await append(ledger_id, entry)
+
+    add(1)
+    if meanwhile:
+        run(shipper.ship())
+        while not shipper.writer.wants_to_ship:
+            add(len(index.held()) + 1)
+            run(shipper.ship())
+        assert shipper.writer.since_ns is None
+        shipper.home.append = append_and_add  # type: ignore[method-assign]
+    shipper.home.point = point_watched  # type: ignore[method-assign]
+
+    run(shipper.ship())
+
+    assert since_ns == ([None, 11] if meanwhile else [7, 7])
+    assert shipper.writer.since_ns is None

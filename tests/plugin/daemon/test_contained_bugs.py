@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemons import StartDaemon
-from tests.support.shim_client import ShimClient, entries
+from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
+from tidegate.index.format import encode_block
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
@@ -21,6 +22,7 @@ from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode, UserError
 from tidegate.plugin.wire.client import ask_socket
+from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"
 FAR_MS = 1 << 42
@@ -98,6 +100,54 @@ async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back
         again = await client.open(TOPIC, horizon_ms=0)
         again.add(entries(5, 1))
         assert len(await again.take_due(5)) == 5
+
+
+async def test_a_bug_at_opening_refuses_the_stream_alone_and_keeps_nothing_back(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was in flight is staged once more then, and some of it may be lost on the way."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, horizon_ms=0)
+        stream.add(entries(5, 1))
+        await stream.take_due(5)
+        index = index_of(daemon, TOPIC)
+
+        def bug() -> None:
+            index._timeline._staging.in_flight.take()
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(index._timeline, "rewind", bug)
+            with pytest.raises(DaemonError, match=r"FAILED.*a bug"):
+                await client.open(TOPIC, epoch=2)
+        assert not client.closed
+        await until(lambda: not index.held())
+        index.check()
+
+
+async def test_entries_that_a_bug_has_put_in_by_half_are_not_held(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start() as daemon:
+
+        def rebuild(ledger_id: int) -> None:
+            with DaemonSession(socket_path) as session:
+                name = SubscriptionName(TOPIC, "sub")
+                session.take(name)
+                list(session.put(name, [encode_block(entries(5, FAR_MS, ledger_id=ledger_id))]))
+
+        await asyncio.to_thread(rebuild, 1)
+        index = index_of(daemon, TOPIC)
+
+        def bug(_: Entries) -> None:
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(index._timeline, "stage", bug)
+            with pytest.raises(UserError, match="a bug"):
+                await asyncio.to_thread(rebuild, 2)
+        await until(lambda: len(index.held()) == 5)
+        index.check()
 
 
 @pytest.mark.parametrize("what", ["status", "positions", "take-in", "width"])

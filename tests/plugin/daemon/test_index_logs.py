@@ -107,8 +107,9 @@ async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
                 assert list(session.put(NAME, [block])) == [50]
 
         await asyncio.to_thread(rebuild)
+        before = pointed_to(world)
         await client.open(TOPIC, epoch=2)
-        await until(lambda: up_to_date(daemon))
+        await until(lambda: up_to_date(daemon) and pointed_to(world) != before)
         assert len((await logged(world)).held()) == 140
 
 

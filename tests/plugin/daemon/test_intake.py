@@ -110,6 +110,21 @@ async def test_one_rebuild_at_a_time(start: StartDaemon, socket_path: Path) -> N
         await ask(socket_path, lambda session: put(session, entries(1, later_ms())))
 
 
+async def test_what_is_known_of_an_index(start: StartDaemon, socket_path: Path) -> None:
+    """Asking makes none, and tells the seal that the cursor had at the last OPEN."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for _ in range(2):
+            assert await ask(socket_path, lambda session: session.about(NAME)) == {"known": False}
+        await ask(socket_path, lambda session: session.take(NAME))
+        assert await ask(socket_path, lambda session: session.about(NAME)) == {"known": True, "generation": 0}
+        for seal in (7, (1 << 63) - 1):
+            await client.open(TOPIC, generation=seal)
+            found = await ask(socket_path, lambda session: session.about(NAME))
+            assert found == {"known": True, "generation": seal}
+        with pytest.raises(UserError, match="needs topic and subscription"):
+            await ask(socket_path, lambda session: session.ask({"what": "index", "topic": TOPIC}))
+
+
 async def test_what_is_refused(start: StartDaemon, socket_path: Path) -> None:
     async with start():
         with pytest.raises(UserError, match="was not taken for this"):

@@ -1,0 +1,90 @@
+"""The folder of one verification, which goes with it: also when it was killed, by the next one.
+
+Where it is a directory, the process that works in it has a lock on a file of it, and the system takes the
+lock away when that process ends, however it does. Invariants: the lock file is never there unlocked while
+somebody works in the folder; only what has the name, the lock file and the files of a verification goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.rebuild.files import Files
+
+LOCK = "lock"
+_MAKING = ".lock"
+_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+
+
+@contextlib.contextmanager
+def own_folder(files: Files, names: Sequence[str]) -> Iterator[None]:
+    """Make the folder and have it while this lasts; then ``names`` in it go, and it if nothing else is there.
+
+    Raises ``OptionError`` if it cannot be made.
+    """
+    files.make()
+    lock = None
+    try:
+        if files.directory is not None:
+            lock = _locked(files.directory)
+        yield
+    finally:
+        files.remove([*names, LOCK, _MAKING])
+        if lock is not None:
+            os.close(lock)
+
+
+def remove_abandoned(work: str, names: Sequence[str]) -> list[Path]:
+    """Remove ``names`` from the folders in ``work`` whose verification was killed; which they are.
+
+    At a URL nothing is removed: there are no locks.
+    """
+    directory = Files(work).directory
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in sorted(directory.iterdir() if directory is not None else ()):
+            if _NAME.fullmatch(folder.name) and _removed(folder, names):
+                found.append(folder)
+    return found
+
+
+def _removed(folder: Path, names: Sequence[str]) -> bool:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False  # it is not a verification's, or not this user's
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        Files(str(folder)).remove([*names, LOCK])
+    except OSError:
+        return False  # somebody works there
+    finally:
+        os.close(lock)
+    return True
+
+
+def _locked(folder: Path) -> int:
+    """The lock file, locked before it has its name. Raises ``OptionError``."""
+    try:
+        lock = os.open(folder / _MAKING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise _no_lock(folder, error) from error
+    try:
+        # Where there are no locks, as on some network file systems, no folder is taken for abandoned.
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (folder / _MAKING).rename(folder / LOCK)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _no_lock(folder: Path, error: OSError) -> OptionError:
+    return OptionError(f"cannot write to {folder}: {error.strerror or error}; choose another --work")

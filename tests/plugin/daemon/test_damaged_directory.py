@@ -1,0 +1,84 @@
+"""A flipped byte where RocksDB cannot go on: the daemon starts all the same, and says what it has done."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemons import DaemonProcess
+from tests.support.shim_client import ShimClient, entries
+from tests.support.waiting import until
+from tidegate.index.directory import ASIDE_NAME
+from tidegate.index.format.keys import FORMAT_KEY
+from tidegate.index.log.memory_home import World
+from tidegate.index.rocks import RocksStore
+from tidegate.index.store import Batch
+from tidegate.plugin.daemon.logs import make_logger
+from tidegate.plugin.daemon.serve import running_daemon
+from tidegate.plugin.daemon.settings import load_settings
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+MOVED = "the data directory is damaged: what was in it is moved away"
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def flip(path: Path, at: int) -> None:
+    """One bit."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*", "*.sst"])
+async def test_it_begins_anew_with_what_the_index_log_has(
+    pattern: str, serve: Callable[..., DaemonProcess], socket_path: Path
+) -> None:
+    daemon, world = serve(), World()
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        await stream.close()
+    assert daemon.stop() == 0
+    for damaged in daemon.data_dir.glob(pattern):
+        flip(damaged, 2 if pattern == "CURRENT" else damaged.stat().st_size // 2)
+    again = serve()
+    await again.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert len(stream.held) == 100
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.close()
+    assert again.stop() == 0
+    log = again.log()
+    assert log.count(MOVED) == log.count("the index was restored from its log") == 1
+    assert (again.data_dir / ASIDE_NAME / "CURRENT").exists()
+    third = serve()
+    await third.ready()
+    assert third.log().count(MOVED) == 1
+    await until(lambda: '"entries_held": 105' in third.log())
+
+
+@pytest.mark.parametrize("value", [b"", b"garbage", bytes(16)])
+async def test_so_it_does_if_its_format_record_is_damaged(
+    value: bytes, short_dir: Path, socket_path: Path, log: io.StringIO
+) -> None:
+    store, batch = RocksStore.open(short_dir / "data"), Batch()
+    batch.put(FORMAT_KEY, value)
+    store.write(batch, sync=True)
+    store.close()
+    settings = load_settings({"data": short_dir / "data", "socket": socket_path})
+    async with running_daemon(settings, make_logger("json", "info", log)) as daemon:
+        assert daemon.health.ready
+    assert log.getvalue().count(MOVED) == 1
+    assert str(short_dir / "data" / ASIDE_NAME) in log.getvalue()
