@@ -337,13 +337,6 @@ def is_unlocked(path: Path) -> bool:
     return True
 
 
-def is_dead(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
 def is_free(cluster: Cluster, lane: Lane) -> bool:
     with session(cluster) as asked:
         try:
