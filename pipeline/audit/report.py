@@ -88,7 +88,16 @@ def make_report(found: Findings) -> Page:
         page.heading("Offending messages")
         where = f"all of them: {found.offending}" if found.offending else "no more are kept"
         page.text(f"The first {len(found.examples):,}; {where}", "quiet")
-        page.table(EXAMPLE_COLUMNS, found.examples)
+        page.table(
+            [name.removesuffix("_ms") for name in EXAMPLE_COLUMNS],
+            [
+                [
+                    moment(value) if isinstance(value, int) and name.endswith("_at_ms") else value
+                    for name, value in zip(EXAMPLE_COLUMNS, row, strict=True)
+                ]
+                for row in found.examples
+            ],
+        )
     return page
 
 

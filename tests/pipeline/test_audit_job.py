@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.commands import Notes
 from tidegate.pipeline.audit import job
 from tidegate.pipeline.audit.options import AuditOptions, Record, StreamOptions
+from tidegate.pipeline.audit.report import moment
 from tidegate.pipeline.errors import OptionError, PipelineError, TraceError
 
 BASE_MS = 1_700_000_000_000
@@ -111,6 +112,7 @@ def test_faults_in_every_format(spark: SparkSession, tmp_path: Path, suffix: str
     assert ("unknown", "x1") in kinds
     page = (tmp_path / "report" / "report.html").read_text()
     assert "Failed" in page and "<svg" in page and "x1" in page
+    assert all(moment(row["received_at_ms"]) in page for row in bad)
 
 
 Rows = list[dict[str, Any]]
