@@ -98,11 +98,15 @@ class RocksStore:
         """Open or create the database in directory `path`; `beside` it these files may be.
 
         Raises UnwritableDirectoryError, OthersDirectoryError, ForeignDirectoryError, AlreadyOpenError,
-        DamagedDirectoryError, StorageError.
+        DamagedDirectoryError, StorageError. No witness is made in a directory that is refused.
         """
         directory.prepare(path, beside)
+        witnessed = directory.is_witnessed(path)
         families = open_families(path)
         try:
+            if not witnessed:
+                # The witness will say that the directory is ours: first it must be known to be.
+                families.require_ours(path)
             witness, loss = Witness.open(path, families.last_commit())
         except Exception as error:
             families.close()
