@@ -28,6 +28,7 @@ from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
     CorruptRecordError,
+    DamagedDirectoryError,
     LostCommitsError,
     StorageError,
     TidegateIndexError,
@@ -318,6 +319,9 @@ class RocksStore:
             except AlreadyOpenError as error:
                 # A thread of this process is not done with what was open. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
+            except DamagedDirectoryError as error:
+                # To try again would be in vain. A start knows what to do.
+                raise LostCommitsError(str(self._path), error.reason) from error
             try:
                 loss = self._witness.accuse(self._families.last_commit())
             except Exception as error:
