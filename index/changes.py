@@ -96,10 +96,11 @@ class Changes(Generic[IndexT]):
     def lose(self, positions: PositionSet) -> None:
         """Positions leave held, because nobody has their entries any more. `finish_slices` is to follow."""
         if positions:
-            self._positions.lose(positions)
-            self._timeline.depart(positions)
+            # Told first: to read what is held after all costs little; what nobody hears of is lost.
             self._quarantine.lose(positions)
             self._notices.lost_positions()
+            self._positions.lose(positions)
+            self._timeline.depart(positions)
 
     def finish_slices(self) -> None:
         """After anything that may have made a slice useless."""

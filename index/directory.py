@@ -97,13 +97,18 @@ def _close_to_others(path: Path, mode: int) -> None:
         _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)
 
 
+def is_witnessed(path: Path) -> bool:
+    """Whether a witness says that the store in `path` is ours."""
+    return (path / WITNESS_NAME).is_file()
+
+
 def move_aside(path: Path) -> Path | None:
     """Move the store in `path` into a folder there, in place of what was moved before; another can be made.
 
     The folder; None, and nothing is done, if no witness says that the store is ours. Nothing of it may be
     open. Raises StorageError.
     """
-    if not (path / WITNESS_NAME).is_file():
+    if not is_witnessed(path):
         return None
     aside = path / ASIDE_NAME
     try:

@@ -32,10 +32,12 @@ from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import (
     AlreadyOpenError,
     CorruptRecordError,
+    DamagedDirectoryError,
     ForeignDirectoryError,
     TidegateIndexError,
 )
 from tidegate.index.format.commits import commit_record, decode_commit
+from tidegate.index.format.envelope import unseal
 from tidegate.index.format.keys import COMMIT_KEY, FORMAT_KEY, JOURNAL
 from tidegate.index.log_walk import require_readable_manifests, stop_at_damage
 from tidegate.index.options import MIB
@@ -102,6 +104,20 @@ class Families:
             if faults.is_corruption(error):
                 return 0
             raise
+
+    def require_ours(self, path: Path) -> None:
+        """If there is anything in the database, there must be a format record, and a readable one.
+
+        path: the directory, for errors. Raises ForeignDirectoryError, DamagedDirectoryError.
+        """
+        try:
+            record = self.main.get(FORMAT_KEY)
+            if record is not None:
+                unseal(FORMAT_KEY[:1], bytes(record))
+            elif any(next(iter(family.keys()), None) is not None for family in (self.main, self.journal)):
+                raise ForeignDirectoryError(str(path))
+        except CorruptRecordError as error:
+            raise DamagedDirectoryError(str(path), f"its format version: {error}") from error
 
     def _journal_handle(self) -> ColumnFamily:
         if self._handle is None:

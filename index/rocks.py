@@ -28,6 +28,7 @@ from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
     CorruptRecordError,
+    DamagedDirectoryError,
     LostCommitsError,
     StorageError,
     TidegateIndexError,
@@ -98,14 +99,22 @@ class RocksStore:
         """Open or create the database in directory `path`; `beside` it these files may be.
 
         Raises UnwritableDirectoryError, OthersDirectoryError, ForeignDirectoryError, AlreadyOpenError,
-        DamagedDirectoryError, StorageError.
+        DamagedDirectoryError, StorageError. No witness is made in a directory that is refused.
         """
         directory.prepare(path, beside)
+        witnessed = directory.is_witnessed(path)
         families = open_families(path)
         try:
+            if not witnessed:
+                # The witness will say that the directory is ours: first it must be known to be.
+                families.require_ours(path)
             witness, loss = Witness.open(path, families.last_commit())
         except Exception as error:
-            families.close()
+            # Closing may repeat the error.
+            with contextlib.suppress(Exception):
+                families.close()
+            if isinstance(error, TidegateIndexError):
+                raise
             raise faults.opening(path, error) from error
         store = cls(path, families, witness, loss)
         try:
@@ -314,6 +323,9 @@ class RocksStore:
             except AlreadyOpenError as error:
                 # A thread of this process is not done with what was open. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
+            except DamagedDirectoryError as error:
+                # To try again would be in vain. A start knows what to do.
+                raise LostCommitsError(str(self._path), error.reason) from error
             try:
                 loss = self._witness.accuse(self._families.last_commit())
             except Exception as error:

@@ -14,6 +14,8 @@ Invariants:
 - the pointer names every ledger that was made here and is not deleted, as soon as it has been made, and
   every ledger of blocks that the log names places in;
 - a place is appended to the log only when the block has been appended there;
+- a ledger that may count, because the write of a pointer was not answered, is not deleted, nor one of blocks
+  that it names;
 - what waits is never more than `queue_bytes` and one write.
 """
 
@@ -27,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
-from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError
+from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, StalePointerError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.places import Place, Places, ledgers_of, wasteful_ledgers
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
@@ -45,6 +47,7 @@ from tidegate.index.store import Batch
 from tidegate.index.tap import Noted, Operation, TappedStore
 
 _OVERLAPPING_APPENDS = 4
+_UNANSWERED_MAX = 16
 
 ResultT = TypeVar("ResultT")
 
@@ -146,6 +149,8 @@ class LogWriter:
         self._home = home
         self._store = store
         pointer = of_home(text, home.kind)
+        self._unanswered: deque[Pointer] = deque(maxlen=_UNANSWERED_MAX)
+        """What may stand in the cursor instead: their writes were not answered."""
         self._current = pointer.ledger_id
         self._others = set(pointer.others)
         self._options = options
@@ -273,9 +278,10 @@ class LogWriter:
             others = (self._others | {former}) - {ledger.ledger_id, NO_LEDGER}
             await self._point(ledger.ledger_id, others)
         except Exception:
-            for each in made:
-                self._forget_places_in(each.ledger_id)
-                await self._delete(each.ledger_id)
+            if not any(self._may_count(each.ledger_id) for each in made):
+                for each in made:
+                    self._forget_places_in(each.ledger_id)
+                    await self._delete(each.ledger_id)
             raise
         self._current, self._others = ledger.ledger_id, others
         self._sending_ns = None  # not before: until now another ledger counts, which has less
@@ -319,14 +325,35 @@ class LogWriter:
 
         The pointer goes on naming it until it is changed the next time, which does no harm.
         """
+        if self._may_count(ledger_id):
+            return
         with contextlib.suppress(HomeError):
             await self._home.delete(ledger_id)
             self._others.discard(ledger_id)
 
+    def _may_count(self, ledger_id: int) -> bool:
+        return any(pointer.ledger_id == ledger_id for pointer in self._unanswered)
+
     async def _point(self, ledger_id: int, others: set[int]) -> None:
-        new = str(Pointer(self._home.kind, ledger_id, tuple(sorted(others))))
-        await self._home.point(self.pointer_text, new)
-        self.pointer_text = new
+        pointer = Pointer(self._home.kind, ledger_id, tuple(sorted(others)))
+        try:
+            await self._replace_pointer(str(pointer))
+        except AwayError:
+            self._unanswered.append(pointer)
+            raise
+        self.pointer_text = str(pointer)
+        self._unanswered.clear()
+
+    async def _replace_pointer(self, new: str) -> None:
+        """Write over the pointer that was written last, or over one that may have been."""
+        try:
+            await self._home.point(self.pointer_text, new)
+        except StalePointerError:
+            for former in reversed(self._unanswered):
+                with contextlib.suppress(StalePointerError):
+                    await self._home.point(str(former), new)
+                    return
+            raise
 
     async def _put_snapshot(self, ledger: LedgerWriter, blocks: LedgerWriter | None) -> None:
         # What was noted until now is in the store, and so in the snapshot; what is noted from now on is kept.

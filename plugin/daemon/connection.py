@@ -119,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
             may_write=lambda: self.writable and not self._closing,
             is_open=self._streams.is_open,
             sent=engine.answer_sent,
+            failed=engine.answer_failed,
         )
         self._heartbeat: asyncio.TimerHandle | None = None
         self._received_ns = clock.monotonic_ns()

@@ -97,7 +97,7 @@ class DaemonEngine:
         self.surveyor = Surveyor(catalog)
         self._seldom = Seldom(clock.monotonic_ns)
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
-        self._held_news = HeldNews(catalog, self.ownership, log)
+        self._held_news = HeldNews(catalog, self.ownership, log, on_bug=self._end_by_bug)
         self._storage_failing = False
         self.lost = asyncio.Event()
         """The store has lost what was durable: somebody is to end this and begin anew."""
@@ -283,8 +283,7 @@ class DaemonEngine:
         except Exception as error:
             raise self._bug(self.catalog.get(name), str(name), error) from error
         stream = Stream(connection, session)
-        if self._logs is not None:
-            self._logs.begin(stream, connection.log_requests, stream_id, request)
+        self._begin_log(stream, request)
         previous = self.ownership.take_over(stream)
         self._forgetting.served(name)
         if previous is not None:
@@ -295,6 +294,15 @@ class DaemonEngine:
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
         )
         return stream
+
+    def _begin_log(self, stream: Stream, request: Open) -> None:
+        if self._logs is None:
+            return
+        try:
+            self._logs.begin(stream, stream.connection.log_requests, stream.session.stream_id, request)
+        except Exception as error:
+            self._logs.end(stream)
+            raise self._bug(stream.session.index, repr(stream.session), error) from error
 
     def _replace(self, previous: Stream, stream: Stream) -> None:
         """Epochs order the streams of one life. Which of two lives is over only their broker knows: who is
@@ -327,6 +335,10 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         self._held_news.answer_sent(stream)
         self._handing_out.schedule(stream)
+
+    def answer_failed(self, stream: Stream, error: Exception) -> None:
+        """See ``stream.Engine``."""
+        self._end_by_bug(stream, error)
 
     def ended(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
@@ -386,6 +398,12 @@ class DaemonEngine:
 
     def on_durable(self, stream: Stream, durability: Durability) -> None:
         """See ``committer.CommitListener``."""
+        try:
+            self._tell_durable(stream, durability)
+        except Exception as error:
+            self._end_by_bug(stream, error)  # else the others would not be told
+
+    def _tell_durable(self, stream: Stream, durability: Durability) -> None:
         stream.send(Durable(), durability.seq)
         self._metrics.durable_lag.observe((self.clock.monotonic_ns() - durability.received_ns) / 1e9)
         if stream.session.closing and not stream.session.undurable_frames:

@@ -2,11 +2,12 @@
 
 Invariants: nothing is told before the last HELD of the answer has been written: what came to be held until
 then is told right after it, and what was lost waits, for a HELD of before the loss must not come after
-UNHELD; a lost position is told once.
+UNHELD; a lost position is told once, or its stream ends, and the answer to the next OPEN tells it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.index import Catalog, PositionSet, SubscriptionName
@@ -20,14 +21,20 @@ if TYPE_CHECKING:
 
 
 class HeldNews:
-    """Sends HELD and UNHELD to the current streams."""
+    """Sends HELD and UNHELD to the current streams.
+
+    on_bug: called with a stream that could not be told.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         ownership: Ownership[Stream],
         log: structlog.typing.FilteringBoundLogger,
+        *,
+        on_bug: Callable[[Stream, Exception], None],
     ) -> None:
+        self._on_bug = on_bug
         self._catalog = catalog
         self._ownership = ownership
         self._log = log
@@ -54,7 +61,11 @@ class HeldNews:
         for index in self._catalog.unheld():
             stream = self._ownership.get(index.name)
             if stream is not None and stream.answer_sent:
-                self._send_unheld(stream)
+                try:
+                    self._send_unheld(stream)
+                except Exception as error:
+                    # The broker skips what it has not heard of, and nobody would hand it out.
+                    self._on_bug(stream, error)
 
     def _send_unheld(self, stream: Stream) -> None:
         lost = stream.session.index.take_unheld()

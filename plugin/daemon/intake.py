@@ -182,10 +182,7 @@ class Intake:
         if entries.deliver_at_ms.min() < 0:
             raise UserError("not a block of entries: a time is before 1970")
         if message.disown:
-            disowning = self._index(name)
-            gone = disowning.disown(PositionSet.of_entries(entries))
-            self._owner.let_go(disowning)
-            return {"entries": len(entries), "disowned": len(gone)}
+            return {"entries": len(entries), "disowned": self._disown(name, entries)}
         fresh = PositionSet()
         for start in range(0, len(entries), PIECE_ENTRIES):
             await self._owner.until_reading_goes_on()
@@ -216,6 +213,17 @@ class Intake:
         fresh.update(new)
         self._owner.added(index, len(new))
         return token
+
+    def _disown(self, name: SubscriptionName, entries: Entries) -> int:
+        index = self._index(name)
+        try:
+            gone = index.disown(PositionSet.of_entries(entries))
+        except Exception:
+            index.doubt()
+            raise
+        finally:
+            self._owner.let_go(index)
+        return len(gone)
 
     async def _durable(self, token: int) -> None:
         done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()

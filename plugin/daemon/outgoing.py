@@ -5,7 +5,8 @@ Invariants:
 - everything that was written in one turn of the loop leaves in one write, or in pieces of ``FLUSH_BYTES``;
 - an answer to OPEN is what the index held at one instant, and is encoded in steps, between which everybody
   else has a turn: it may be of 100,000 ledgers;
-- of a stream that has ended meanwhile, what is left of the answer is not sent.
+- of a stream that has ended meanwhile, what is left of the answer is not sent;
+- an answer that cannot be made is told, and keeps no other one back.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Answers:
     may_write: whether the peer takes more for now; when it does again, ``go_on`` is called.
     is_open: whether the stream is there still.
     sent: called when the last HELD of a stream has been written.
+    failed: called with a stream that will get no more of its answer.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Answers:
         may_write: Callable[[], bool],
         is_open: Callable[[Stream], bool],
         sent: Callable[[Stream], None],
+        failed: Callable[[Stream, Exception], None],
     ) -> None:
         self._clock = clock
         self._loop = loop
@@ -87,8 +90,9 @@ class Answers:
         self._may_write = may_write
         self._is_open = is_open
         self._sent = sent
+        self._failed = failed
         self._waiting: deque[Stream] = deque()
-        self._frames: Iterator[bytes] | None = None
+        self._answering: tuple[Stream, Iterator[bytes]] | None = None
         self._next_step: asyncio.Handle | None = None
 
     def add(self, stream: Stream) -> None:
@@ -104,7 +108,7 @@ class Answers:
     def stop(self) -> None:
         """Answer nothing more."""
         self._waiting.clear()
-        self._frames = None
+        self._answering = None
         if self._next_step is not None:
             self._next_step.cancel()
 
@@ -112,18 +116,27 @@ class Answers:
         self._next_step = None
         begin_ns = self._clock.monotonic_ns()
         while self._may_write():
-            if self._frames is None:
+            if self._answering is None:
                 if not self._waiting:
                     return
-                self._frames = self._encode(self._waiting.popleft())
-            frame = next(self._frames, None)
+                stream = self._waiting.popleft()
+                self._answering = stream, self._encode(stream)
+            frame = self._next_frame(*self._answering)
             if frame is None:
-                self._frames = None
+                self._answering = None
             else:
                 self._write(frame)
             if self._clock.monotonic_ns() - begin_ns > STEP_NS:
                 self._next_step = self._loop.call_soon(self._step)
                 return
+
+    def _next_frame(self, stream: Stream, frames: Iterator[bytes]) -> bytes | None:
+        try:
+            return next(frames, None)
+        except Exception as error:
+            # Without its last HELD a stream is handed out nothing, for ever.
+            self._failed(stream, error)
+            return None
 
     def _encode(self, stream: Stream) -> Iterator[bytes]:
         """The frames of an answer; what is held is as it is when the first one is made."""

@@ -156,6 +156,10 @@ class Engine(Protocol):
         """The last HELD of the stream has been written."""
         ...
 
+    def answer_failed(self, stream: Stream, error: Exception) -> None:
+        """The answer to OPEN cannot be made: a bug."""
+        ...
+
     def ended(self, stream: Stream) -> None:
         """The stream is gone."""
         ...

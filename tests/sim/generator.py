@@ -45,7 +45,7 @@ class _Generator:
             self.faults.remove("damage")  # it excuses much
         self.fault_share = self.luck.choice((0.1, 0.3, 0.5))
         self.after_a_fault = False
-        self.config = replace(self._with_index_log(self._config()), **settings)
+        self.config = replace(self._with_more(self._with_index_log(self._config())), **settings)
 
     def history(self) -> History:
         steps = [self._step() for _ in range(self.luck.randint(*_STEPS))]
@@ -61,7 +61,6 @@ class _Generator:
 
     def _config(self) -> Config:
         some = self._some
-        default = Config()
         staging = some(240, 480, 1_200, 24_000)
         return Config(
             shared_daemon=some(False, False, True),
@@ -110,7 +109,6 @@ class _Generator:
             commit_entries=some(1, 10, 10_000),
             maintain_interval_ms=some(10, 100, 100, 100, 100, 1_000),
             storage_retry_ms=some(10, 300, 1_000),
-            credit_max=default.credit_max,
             write_buffer_bytes=some(100, 65_536),
             staging_bytes_max=some(2 * staging, 64 << 20),
             loop_lag_us=some(10, 100, 5_000),
@@ -140,6 +138,11 @@ class _Generator:
             log_queue_bytes=some(100, 2_000, 16 << 20, 16 << 20),
             log_record_bytes=some(50, 500, 1 << 20),
         )
+
+    def _with_more(self, config: Config) -> Config:
+        """What was not drawn at first: by luck of its own, so that a seed stays the history that it was."""
+        luck = random.Random(f"more of {self.seed}")  # noqa: S311 a simulation
+        return replace(config, credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)))
 
     # ---- the steps
 

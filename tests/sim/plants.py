@@ -199,6 +199,17 @@ def _credit_after_close() -> Iterator[None]:
 
 
 @contextmanager
+def given_back_in_eighths() -> Iterator[None]:
+    """3404f5f: credit was given back in eighths of what OPEN gave; a daemon may keep less than one."""
+
+    def is_credit_due(self: Any) -> bool:
+        return bool(self._credit_back >= max(1, self.options.credit // 8))
+
+    with replaced(ShimTracker, "_is_credit_due", property(is_credit_due)):
+        yield
+
+
+@contextmanager
 def _clock_ahead() -> Iterator[None]:
     """The shim gates by a clock that is ahead of the broker's (a fault of the model, not of the product)."""
     with replaced(ServedSubscription, "now_ms", lambda self: self.broker.clock.now_ms() + 5):
@@ -364,6 +375,7 @@ class Plant:
     """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
 
     says: what the check that meets it says, so that a plant which is broken itself is not taken for found.
+    or_says: what it says where something else shows it first.
     commit: where this project had it repaired, "" for one that it never had.
     """
 
@@ -373,6 +385,11 @@ class Plant:
     faults: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     commit: str = ""
+    or_says: str = ""
+
+    def is_met_by(self, failure: str) -> bool:
+        """Whether a history has failed of it."""
+        return self.says in failure or bool(self.or_says and self.or_says in failure)
 
 
 _LOG = {"index_log": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
@@ -385,6 +402,8 @@ _MUCH_IN_BLOCKS = {
     "daemon_start_ms": 1,
 }
 """Hardly anything stays in the journal."""
+_MUCH_CREDIT = {"credit_max": 1_000_000}
+"""What is due is handed out at once, so that the check that is named meets the plant first."""
 
 PLANTS = (
     Plant(
@@ -408,15 +427,22 @@ PLANTS = (
         _rest_not_read,
         "is unknown to it, but it must be",
         ("crash", "consumer"),
-        {"socket_latency_us": 100_000, "session_timeout_ms": 300, "ack_after_ms": 20, "piece_bytes": 7},
+        {
+            "socket_latency_us": 100_000,
+            "session_timeout_ms": 300,
+            "ack_after_ms": 20,
+            "piece_bytes": 7,
+            **_MUCH_CREDIT,
+        },
         "e5fa191",
+        or_says="is held, but it must be acknowledged",  # an ACK is among the last words as an ADD is
     ),
     Plant(
         "a failed persist that was applied counts later",
         _applied_but_failed,
         "is held, but it must be unknown to it",
         ("disk", "crash"),
-        {"ack_after_ms": 20, "persist_age_ms": 50, "maintain_interval_ms": 10},
+        {"ack_after_ms": 20, "persist_age_ms": 50, "maintain_interval_ms": 10, **_MUCH_CREDIT},
         "fea1ddf",
     ),
     Plant(
@@ -441,8 +467,19 @@ PLANTS = (
         _rewind_forgotten,
         "is held and earlier",
         ("crash",),
+        _MUCH_CREDIT,
     ),
-    Plant("what a persist leaves staged is lost", _carry_lost, "is held and earlier", ("crash",)),
+    Plant(
+        "what a persist leaves staged is lost", _carry_lost, "is held and earlier", ("crash",), _MUCH_CREDIT
+    ),
+    Plant(
+        "credit comes back in eighths",
+        given_back_in_eighths,
+        "lost: ",
+        ("crash",),
+        {"credit": 100, "credit_max": 7},
+        "3404f5f",
+    ),
     Plant("the shim's clock is ahead", _clock_ahead, "ms early", ("clock",)),
     Plant(
         "the pointer of an index log is not compared",

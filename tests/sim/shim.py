@@ -522,16 +522,19 @@ class Tracker:
             return self.outbox.take_close(), 0
         changes = self.outbox.take_unsent()
         credit = 0
-        if not self.finished and self._credit_back >= self._credit_step:
+        if not self.finished and self._is_credit_due:
             credit, self._credit_back = self._credit_back, 0
         return changes, credit
 
     @property
-    def _credit_step(self) -> int:
-        return max(1, self.options.credit // 8)
+    def _is_credit_due(self) -> bool:
+        """Whether to give credit back: when it is worth a frame, or when no entry holds any. The daemon may
+        keep less than it was given, and has none left then."""
+        is_worth_it = self._credit_back >= max(1, self.options.credit // 8)
+        return is_worth_it or (self._credit_back > 0 and not self.credited)
 
     def _signal(self) -> None:
-        wants = self.outbox.has_unsent or self._reopen or self._credit_back >= self._credit_step
+        wants = self.outbox.has_unsent or self._reopen or self._is_credit_due
         if self.stream is Stream.OPEN and wants:
             self.host.frames_waiting()
 

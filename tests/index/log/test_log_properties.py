@@ -18,6 +18,7 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import BlockAwayError, UnreadableLogError
+from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import HomeError
 from tidegate.index.log.log_options import LogOptions
@@ -270,8 +271,9 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.index.upkeep.absent_blocks)
     @rule(count=st.integers(1, 5))
     def land(self, count: int) -> None:
-        """Blocks come that were still to come."""
+        """Blocks come that were still to come. As in the daemon, a commit then has all of them on the disk."""
         land(self.index, self.store, self.places, self.world, count)
+        self.catalog.set_chain(self.index, Chain(1, "memory"))
 
     @precondition(lambda self: Pointer.parse(self.world.pointer) is not None)
     @rule(cut=st.integers(0, 40), flip=st.booleans(), which=st.integers(0, 1))

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,13 @@ from tidegate.index.log.memory_home import World
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
+from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.daemon.serve import RunningDaemon
-from tidegate.plugin.errors import ErrorCode, UserError
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.daemon.stream_log import StreamLog
+from tidegate.plugin.errors import ErrorCode, StartError, UserError
 from tidegate.plugin.wire.client import ask_socket
+from tidegate.plugin.wire.messages import Durable, Message
 from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"
@@ -125,16 +131,145 @@ async def test_a_bug_at_opening_refuses_the_stream_alone_and_keeps_nothing_back(
         index.check()
 
 
+async def test_a_bug_in_an_answer_ends_its_stream_alone_and_the_others_get_theirs(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the last HELD nothing is ever handed out on a stream, and its broker would wait for ever.
+
+    Its log is read first, so that it is no frame that the bug is met at.
+    """
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, horizon_ms=0)
+        stream.add(entries(5, 1))
+        await stream.durable()
+        await until(lambda: world.pointer.startswith("1;1;"))
+        await stream.close()
+        daemon.engine.catalog.remove(SubscriptionName(TOPIC, "sub"))
+
+        def bug(_: PositionSet) -> Iterator[PositionSet]:
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(session, "split_positions", bug)
+            with pytest.raises(DaemonError, match=r"FAILED.*a bug"):
+                await client.open(TOPIC, epoch=2, horizon_ms=0)
+        assert not client.closed
+        again = await client.open(TOPIC, epoch=3, horizon_ms=0)
+        assert len(await again.take_due(5)) == 5
+
+
+async def test_a_bug_in_beginning_a_log_refuses_its_stream_alone(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(World())
+        other = await client.open(f"{TOPIC}-2")
+
+        def bug(_: StreamLog) -> None:
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(StreamLog, "wake", bug)
+            with pytest.raises(DaemonError, match=r"FAILED.*a bug"):
+                await client.open(TOPIC)
+        other.add(entries(5, FAR_MS))
+        await other.durable()
+        assert not client.closed
+        assert len(daemon.engine.log_states()) == 1
+        await client.open(TOPIC)
+        assert len(daemon.engine.log_states()) == 2
+
+
+async def test_a_bug_in_telling_what_is_durable_ends_its_stream_alone(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed together is told one stream after another."""
+    async with start(commit_interval_ms=200), await ShimClient.connect(socket_path) as client:
+        failing = await client.open(TOPIC)
+        other = await client.open(f"{TOPIC}-2")
+        for stream in (failing, other):
+            await stream.durable()
+
+        tell = Stream.send
+
+        def bug(stream: Stream, message: Message, seq: int = 0) -> None:
+            if stream.name.topic == TOPIC and isinstance(message, Durable):
+                raise MemoryError("a bug")
+            tell(stream, message, seq)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Stream, "send", bug)
+            failing.add(entries(5, FAR_MS))
+            other.add(entries(5, FAR_MS))
+            error = await failing.ended()
+            assert error is not None and error.code == ErrorCode.FAILED
+            await other.durable()
+        assert not client.closed
+        again = await client.open(TOPIC, epoch=2)
+        assert len(again.held) == 5
+
+
+async def test_positions_that_a_bug_keeps_from_being_told_as_lost_are_not_taken_for_held(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker skips what it takes for held: nobody would ever hand it out."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        failing = await client.open(TOPIC)
+        failing.add(entries(5, FAR_MS))
+        await failing.durable()
+
+        def bug(_: PositionSet) -> Iterator[PositionSet]:
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(held_news, "split_positions", bug)
+            index_of(daemon, TOPIC).disown(PositionSet.of([(1, 4)]))
+            error = await failing.ended()
+        assert error is not None and error.code == ErrorCode.FAILED
+        again = await client.open(TOPIC, epoch=2)
+        assert sorted(again.held) == [(1, 0), (1, 1), (1, 2), (1, 3)]
+
+
+async def test_what_a_bug_keeps_a_rebuild_from_letting_go_of_is_read_again(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By half it is held no longer, and the broker must hear of that."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(5, FAR_MS))
+        await stream.durable()
+        index = index_of(daemon, TOPIC)
+
+        def let_go() -> None:
+            with DaemonSession(socket_path) as asking:
+                name = SubscriptionName(TOPIC, "sub")
+                asking.take(name)
+                list(asking.put(name, [encode_block(entries(5, FAR_MS))], disown=True))
+
+        def bug(_: PositionSet) -> None:
+            raise MemoryError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(index._timeline, "depart", bug)
+            with pytest.raises(UserError, match="a bug"):
+                await asyncio.to_thread(let_go)
+        await until(lambda: len(stream.unheld) == 5)
+        assert not index.held()
+        index.check()
+
+
 async def test_entries_that_a_bug_has_put_in_by_half_are_not_held(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start() as daemon:
 
         def rebuild(ledger_id: int) -> None:
-            with DaemonSession(socket_path) as session:
+            with DaemonSession(socket_path) as asking:
                 name = SubscriptionName(TOPIC, "sub")
-                session.take(name)
-                list(session.put(name, [encode_block(entries(5, FAR_MS, ledger_id=ledger_id))]))
+                asking.take(name)
+                list(asking.put(name, [encode_block(entries(5, FAR_MS, ledger_id=ledger_id))]))
 
         await asyncio.to_thread(rebuild, 1)
         index = index_of(daemon, TOPIC)
@@ -194,3 +329,25 @@ async def test_a_bug_in_shipping_a_log_is_told_and_tried_again(
             await until(lambda: any("it has failed" in one.failure for one in daemon.engine.log_states()))
         assert "RuntimeError" in log.getvalue()
         await until(lambda: all(one.ledger_id >= 0 and not one.failure for one in daemon.engine.log_states()))
+
+
+@pytest.mark.parametrize("fails", range(1, 5))
+async def test_a_daemon_that_may_have_no_more_threads_says_so_at_its_start(
+    start: StartDaemon, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    """Later, what waits for the thread would wait for ever: the first commit, and every one after it."""
+    begin = threading.Thread.start
+    begun = 0
+
+    def begin_some(thread: threading.Thread) -> None:
+        nonlocal begun
+        begun += thread.name.startswith("tidegate-")
+        if begun == fails:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin_some)
+    with pytest.raises(StartError, match=r"cannot start a thread .*: raise the limit"):
+        async with start():
+            pass
+    assert not [one for one in threading.enumerate() if one.name.startswith("tidegate-")]

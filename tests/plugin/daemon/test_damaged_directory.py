@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from tidegate.index.store import Batch
 from tidegate.plugin.daemon.logs import make_logger
 from tidegate.plugin.daemon.serve import running_daemon
 from tidegate.plugin.daemon.settings import load_settings
+from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -67,6 +69,36 @@ async def test_it_begins_anew_with_what_the_index_log_has(
     await third.ready()
     assert third.log().count(MOVED) == 1
     await until(lambda: '"entries_held": 105' in third.log())
+
+
+async def test_so_it_does_while_it_runs_if_a_failed_store_cannot_be_opened_again(
+    serve: Callable[..., DaemonProcess], socket_path: Path
+) -> None:
+    """A restart would do nothing else: nobody has to think of it."""
+    daemon, world = serve(), World()
+    await daemon.ready()
+    async with await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        await stream.durable()
+        await until(lambda: world.pointer.startswith("1;1;"))
+        _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (100_000, hard))
+        stream.add(entries(100_000, now_ms() + HOUR_MS, ledger_id=2))
+        error = await stream.ended()
+        assert error is not None and error.code == ErrorCode.STORAGE
+        flip(daemon.data_dir / "CURRENT", 2)
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    await until(lambda: daemon.log().count('"serving"') == 2)
+    async with await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert len(stream.held) == 100
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+    assert daemon.log().count(MOVED) == 1
+    assert daemon.stop() == 0
 
 
 @pytest.mark.parametrize("value", [b"", b"garbage", bytes(16)])

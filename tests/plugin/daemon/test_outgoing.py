@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+import pytest
+
 from tests.support.shim_client import GENERATION, INCARNATION, NO_POSITION
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
@@ -78,6 +80,7 @@ async def test_a_large_answer_is_encoded_in_steps_and_says_what_was_held_at_its_
         may_write=lambda: True,
         is_open=lambda _: True,
         sent=answered,
+        failed=lambda stream, error: pytest.fail(f"{stream}: {error}"),
     )
 
     def next_turn() -> None:

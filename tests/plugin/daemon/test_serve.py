@@ -23,7 +23,7 @@ import pytest
 from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, run
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index.directory import WITNESS_NAME
+from tidegate.index.directory import ASIDE_NAME, WITNESS_NAME
 from tidegate.index.format.envelope import FORMAT_VERSION, seal
 from tidegate.index.format.keys import FORMAT_KEY
 from tidegate.index.positions import PositionSet
@@ -312,6 +312,24 @@ def test_a_data_directory_of_a_newer_format(short_dir: Path, socket_path: Path) 
     assert not socket_path.exists()
 
 
+@pytest.mark.parametrize("value", [b"", b"garbage", bytes(16)])
+def test_a_data_directory_whose_format_record_is_damaged(
+    value: bytes, short_dir: Path, socket_path: Path
+) -> None:
+    """Without a witness, as below; and it stays one, however often it is tried."""
+    data = short_dir / "data"
+    batch = Batch()
+    batch.put(FORMAT_KEY, value)
+    write_store(data, batch)
+    (data / WITNESS_NAME).unlink()
+    for _ in range(2):
+        done = run("serve", "--data", str(data), "--socket", str(socket_path))
+        assert_one_line(done, str(data), 1)
+        assert not socket_path.exists()
+        assert not (data / WITNESS_NAME).exists()
+        assert not (data / ASIDE_NAME).exists()
+
+
 @pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*"])
 def test_a_data_directory_whose_files_are_damaged(pattern: str, short_dir: Path, socket_path: Path) -> None:
     """Without a witness it may be somebody else's; one of ours is moved away: `test_damaged_directory.py`."""
@@ -320,9 +338,12 @@ def test_a_data_directory_whose_files_are_damaged(pattern: str, short_dir: Path,
     (data / WITNESS_NAME).unlink()
     (damaged,) = data.glob(pattern)
     damaged.write_bytes(b"garbage")
-    done = run("serve", "--data", str(data), "--socket", str(socket_path))
-    assert_one_line(done, str(data), 1)
-    assert not socket_path.exists()
+    for _ in range(2):
+        done = run("serve", "--data", str(data), "--socket", str(socket_path))
+        assert_one_line(done, str(data), 1)
+        assert not socket_path.exists()
+        assert not (data / WITNESS_NAME).exists()
+        assert not (data / ASIDE_NAME).exists()
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ class GoldenHistoryTest {
                 ToyWorld machine = machines[i] = new ToyWorld(random);
                 machine.horizonMs = (int) history.setting("horizon_ms", 2_000);
                 machine.credit = (int) history.setting("credit", 100);
+                machine.daemon.creditMax = (int) history.setting("credit_max", 1_000_000);
                 machine.nearMaxEntries = history.setting("near_max", 1_000);
                 machine.maxPendingEntries = history.setting("pending_max", 10_000);
                 machine.daemonWaitMs = history.setting("daemon_wait_ms", 10_000);
