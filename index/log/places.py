@@ -10,10 +10,13 @@ Invariant: a place is only known of a block that has been appended there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
+from tidegate.index.format import keys
+from tidegate.index.format.block import BlockDescriptor
+from tidegate.index.format.keys import SliceId
 from tidegate.index.log.home import Home
 from tidegate.index.log.records import EntryKind, decode_operations, decode_piece
 from tidegate.index.store import Batch
@@ -53,6 +56,8 @@ class Place(NamedTuple):
         return place
 
 
+StoredBlock = tuple[SliceId, BlockDescriptor]
+
 Places = dict[bytes, Place]
 """The places of blocks by their keys, the subscription id left out."""
 
@@ -85,8 +90,10 @@ class BlockRecord(NamedTuple):
     entry: int
 
 
-async def read_record(home: Home, record: BlockRecord, last: int) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of the blocks in a record of a ledger that is open, whose last entry is `last`.
+async def read_record(home: Home, record: BlockRecord, last: int) -> dict[bytes, bytes]:
+    """The keys, without the subscription id, and the values of the blocks in a record.
+
+    The ledger is open, and `last` its last entry.
 
     Raises UnreadableLogError if they cannot be read, now or ever, HomeError.
     """
@@ -107,14 +114,40 @@ async def read_record(home: Home, record: BlockRecord, last: int) -> Iterator[tu
     raise UnreadableLogError(f"ledger {record.ledger_id} ends at {last}, before a record at {record.entry}")
 
 
-def _blocks(data: bytes, record: BlockRecord) -> Iterator[tuple[bytes, bytes]]:
+def _blocks(data: bytes, record: BlockRecord) -> dict[bytes, bytes]:
     try:
         operations = list(decode_operations(data))
     except CorruptRecordError as error:
         raise UnreadableLogError(f"entry {record.entry} of ledger {record.ledger_id}: {error}") from error
-    return ((key, value) for kind, key, value in operations if kind == Batch.PUT)
+    return {key: value for kind, key, value in operations if kind == Batch.PUT}
 
 
-def by_record(places: Iterable[Place]) -> dict[BlockRecord, None]:
-    """The records that have these blocks, in their order."""
-    return dict.fromkeys(BlockRecord(each.ledger_id, each.chain, each.entry) for each in places)
+def block_ids(places: Places) -> list[int]:
+    """The ids of the blocks that lie there."""
+    return [keys.parse_block_key(keys.unstripped(key, 0)) for key in places]
+
+
+def by_record(places: Places, blocks: Iterable[StoredBlock]) -> dict[BlockRecord | None, list[StoredBlock]]:
+    """The records to read for some blocks, in their order, and what is wanted of each; None: nobody knows."""
+    plan: dict[BlockRecord | None, list[StoredBlock]] = {}
+    for slice_id, descriptor in blocks:
+        place = places.get(keys.stripped(keys.block_key(0, slice_id, descriptor.block_id)))
+        record = None if place is None else BlockRecord(place.ledger_id, place.chain, place.entry)
+        plan.setdefault(record, []).append((slice_id, descriptor))
+    return plan
+
+
+def writes(
+    found: Mapping[bytes, bytes], subscription_id: int, blocks: Iterable[StoredBlock]
+) -> tuple[Batch, list[StoredBlock]]:
+    """What puts blocks of a record into the store, and those that it does not have."""
+    batch = Batch()
+    missing: list[StoredBlock] = []
+    for slice_id, descriptor in blocks:
+        key = keys.block_key(subscription_id, slice_id, descriptor.block_id)
+        value = found.get(keys.stripped(key))
+        if value is None:
+            missing.append((slice_id, descriptor))
+        else:
+            batch.put(key, value)
+    return batch, missing

@@ -19,10 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.index import Batch, Catalog, Clock, DelayIndex, StorageError, TappedStore, UnreadableLogError
-from tidegate.index.format import keys
 from tidegate.index.log.home import AwayError, Home, NoLedgerError
-from tidegate.index.log.places import BlockRecord, Places, read_record
-from tidegate.index.persist import StoredBlock
+from tidegate.index.log.places import BlockRecord, Places, StoredBlock, by_record, read_record, writes
 
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
@@ -72,7 +70,8 @@ class BlockFetch:
         begin_ns = self._clock.monotonic_ns()
         count = self._index.upkeep.absent_blocks
         lost = 0
-        for record, blocks in self._plan().items():
+        plan = by_record(self._places, self._index.upkeep.absent_in_order())
+        for record, blocks in plan.items():
             try:
                 if record is None:
                     raise UnreadableLogError("nobody knows where they lie")
@@ -92,16 +91,6 @@ class BlockFetch:
             lost=lost,
             seconds=round((self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND, 3),
         )
-
-    def _plan(self) -> dict[BlockRecord | None, list[StoredBlock]]:
-        """What to read, and what is wanted of each, in the order in which it is due."""
-        plan: dict[BlockRecord | None, list[StoredBlock]] = {}
-        for slice_id, descriptor in self._index.upkeep.absent_in_order():
-            key = keys.stripped(keys.block_key(0, slice_id, descriptor.block_id))
-            place = self._places.get(key)
-            record = None if place is None else BlockRecord(place.ledger_id, place.chain, place.entry)
-            plan.setdefault(record, []).append((slice_id, descriptor))
-        return plan
 
     async def _bring(self, record: BlockRecord, blocks: list[StoredBlock]) -> None:
         """Read a record and write its blocks. Raises UnreadableLogError, HomeError."""
@@ -126,17 +115,8 @@ class BlockFetch:
         last = self._last_entries.get(record.ledger_id)
         if last is None:
             last = self._last_entries[record.ledger_id] = await self._home.open(record.ledger_id)
-        found = dict(await read_record(self._home, record, last))
-        subscription_id = self._index.log.subscription_id
-        batch = Batch()
-        missing: list[StoredBlock] = []
-        for slice_id, descriptor in blocks:
-            key = keys.block_key(subscription_id, slice_id, descriptor.block_id)
-            value = found.get(keys.stripped(key))
-            if value is None:
-                missing.append((slice_id, descriptor))
-            else:
-                batch.put(key, value)
+        found = await read_record(self._home, record, last)
+        batch, missing = writes(found, self._index.log.subscription_id, blocks)
         await self._write(batch)
         if missing:
             self._index.upkeep.lose_absent(missing, "is not where the index log says")

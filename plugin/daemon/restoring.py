@@ -29,10 +29,9 @@ from tidegate.index import (
     TidegateIndexError,
     UnreadableLogError,
 )
-from tidegate.index.format import keys
 from tidegate.index.log.home import Home, HomeError, RefusedError
 from tidegate.index.log.landing import Landing
-from tidegate.index.log.places import Places
+from tidegate.index.log.places import Places, block_ids
 from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.index.log.reader import read_log
 from tidegate.plugin.daemon.broker_home import LogRequests
@@ -170,8 +169,7 @@ class Restorer:
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
             places = log.content.places
-            absent = [keys.parse_block_key(keys.unstripped(key, landing.subscription_id)) for key in places]
-            index = self._catalog.adopt(landing.subscription_id, identity, absent)
+            index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
             adopted = True
             self._restored(index, chain, places)
         except TimeoutError as error:

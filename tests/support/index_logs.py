@@ -16,13 +16,13 @@ from tidegate.index.format.manifest import Identity, decode_slice
 from tidegate.index.log.home import HomeError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
-from tidegate.index.log.places import BlockRecord, Places, read_record
+from tidegate.index.log.places import Places, block_ids, by_record, read_record, writes
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.reader import LogText, read_log
 from tidegate.index.log.restore import restoration
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.options import IndexOptions
-from tidegate.index.store import Batch, MemoryStore, Store
+from tidegate.index.store import MemoryStore, Store
 from tidegate.index.tap import TappedStore
 
 ResultT = TypeVar("ResultT")
@@ -124,20 +124,18 @@ def land(index: DelayIndex, store: Store, places: Places, world: World, count: i
     """Bring so many of the absent blocks as the daemon would, all by default, from a copy of the ledgers."""
 
     async def bring() -> None:
-        for slice_id, descriptor in index.upkeep.absent_in_order()[:count]:
-            key = keys.block_key(index.log.subscription_id, slice_id, descriptor.block_id)
-            place = places[keys.stripped(key)]
+        for record, blocks in by_record(places, index.upkeep.absent_in_order()[:count]).items():
+            assert record is not None
             home = MemoryHome(copy_of(world))
-            batch = Batch()
             try:
-                last = await home.open(place.ledger_id)
-                record = BlockRecord(place.ledger_id, place.chain, place.entry)
-                batch.put(key, dict(await read_record(home, record, last))[keys.stripped(key)])
+                found = await read_record(home, record, await home.open(record.ledger_id))
             except (UnreadableLogError, HomeError) as error:
-                index.upkeep.lose_absent([(slice_id, descriptor)], str(error))
-            else:
-                store.write(batch, sync=False)
-                index.upkeep.land([key])
+                index.upkeep.lose_absent(blocks, str(error))
+                continue
+            batch, missing = writes(found, index.log.subscription_id, blocks)
+            assert not missing
+            store.write(batch, sync=False)
+            index.upkeep.land([key for _, key, _ in batch.operations])
 
     asyncio.run(bring())
 
@@ -147,8 +145,7 @@ def adopted(log: LogText, identity: Identity, catalog: Catalog, store: Store) ->
     subscription_id = catalog.reserve_id()
     for batch in restoration(log.content, subscription_id, 1_000):
         store.write(batch, sync=False)
-    absent = [keys.parse_block_key(keys.unstripped(key, subscription_id)) for key in log.content.places]
-    return catalog.adopt(subscription_id, identity, absent)
+    return catalog.adopt(subscription_id, identity, block_ids(log.content.places))
 
 
 def restored(

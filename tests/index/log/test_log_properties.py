@@ -271,7 +271,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.index.upkeep.absent_blocks)
     @rule(count=st.integers(1, 5))
     def land(self, count: int) -> None:
-        """Blocks come that were still to come. As in the daemon, a commit then has all of them on the disk."""
+        """Blocks come that were still to come. As in the daemon, the next commit has them on the disk."""
         land(self.index, self.store, self.places, self.world, count)
         self.catalog.set_chain(self.index, Chain(1, "memory"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from functools import partial
 from pathlib import Path
 
 from tests.plugin.daemon.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, pointed_to, up_to_date
@@ -12,6 +13,7 @@ from tests.support.index_logs import copy_of, read
 from tests.support.shim_client import INCARNATION, ClientStream, ShimClient, entries
 from tests.support.stores import CrashStore
 from tests.support.waiting import until
+from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
@@ -65,11 +67,24 @@ async def fill(client: ShimClient, daemon: RunningDaemon, world: World, due_ms: 
         stream.add(Entries.of((due_ms + 30 * number, 1, number) for number in range(at, at + 1_000)))
         await stream.durable()
         daemon.engine.catalog.persist(NAME)
+        await until(lambda: up_to_date(daemon))  # so that each is a record of blocks of its own
     stream.ack(PositionSet.of((1, number) for number in range(0, COUNT, 10)))
     await stream.durable()
     await until(lambda: up_to_date(daemon))
     assert ledgers_of_blocks(world)
     return stream
+
+
+def goes_on(daemon: RunningDaemon, world: World, was: int) -> bool:
+    return up_to_date(daemon) and pointed_to(world) != was
+
+
+def is_partly_here(index: DelayIndex, count: int) -> bool:
+    return 0 < index.upkeep.absent_blocks < count
+
+
+def is_whole(index: DelayIndex) -> bool:
+    return not index.upkeep.absent_blocks
 
 
 def slow(client: ShimClient, world: World) -> SlowHome:
@@ -134,14 +149,14 @@ async def test_the_next_owner_goes_on_with_the_ledgers_of_blocks_that_are_there(
             stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=epoch))
             stream.ack(PositionSet.of([(epoch, 0)]))
             await stream.durable()
-            await until(lambda was=was: up_to_date(daemon) and pointed_to(world) != was)
+            await until(partial(goes_on, daemon, world, was))
             assert ledgers_of_blocks(world) == before
             pointer = Pointer.parse(world.pointer)
             assert pointer is not None
             assert set(world.ledgers) <= set(pointer.ledgers)
             index = daemon.engine.catalog.get(NAME)
             assert index is not None
-            await until(lambda upkeep=index.upkeep: not upkeep.absent_blocks)
+            await until(partial(is_whole, index))
             index.check()
             # The log names all of them, and has none.
             log = await read(copy_of(world), Identity(NAME, INCARNATION))
@@ -181,7 +196,7 @@ async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_pa
         assert index is not None
         count = index.upkeep.absent_blocks
         home.may_read.release()
-        await until(lambda: 0 < index.upkeep.absent_blocks < count)
+        await until(partial(is_partly_here, index, count))
         stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
         await stream.durable()
         left = store.crashed(kept_writes=1_000)
@@ -191,7 +206,7 @@ async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_pa
         assert len(stream.held) >= COUNT * 9 // 10
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        await until(lambda: not index.upkeep.absent_blocks)
+        await until(partial(is_whole, index))
         index.check()
         assert not daemon.engine.catalog.stats().corrupt_records
 
@@ -229,7 +244,7 @@ async def test_another_stream_goes_on_with_it(start: StartDaemon, socket_path: P
             stream = await client.open(TOPIC, epoch=3)
             assert len(stream.held) == COUNT * 9 // 10
             assert daemon.engine.catalog.get(NAME) is index
-            await until(lambda: not index.upkeep.absent_blocks)
+            await until(partial(is_whole, index))
             index.check()
 
 
@@ -261,6 +276,6 @@ async def test_a_log_elsewhere_begins_when_all_is_here(
         assert len(stream.held) == COUNT * 9 // 10 + 1
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        await until(lambda: not index.upkeep.absent_blocks)
+        await until(partial(is_whole, index))
         index.check()
         assert not daemon.engine.catalog.stats().corrupt_records
