@@ -41,7 +41,10 @@ from tidegate.plugin.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-BUG_LINES = ("upkeep failed unexpectedly", "protocol error", "restoring an index failed unexpectedly")
+BUG_LINES = (
+    *("upkeep failed unexpectedly", "protocol error", "restoring an index failed unexpectedly"),
+    "writing an index log failed unexpectedly",
+)
 RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
