@@ -48,7 +48,9 @@ BUG_LINES = (
 RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
+LOST_BLOCKS = "blocks of an index cannot be read where its log says"
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
+LEDGER = re.compile(r"ledger ([0-9]+)", re.ASCII)
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
 _START_AGAIN_NS = 1_000 * NS_PER_MS
@@ -85,9 +87,9 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, *UNREADABLE, CUT)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
-            self._on_log(text, name, str(values.get("reason", "")))
+            self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
 
     debug = info = warning = error = _say
 
@@ -213,6 +215,12 @@ class Life:
             return
         if text.startswith(CUT):
             self._cut.add(name)
+            return
+        if text.startswith(LOST_BLOCKS):
+            ledger = LEDGER.search(reason)
+            if ledger is None or not promises.logs.is_damaged(int(ledger[1])):
+                raise Violation(f"{self._host.name} loses blocks: {reason}, and nothing of that is damaged")
+            self._host.disk.damaged = True
             return
         index = self.catalog.get(name)
         chain = None if index is None else self.catalog.chain(index)
