@@ -26,6 +26,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.pointer import NO_LEDGER
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.tap import TappedStore
@@ -425,6 +426,14 @@ class DaemonHost:
         }
         if found - known:
             raise Violation(f"{self.name} has stored what is of no subscription: ids {sorted(found - known)}")
+
+    def awaits_log(self, index: DelayIndex) -> bool:
+        """Whether a crash has left an index that had not all of its log, and no stream has asked for it."""
+        assert self.life is not None
+        assert self.life.catalog is not None
+        chain = self.life.catalog.chain(index)
+        looked = self.life.logs is not None and index in self.life.logs._looked
+        return chain is not None and chain.ledger_id == NO_LEDGER and not looked
 
     def indexes(self) -> list[DelayIndex]:
         """The indexes of the living daemon."""
