@@ -306,6 +306,9 @@ class Life:
 
     def _died(self) -> None:
         self.note_complete()
+        for index in self._host.indexes():
+            if index.upkeep.absent_blocks:
+                self._host.promises.left_without_blocks(index.name.subscription, index.held())
         for wire in self.wires:
             wire.kill_daemon()
         self.wires.clear()
