@@ -59,6 +59,8 @@ class Config:
     log_tail_bytes: int = 4 << 20
     log_queue_bytes: int = 16 << 20
     log_record_bytes: int = 1 << 20
+    log_inline_bytes: int = 4 << 20
+    log_blocks_ledger_bytes: int = 64 << 20
     # the socket
     socket_capacity: int = 200_000
     socket_latency_us: int = 100
@@ -150,7 +152,12 @@ class Config:
             "slice_width_auto": self.slice_width_auto,
         }
         log = LogOptions(
-            self.log_interval_ms, self.log_tail_bytes, self.log_queue_bytes, self.log_record_bytes
+            self.log_interval_ms,
+            self.log_tail_bytes,
+            queue_bytes=self.log_queue_bytes,
+            record_bytes=self.log_record_bytes,
+            inline_bytes=self.log_inline_bytes,
+            blocks_ledger_bytes=self.log_blocks_ledger_bytes,
         )
         return DaemonOptions(
             index,

@@ -125,6 +125,7 @@ class _Generator:
         if not wanted and self.luck.random() > 0.1:
             return config
         objects = "objects" in self.faults
+        luck = random.Random(f"ledgers of blocks {self.seed}")  # noqa: S311 so that older seeds have their steps
         return replace(
             config,
             index_log=True,
@@ -137,6 +138,8 @@ class _Generator:
             log_tail_bytes=some(100, 2_000, 4 << 20),
             log_queue_bytes=some(100, 2_000, 16 << 20, 16 << 20),
             log_record_bytes=some(50, 500, 1 << 20),
+            log_inline_bytes=luck.choice((0, 0, 300, 4 << 20)),
+            log_blocks_ledger_bytes=luck.choice((0, 500, 64 << 20)),
         )
 
     def _with_more(self, config: Config) -> Config:

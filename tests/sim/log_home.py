@@ -225,7 +225,10 @@ class LogHome:
                 break
             found.append(entry)
         if not found:
-            return LogAnswer(LogCode.NO_LEDGER, message="no such ledger is open, or it has no such entry")
+            return LogAnswer(
+                LogCode.NO_LEDGER,
+                message=f"ledger {request.ledger_id} is not open, or has no entry {request.first}",
+            )
         return LogAnswer(LogCode.OK, entries=tuple(found))
 
     def _append_later(self, request: LogRequest, trip_ns: int | None, answer: Answer) -> None:
