@@ -411,6 +411,7 @@ class Catalog:
             slices_crowded=sum(one.slices_crowded for one in each),
             blocks=sum(one.blocks for one in each),
             blocks_quarantined=sum(one.blocks_quarantined for one in each),
+            blocks_absent=sum(one.blocks_absent for one in each),
             corrupt_records=self._context.corrupt_records,
             lost_commits=self._context.lost_commits,
             memory_bytes=sum(one.memory_bytes for one in each),

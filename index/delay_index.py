@@ -404,6 +404,7 @@ class DelayIndex:
             slices_crowded=timeline.crowded_slices,
             blocks=sum(len(each.blocks) for each in slices),
             blocks_quarantined=self._quarantine.blocks_total,
+            blocks_absent=len(self._absent),
             memory_bytes=timeline.memory_bytes() + positions.memory_bytes(),
             disk_bytes=self.stored_bytes + self.log.size_bytes,
             journal_bytes=self.log.size_bytes,

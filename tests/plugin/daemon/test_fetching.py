@@ -115,6 +115,7 @@ async def test_what_is_held_is_told_before_its_blocks_are_here_and_handed_out_in
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
         assert index.upkeep.absent_blocks > 30
+        assert f"tidegate_absent_blocks {index.upkeep.absent_blocks}.0".encode() in await daemon.exposition()
         assert not stream.due
         assert HERE not in log.getvalue()
         found = Entries.empty()
