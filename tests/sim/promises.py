@@ -146,9 +146,17 @@ class Promises:
         self._streams = 0
 
     def left_without_blocks(self, name: str, held: Iterable[Position]) -> None:
-        """The daemon dies before all blocks of an index are here that it has restored. It reads the log again,
-        or these may be missing."""
-        self._subscriptions.setdefault(name, _Subscription()).away.update(held)
+        """Not all blocks of an index come that the daemon has restored, because it dies, and may not read the
+        log again, or because the log is deleted with the subscription. These may be missing."""
+        found = self._subscriptions.setdefault(name, _Subscription())
+        found.away.update(held)
+        away = Disowned(frozenset(found.away))
+        beliefs = [found.durable, found.live]
+        beliefs += [belief for each in found.streams for belief in (each.expected, each.doubted)]
+        for belief in beliefs:
+            belief.fold(away, 0, certain=False)
+        for each in found.streams:
+            each.may_miss(found.away)
 
     def daemon_died(self) -> None:
         """What was not durable may be there or not."""
@@ -318,6 +326,11 @@ class StreamWatch:
                 self._may_hold.add((ledger_id, entry_id))
                 if (ledger_id, entry_id) in disowned:
                     self._known.pop((ledger_id, entry_id), None)
+
+    def may_miss(self, positions: Iterable[Position]) -> None:
+        """The daemon may not be able to hand these out, or not in their turn."""
+        for position in positions:
+            self._known.pop(position, None)
 
     @property
     def may_wait_for_log(self) -> bool:
