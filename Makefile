@@ -19,8 +19,8 @@ SIM_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo drill test test-quick torture sim test-shim shim-compat lint format setup pulsar shim bench-peers bench-quick \
-	wheel lock clean
+.PHONY: help demo drill test test-quick test-broker torture sim test-shim shim-compat lint format setup pulsar shim \
+	bench-peers bench-quick wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -39,6 +39,9 @@ test: setup $(VENV)/.spark ## every test: Python's with a real broker, then the 
 
 test-quick: setup $(VENV)/.spark ## Python's tests that need no broker
 	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
+
+test-broker: setup $(VENV)/.spark ## Python's tests beside a real broker
+	@$(BIN)/python -m pytest -m broker $(PYTEST_ARGS)
 
 torture: $(VENV)/.installed ## power cuts of a real daemon (ROUNDS=40 lives of 25 cuts each; 0: until Ctrl-C)
 	@$(BIN)/python -m tests.torture.power_cuts

@@ -33,11 +33,20 @@ class Failure:
 
 
 class Campaign:
-    """The seeds first … first + count - 1; `seconds` bounds when the last one begins, `faults` are the kinds
-    that histories are drawn from."""
+    """The seeds first … first + count - 1.
+
+    `seconds` bounds when the last one begins, `processor_s` how much processor time of all processes may have
+    gone into them by then; `faults` are the kinds that histories are drawn from.
+    """
 
     def __init__(
-        self, first: int, count: int, jobs: int, seconds: float | None, faults: tuple[str, ...] = FAULTS
+        self,
+        first: int,
+        count: int,
+        jobs: int,
+        seconds: float | None,
+        faults: tuple[str, ...] = FAULTS,
+        processor_s: float | None = None,
     ) -> None:
         self.first = first
         self.faults = faults
@@ -54,30 +63,34 @@ class Campaign:
         self.repeats: Counter[Cause] = Counter()
         self.skipped: Counter[str] = Counter()
         self.elapsed_s = 0.0
+        self.worked_s = 0.0
         self._seconds = seconds
+        self._processor_s = processor_s
 
     @classmethod
-    def new(cls, count: int, seconds: float | None = None) -> Campaign:
-        """Seeds that nobody has played yet, on all cores."""
-        return cls(secrets.randbits(32), count, os.cpu_count() or 1, seconds)
+    def new(cls, count: int, core_s: float) -> Campaign:
+        """Seeds that nobody has played yet, on all cores: so much time of each, however busy it is."""
+        cores = os.cpu_count() or 1
+        return cls(secrets.randbits(32), count, cores, None, processor_s=core_s * cores)
 
     def run(self, say: Callable[[str], None]) -> None:
         """Play them all, and say now and then how far it is."""
         say(f"sim: {self.count} histories from seed {self.first} on, {self.jobs} processes")
         begin_s = said_s = time.monotonic()
         seeds = iter(range(self.first, self.first + self.count))
-        playing: set[Future[tuple[int, Outcome]]] = set()
+        playing: set[Future[tuple[int, Outcome, float]]] = set()
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_end_with_parent) as pool:
             while True:
                 # The first of them whatever the time is: a machine may be slow to start a process.
-                if not self.done or self._seconds is None or self.elapsed_s < self._seconds:
+                if not self.done or not self._is_over():
                     few = islice(seeds, _AHEAD * self.jobs - len(playing))
                     playing |= {pool.submit(_play_seed, seed, self.faults) for seed in few}
                 if not playing:
                     return
                 played, playing = wait(playing, return_when=FIRST_COMPLETED)
-                for seed, outcome in sorted((each.result() for each in played), key=itemgetter(0)):
+                for seed, outcome, took_s in sorted((each.result() for each in played), key=itemgetter(0)):
+                    self.worked_s += took_s
                     self._count(seed, outcome)
                     if not outcome.passed:
                         say(f"sim: seed {seed} failed: {outcome.failure}")
@@ -88,6 +101,11 @@ class Campaign:
                         f"sim: {self.done} histories, {self.steps:,} steps ({self.steps_per_s:,.0f}/s), "
                         f"{len(self.failures)} failed"
                     )
+
+    def _is_over(self) -> bool:
+        return (self._seconds is not None and self.elapsed_s >= self._seconds) or (
+            self._processor_s is not None and self.worked_s >= self._processor_s
+        )
 
     def _count(self, seed: int, outcome: Outcome) -> None:
         self.done += 1
@@ -120,5 +138,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-def _play_seed(seed: int, faults: tuple[str, ...]) -> tuple[int, Outcome]:
-    return seed, play(generate(seed, faults))
+def _play_seed(seed: int, faults: tuple[str, ...]) -> tuple[int, Outcome, float]:
+    began_s = time.process_time()
+    outcome = play(generate(seed, faults))
+    return seed, outcome, time.process_time() - began_s
