@@ -110,7 +110,11 @@ class RocksStore:
                 families.require_ours(path)
             witness, loss = Witness.open(path, families.last_commit())
         except Exception as error:
-            families.close()
+            # Closing may repeat the error.
+            with contextlib.suppress(Exception):
+                families.close()
+            if isinstance(error, TidegateIndexError):
+                raise
             raise faults.opening(path, error) from error
         store = cls(path, families, witness, loss)
         try:

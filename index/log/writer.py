@@ -9,6 +9,7 @@ Invariants:
 - what a ledger says up to any record is a state that the store has had, or could have been left in;
 - at most one `ship` is under way;
 - the pointer names every ledger that was made here and is not deleted, as soon as it has been made;
+- a ledger that may count, because the write of a pointer was not answered, is not deleted;
 - what waits is never more than `queue_bytes` and one write.
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from tidegate.index.format.manifest import Identity
-from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError
+from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, StalePointerError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
 from tidegate.index.log.records import EntryKind, Header, encode_operations, encode_record
@@ -29,6 +30,7 @@ from tidegate.index.log.snapshot import Snapshot
 from tidegate.index.tap import Noted, Operation, TappedStore
 
 _OVERLAPPING_APPENDS = 4
+_UNANSWERED_MAX = 16
 
 ResultT = TypeVar("ResultT")
 
@@ -116,6 +118,8 @@ class LogWriter:
         self._home = home
         self._store = store
         pointer = of_home(text, home.kind)
+        self._unanswered: deque[Pointer] = deque(maxlen=_UNANSWERED_MAX)
+        """What may stand in the cursor instead: their writes were not answered."""
         self._current = pointer.ledger_id
         self._others = set(pointer.others)
         self._options = options
@@ -239,14 +243,32 @@ class LogWriter:
 
         The pointer goes on naming it until it is changed the next time, which does no harm.
         """
+        if any(pointer.ledger_id == ledger_id for pointer in self._unanswered):
+            return
         with contextlib.suppress(HomeError):
             await self._home.delete(ledger_id)
             self._others.discard(ledger_id)
 
     async def _point(self, ledger_id: int, others: set[int]) -> None:
-        new = str(Pointer(self._home.kind, ledger_id, tuple(sorted(others))))
-        await self._home.point(self.pointer_text, new)
-        self.pointer_text = new
+        pointer = Pointer(self._home.kind, ledger_id, tuple(sorted(others)))
+        try:
+            await self._replace_pointer(str(pointer))
+        except AwayError:
+            self._unanswered.append(pointer)
+            raise
+        self.pointer_text = str(pointer)
+        self._unanswered.clear()
+
+    async def _replace_pointer(self, new: str) -> None:
+        """Write over the pointer that was written last, or over one that may have been."""
+        try:
+            await self._home.point(self.pointer_text, new)
+        except StalePointerError:
+            for former in reversed(self._unanswered):
+                with contextlib.suppress(StalePointerError):
+                    await self._home.point(str(former), new)
+                    return
+            raise
 
     async def _put_snapshot(self, ledger: LedgerWriter) -> None:
         # What was noted until now is in the store, and so in the snapshot; what is noted from now on is kept.

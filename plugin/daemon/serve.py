@@ -15,6 +15,7 @@ import gc
 import os
 import secrets
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -117,9 +118,9 @@ async def running_daemon(
     token = None if settings.http_token_file is None else read_token(settings.http_token_file)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(closing(Listener(settings.socket)))
-        executor = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="tidegate-index"))
-        commit_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-commit"))
-        log_executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tidegate-log"))
+        executor = stack.enter_context(_threads(2, "tidegate-index"))
+        commit_executor = stack.enter_context(_threads(1, "tidegate-commit"))
+        log_executor = stack.enter_context(_threads(1, "tidegate-log"))
         catalog, store = stack.enter_context(_open_catalog(settings, clock, store_factory, executor, log))
         metrics, health = Metrics(product_version), Health()
         logs = IndexLogs(catalog, store, clock, loop, executor=log_executor, metrics=metrics, log=log)
@@ -160,6 +161,27 @@ async def running_daemon(
             await server.stop(settings.shutdown_seconds)
             if http is not None:
                 await http.stop()
+
+
+@contextmanager
+def _threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """Threads that are there from the beginning: what waits for one that cannot be started waits for ever.
+
+    Raises ``StartError``.
+    """
+    with ThreadPoolExecutor(count, thread_name_prefix=name) as executor:
+        all_there = threading.Barrier(count + 1)
+        try:
+            for _ in range(count):
+                executor.submit(all_there.wait)
+        except RuntimeError as error:
+            all_there.abort()
+            raise StartError(
+                f"cannot start a thread ({error}): raise the limit of processes and threads (ulimit -u, "
+                "TasksMax= of systemd, the limit of pids of a container)"
+            ) from error
+        all_there.wait()
+        yield executor
 
 
 async def serve(settings: Settings, log: Logger) -> None:

@@ -21,6 +21,8 @@ from tidegate.index.errors import (
     StorageError,
     UnwritableDirectoryError,
 )
+from tidegate.index.families import Families
+from tidegate.index.format.keys import FORMAT_KEY
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
 
@@ -194,6 +196,27 @@ def test_what_is_not_known_to_be_ours_is_not_moved(tmp_path: Path) -> None:
     before = content_of(tmp_path)
     assert directory.move_aside(tmp_path) is None
     assert content_of(tmp_path) == before
+
+
+def test_a_damaged_directory_without_a_witness_is_told_as_that_whatever_closing_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, batch = RocksStore.open(tmp_path), Batch()
+    batch.put(FORMAT_KEY, b"garbage")
+    store.write(batch, sync=True)
+    store.close()
+    (tmp_path / directory.WITNESS_NAME).unlink()
+    close = Families.close
+
+    def close_and_repeat(families: Families) -> None:
+        close(families)
+        raise OSError("Corruption: as when a compaction has met it")
+
+    monkeypatch.setattr(Families, "close", close_and_repeat)
+    with pytest.raises(DamagedDirectoryError) as caught:
+        RocksStore.open(tmp_path)
+    assert str(caught.value).startswith(f"the data directory {tmp_path} is damaged (its format version: ")
+    assert not (tmp_path / directory.WITNESS_NAME).exists()
 
 
 def test_a_move_that_was_cut_off_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tests.support.index_logs import Shipper, read, restored, run
@@ -9,8 +11,10 @@ from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
 from tidegate.index.format.manifest import Identity
+from tidegate.index.log.home import AwayError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.index.log.records import EntryKind
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -97,3 +101,51 @@ def test_nothing_is_in_the_log_before_the_pointer_says_so(meanwhile: bool) -> No
 
     assert since_ns == ([None, 11] if meanwhile else [7, 7])
     assert shipper.writer.since_ns is None
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("done", [False, True])
+def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_kept(
+    number: int, done: bool
+) -> None:
+    """Which one it is that counts is found out by the next try.
+
+    number: of the write of the pointer: two for each log. done: whether it was carried out.
+    """
+    clock, options, world = ManualClock(), IndexOptions(), World()
+    store = TappedStore(MemoryStore(), clock)
+    catalog = Catalog.open(store, clock, options)
+    index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
+    log_options = LogOptions(tail_bytes=100)
+    shipper = Shipper(store, index.log.subscription_id, IDENTITY, world, options=log_options, dirty_ns=0)
+    point = shipper.home.point
+    calls = 0
+
+    async def point_unanswered(old: str, new: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == number + 1 and not done:
+            raise AwayError("not answered")
+        await point(old, new)
+        if calls == number + 1:
+            raise AwayError("not answered")
+
+    shipper.home.point = point_unanswered  # type: ignore[method-assign]
+    added = 0
+    while calls < number + 1:
+        for _ in range(20):
+            index.add(Entries.of([(1_000, 1, added)]))
+            added += 1
+            catalog.commit()
+        shipper.note()
+        with contextlib.suppress(AwayError):
+            run(shipper.ship())
+    pointer = Pointer.parse(world.pointer)
+    if pointer is not None:
+        assert pointer.ledger_id in {NO_LEDGER, *world.ledgers}, "what counts is there"
+    while shipper.writer.wants_to_ship:
+        run(shipper.ship())
+    assert world.pointer == shipper.writer.pointer_text
+    assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).held() == index.held()
+    pointer = Pointer.parse(world.pointer)
+    assert pointer is not None and set(world.ledgers) <= set(pointer.ledgers)

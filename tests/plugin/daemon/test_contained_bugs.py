@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.stream_log import StreamLog
-from tidegate.plugin.errors import ErrorCode, UserError
+from tidegate.plugin.errors import ErrorCode, StartError, UserError
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.messages import Durable, Message
 from tidegate.plugin.wire.session import DaemonSession
@@ -328,3 +329,25 @@ async def test_a_bug_in_shipping_a_log_is_told_and_tried_again(
             await until(lambda: any("it has failed" in one.failure for one in daemon.engine.log_states()))
         assert "RuntimeError" in log.getvalue()
         await until(lambda: all(one.ledger_id >= 0 and not one.failure for one in daemon.engine.log_states()))
+
+
+@pytest.mark.parametrize("fails", range(1, 5))
+async def test_a_daemon_that_may_have_no_more_threads_says_so_at_its_start(
+    start: StartDaemon, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    """Later, what waits for the thread would wait for ever: the first commit, and every one after it."""
+    begin = threading.Thread.start
+    begun = 0
+
+    def begin_some(thread: threading.Thread) -> None:
+        nonlocal begun
+        begun += thread.name.startswith("tidegate-")
+        if begun == fails:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin_some)
+    with pytest.raises(StartError, match=r"cannot start a thread .*: raise the limit"):
+        async with start():
+            pass
+    assert not [one for one in threading.enumerate() if one.name.startswith("tidegate-")]

@@ -51,6 +51,7 @@ final class LogLedgers implements LogHome {
     private final Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
     private final Map<Long, LogReading> opened = new ConcurrentHashMap<>();
+    private volatile boolean closed;
 
     LogLedgers(String name, ManagedCursor cursor, Shared shared) {
         this.name = name;
@@ -107,6 +108,7 @@ final class LogLedgers implements LogHome {
                 .execute()
                 .thenApply(handle -> {
                     written.put(handle.getId(), handle);
+                    closeIfOver();
                     return Frame.LogAnswer.ok(handle.getId());
                 });
     }
@@ -145,6 +147,7 @@ final class LogLedgers implements LogHome {
                     if (former != null) {
                         former.closeAsync();
                     }
+                    closeIfOver();
                     return Frame.LogAnswer.ok(handle.getLastAddConfirmed());
                 });
     }
@@ -230,6 +233,18 @@ final class LogLedgers implements LogHome {
 
     @Override
     public void close() {
+        closed = true;
+        closeAll();
+    }
+
+    /** What BookKeeper brings after the end would stay open, and be told of changes, as long as the broker lives. */
+    private void closeIfOver() {
+        if (closed) {
+            closeAll();
+        }
+    }
+
+    private void closeAll() {
         written.values().forEach(WriteHandle::closeAsync);
         opened.values().forEach(LogReading::closeAsync);
         written.clear();

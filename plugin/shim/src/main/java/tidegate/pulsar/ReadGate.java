@@ -7,8 +7,8 @@ import org.slf4j.LoggerFactory;
  * Whether a tracker's dispatcher may read: not while the daemon is about to say what it holds, not where a pass ahead is about to
  * get, and not while too much of the broker waits for the daemon.
  *
- * <p>Invariant, walked by {@link #check}: what this tracker has put on the broker's budget is part of what waits there. Guarded
- * by the tracker's lock, but for {@link #isPaused} and {@link #isAwaiting}.
+ * <p>Invariants, walked by {@link #check}: what this tracker has put on the broker's budget is part of what waits there, and
+ * nothing once it was given back. Guarded by the tracker's lock, but for {@link #isPaused} and {@link #isAwaiting}.
  */
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
@@ -27,6 +27,7 @@ final class ReadGate {
     private final Wait sinceCreated = new Wait();
     private final long answerWaitMs;
     private int budgeted;
+    private boolean over;
     private volatile boolean paused;
     /** A read was put off: the daemon's answer is awaited, or what is being read ahead. */
     private volatile boolean awaiting;
@@ -129,11 +130,15 @@ final class ReadGate {
 
     /** Puts on the budget what waits for the daemon, or for its answer. */
     void account() {
-        put(outbox.pendingEntries() + positions.undecided());
+        put(over ? 0 : outbox.pendingEntries() + positions.undecided());
     }
 
-    /** The tracker is forgotten, or another one tells what it has left. */
+    /**
+     * The tracker is forgotten, or another one tells what it has left. A closed dispatcher, or a daemon's last word, may still
+     * come to it: nothing of that waits, and nobody would take it off the budget again.
+     */
     void giveBack() {
+        over = true;
         put(0);
     }
 
@@ -144,7 +149,7 @@ final class ReadGate {
 
     /** @throws IllegalStateException if an invariant does not hold */
     void check() {
-        if (budgeted < 0 || budgeted > budget.entries()) {
+        if (budgeted < 0 || budgeted > budget.entries() || over && budgeted > 0) {
             throw new IllegalStateException(budgeted + " entries wait, of " + budget.entries() + " of the broker");
         }
     }

@@ -91,6 +91,37 @@ class TrackerTableTest {
     }
 
     @Test
+    void aForgottenTrackerTakesNothingOfTheBudgetWhoeverStillAsksIt() {
+        TrackerCore core = newCore("sub");
+        table.register(core);
+        core.dispatcher().addMessage(5, 1, LATER_MS);
+        core.dispatcher().shouldPause();
+        assertEquals(1, budget.entries());
+        core.finish();
+        table.framesWaiting(core);
+        table.forgetClosed(clock.millis());
+        table.forgetClosed(clock.millis() + 61_000);
+        assertEquals(0, budget.entries(), "the daemon was away for too long");
+        core.dispatcher().addMessage(5, 2, LATER_MS);
+        core.dispatcher().shouldPause();
+        assertEquals(0, budget.entries());
+        core.check();
+    }
+
+    @Test
+    void aFormerTrackerTakesNothingOfTheBudgetWhoeverStillAsksIt() {
+        TrackerCore former = newCore("sub");
+        table.register(former);
+        former.dispatcher().addMessage(5, 1, LATER_MS);
+        TrackerCore successor = newCore("sub");
+        table.register(successor);
+        former.dispatcher().addMessage(5, 2, LATER_MS);
+        former.dispatcher().shouldPause();
+        assertEquals(0, budget.entries());
+        former.check();
+    }
+
+    @Test
     void aFormerTrackerThatOutlivesItsSuccessorKeepsItsLastWord() throws ProtocolException {
         TrackerCore former = newCore("sub");
         table.register(former);

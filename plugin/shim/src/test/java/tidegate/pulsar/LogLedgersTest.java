@@ -1,0 +1,134 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.bookkeeper.client.api.BookKeeper;
+import org.apache.bookkeeper.client.api.CreateBuilder;
+import org.apache.bookkeeper.client.api.DeleteBuilder;
+import org.apache.bookkeeper.client.api.LedgerMetadata;
+import org.apache.bookkeeper.client.api.ListLedgersResultBuilder;
+import org.apache.bookkeeper.client.api.OpenBuilder;
+import org.apache.bookkeeper.client.api.ReadHandle;
+import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.junit.jupiter.api.Test;
+
+/** The ledgers of one index log; the test plays the cursor and BookKeeper's client. */
+class LogLedgersTest {
+    private interface Calls {
+        Object call(String method, Object[] arguments);
+    }
+
+    private final CompletableFuture<Object> made = new CompletableFuture<>();
+    private int closed;
+    private final LogLedgers log = new LogLedgers("test", cursor(),
+            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
+
+    private static <T> T played(Class<T> type, Calls calls) {
+        return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (self, method, arguments) ->
+                method.getName().startsWith("with") ? self : calls.call(method.getName(), arguments)));
+    }
+
+    private static Object is(Map<String, Object> answers, String method) {
+        if (!answers.containsKey(method)) {
+            throw new UnsupportedOperationException(method);
+        }
+        return answers.get(method);
+    }
+
+    private static ManagedCursor cursor() {
+        ManagedLedger ledger = played(ManagedLedger.class, (method, arguments) ->
+                is(Map.of("getConfig", new ManagedLedgerConfig(), "getName", "public/default/persistent/t"), method));
+        return played(ManagedCursor.class, (method, arguments) ->
+                is(Map.of("getManagedLedger", ledger, "getName", "sub"), method));
+    }
+
+    /** No proxy: that would load what the client is configured with. */
+    private BookKeeper client() {
+        return new BookKeeper() {
+            @Override
+            public CreateBuilder newCreateLedgerOp() {
+                return played(CreateBuilder.class, (method, arguments) -> is(Map.of("execute", made), method));
+            }
+
+            @Override
+            public OpenBuilder newOpenLedgerOp() {
+                return played(OpenBuilder.class, (method, arguments) -> is(Map.of("execute", made), method));
+            }
+
+            @Override
+            public DeleteBuilder newDeleteLedgerOp() {
+                throw new UnsupportedOperationException();
+            }
+
+            @Override
+            public ListLedgersResultBuilder newListLedgersOp() {
+                throw new UnsupportedOperationException();
+            }
+
+            @Override
+            public CompletableFuture<LedgerMetadata> getLedgerMetadata(long ledgerId) {
+                return CompletableFuture.completedFuture(played(LedgerMetadata.class, (method, arguments) ->
+                        is(Map.of("getCustomMetadata", Map.of("application", "tidegate".getBytes(StandardCharsets.UTF_8))), method)));
+            }
+
+            @Override
+            public void close() {
+                throw new UnsupportedOperationException();
+            }
+        };
+    }
+
+    private Object handle(String method) {
+        return switch (method) {
+            case "getId" -> 7L;
+            case "getLastAddConfirmed" -> -1L;
+            case "closeAsync" -> {
+                closed++;
+                yield CompletableFuture.completedFuture(null);
+            }
+            default -> throw new UnsupportedOperationException(method);
+        };
+    }
+
+    private static Frame.LogRequest request(int op) {
+        return new Frame.LogRequest(op, 7, 0, 0, "", "", ByteBuffer.allocate(0));
+    }
+
+    @Test
+    void aLedgerThatIsMadeAfterTheEndIsClosed() {
+        CompletableFuture<Frame.LogAnswer> answer = log.answer(request(Frame.LogRequest.CREATE));
+        log.close();
+        made.complete(played(WriteHandle.class, (method, arguments) -> handle(method)));
+        assertEquals(Frame.LogAnswer.OK, answer.join().code());
+        assertEquals(1, closed);
+    }
+
+    @Test
+    void aLedgerThatIsOpenedAfterTheEndIsClosed() {
+        CompletableFuture<Frame.LogAnswer> answer = log.answer(request(Frame.LogRequest.OPEN));
+        log.close();
+        made.complete(played(ReadHandle.class, (method, arguments) -> handle(method)));
+        assertEquals(Frame.LogAnswer.OK, answer.join().code());
+        assertEquals(1, closed);
+    }
+
+    @Test
+    void whatIsOpenIsClosedAtTheEnd() {
+        CompletableFuture<Frame.LogAnswer> answer = log.answer(request(Frame.LogRequest.OPEN));
+        made.complete(played(ReadHandle.class, (method, arguments) -> handle(method)));
+        assertTrue(answer.isDone());
+        assertEquals(0, closed);
+        log.close();
+        assertEquals(1, closed);
+    }
+}
