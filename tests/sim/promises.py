@@ -146,8 +146,8 @@ class Promises:
         self._streams = 0
 
     def left_without_blocks(self, name: str, held: Iterable[Position]) -> None:
-        """The daemon dies before all blocks of an index are here that it has restored. It reads the log again,
-        or these may be missing."""
+        """The daemon dies before all blocks of an index are here that it has restored: it reads the
+        log again, or these may be missing."""
         self._subscriptions.setdefault(name, _Subscription()).away.update(held)
 
     def daemon_died(self) -> None:
@@ -465,6 +465,7 @@ class StreamWatch:
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
+            found.complete = None  # of a stream before; this one may have no log
             found.live = actual.copy()
             found.folded = next(  # a later OPEN, which was sent before this answer came, is not in it
                 (at for at, sent in enumerate(found.sent) if sent.stream.order > self.order), len(found.sent)
