@@ -203,7 +203,7 @@ class IndexLogs:
             chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
             damaged=index.upkeep.met_damage,
             block_bytes=lambda: index.stored_bytes,
-            places=self._places_in(home, index),
+            places=self._places_in(home, index, request.log_pointer),
             complete=lambda: not index.upkeep.absent_blocks,
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
@@ -220,13 +220,18 @@ class IndexLogs:
     def _is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
         return self._places.get(index, (home.kind,))[0] != home.kind
 
-    def _places_in(self, home: Home, index: DelayIndex) -> Places:
+    def _places_in(self, home: Home, index: DelayIndex, pointer_text: str) -> Places:
         """What is known of the blocks that lie in a home; to be changed by who writes there."""
         if self._is_elsewhere(home, index):
             if index.upkeep.absent_blocks:
                 return {}
             del self._places[index]
-        return self._places.setdefault(index, (home.kind, {}))[1]
+        places = self._places.setdefault(index, (home.kind, {}))[1]
+        # Another owner, whose log could not be read, has deleted the ledgers that are not named any more.
+        named = of_home(pointer_text, home.kind).ledgers
+        for key in [key for key, place in places.items() if place.ledger_id not in named]:
+            del places[key]
+        return places
 
     def _fetch(
         self, stream: Stream, requests: LogRequests, stream_id: int, request: Open

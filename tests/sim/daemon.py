@@ -219,7 +219,12 @@ class Life:
             return
         if text.startswith(LOST_BLOCKS):
             ledger = LEDGER.search(reason)
-            if ledger is None or not promises.logs.is_damaged(int(ledger[1])):
+            ledger_id = -1 if ledger is None else int(ledger[1])
+            index = self.catalog.get(name)
+            if ledger_id in self._host.objects.bookies.gone and index is not None:
+                promises.left_without_blocks(name.subscription, index.held())
+                return
+            if not promises.logs.is_damaged(ledger_id):
                 raise Violation(f"{self._host.name} loses blocks: {reason}, and nothing of that is damaged")
             self._host.disk.damaged = True
             return

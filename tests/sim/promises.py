@@ -146,9 +146,17 @@ class Promises:
         self._streams = 0
 
     def left_without_blocks(self, name: str, held: Iterable[Position]) -> None:
-        """The daemon dies before all blocks of an index are here that it has restored: it reads the
-        log again, or these may be missing."""
-        self._subscriptions.setdefault(name, _Subscription()).away.update(held)
+        """Not all blocks of an index come that the daemon has restored, because it dies, and may not read the
+        log again, or because the log is deleted with the subscription. These may be missing."""
+        found = self._subscriptions.setdefault(name, _Subscription())
+        found.away.update(held)
+        away = Disowned(frozenset(found.away))
+        beliefs = [found.durable, found.live]
+        beliefs += [belief for each in found.streams for belief in (each.expected, each.doubted)]
+        for belief in beliefs:
+            belief.fold(away, 0, certain=False)
+        for each in found.streams:
+            each.may_miss(found.away)
 
     def daemon_died(self) -> None:
         """What was not durable may be there or not."""
@@ -319,6 +327,11 @@ class StreamWatch:
                 if (ledger_id, entry_id) in disowned:
                     self._known.pop((ledger_id, entry_id), None)
 
+    def may_miss(self, positions: Iterable[Position]) -> None:
+        """The daemon may not be able to hand these out, or not in their turn."""
+        for position in positions:
+            self._known.pop(position, None)
+
     @property
     def may_wait_for_log(self) -> bool:
         """Whether the daemon may still be reading a log for it, and begin others meanwhile."""
@@ -465,7 +478,6 @@ class StreamWatch:
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
-            found.complete = None  # of a stream before; this one may have no log
             found.live = actual.copy()
             found.folded = next(  # a later OPEN, which was sent before this answer came, is not in it
                 (at for at, sent in enumerate(found.sent) if sent.stream.order > self.order), len(found.sent)

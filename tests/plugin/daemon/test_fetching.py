@@ -19,6 +19,7 @@ from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
+from tidegate.index.log.places import ledgers_of
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.records import EntryKind
 from tidegate.index.positions import PositionSet
@@ -163,6 +164,28 @@ async def test_the_next_owner_goes_on_with_the_ledgers_of_blocks_that_are_there(
             log = await read(copy_of(world), Identity(NAME, INCARNATION))
             assert log.content.of(keys.BLOCK).keys() == log.content.places.keys()
             assert len(log.content.places) == index.stats().blocks
+
+
+async def test_a_log_names_no_places_in_ledgers_that_another_owner_has_deleted(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """The other one's log cannot be read, so that the index here counts again, with what is known of it."""
+    world = World()
+    async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await fill(client, daemon, world, now_ms() + HOUR_MS)
+        await stream.close()
+        pointer = Pointer.parse(world.pointer)
+        assert pointer is not None
+        gone = max(world.ledgers) + 100
+        world.ledgers.clear()
+        world.pointer = str(pointer._replace(ledger_id=gone, others=()))
+        stream = await client.open(TOPIC, epoch=3)
+        assert "the index log cannot be read" in log.getvalue()
+        assert len(stream.held) == COUNT * 9 // 10
+        await until(lambda: goes_on(daemon, world, gone))
+        read_again = await read(copy_of(world), Identity(NAME, INCARNATION))
+        assert ledgers_of(read_again.content.places)
+        assert ledgers_of(read_again.content.places) <= set(world.ledgers)
 
 
 async def test_blocks_that_cannot_be_had_are_read_from_the_topic(
