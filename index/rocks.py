@@ -43,6 +43,7 @@ _LOG = logging.getLogger(__name__)
 _GARBAGE_BYTES = 8 * MIB
 _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
+_REPLACED = "its directory was deleted or replaced"
 _LOCK = "LOCK"  # the one file of RocksDB that is never replaced
 
 
@@ -189,7 +190,7 @@ class RocksStore:
         except FileNotFoundError:
             there = False
         if not there:
-            raise LostCommitsError(str(self._path), "its directory was deleted or replaced")
+            raise LostCommitsError(str(self._path), _REPLACED)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) with start <= key < end, keys ascending, as they are now.
@@ -311,6 +312,9 @@ class RocksStore:
         with self._lock:
             if not self._failed or self._closed:
                 return
+            if not (self._path / _LOCK).exists():
+                # Perhaps it has failed for that. What was opened here would be another database.
+                raise LostCommitsError(str(self._path), _REPLACED)
             # Opening writes what the log holds into tables. Without room for that the database would stay
             # closed; as it is, it can at least be read.
             self._require_room()

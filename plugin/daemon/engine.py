@@ -437,7 +437,7 @@ class DaemonEngine:
             "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
         )
         if isinstance(error, LostCommitsError):
-            self.lost.set()
+            self.store_lost()
         for stream in waiting:
             if stream.session.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
@@ -475,6 +475,10 @@ class DaemonEngine:
     def commit_soon(self) -> None:
         """See ``MaintenanceOwner``."""
         self._committer.wake()
+
+    def store_lost(self) -> None:
+        """See ``MaintenanceOwner``."""
+        self.lost.set()
 
     def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``."""

@@ -66,7 +66,10 @@ class BlockFetch:
         self._said: set[str] = set()
 
     async def run(self) -> None:
-        """Return when no block is absent any more. Raises HomeError if the home is no use to this stream."""
+        """Return when no block is absent any more, or the index has been replaced.
+
+        Raises HomeError if the home is no use to this stream.
+        """
         begin_ns = self._clock.monotonic_ns()
         count = self._index.upkeep.absent_blocks
         lost = 0
@@ -77,12 +80,16 @@ class BlockFetch:
                     raise UnreadableLogError("nobody knows where they lie")
                 await self._bring(record, blocks)
             except (UnreadableLogError, NoLedgerError) as error:
+                if not self._is_current:
+                    return
                 self._say(
                     "blocks of an index cannot be read where its log says, their messages are read again",
                     error,
                 )
                 lost += len(blocks)
                 self._index.upkeep.lose_absent(blocks, f"cannot be read: {error}")
+            if not self._is_current:
+                return
         self._log.info(
             "the blocks of a restored index are here",
             topic=self._index.name.topic,
@@ -118,7 +125,7 @@ class BlockFetch:
         found = await read_record(self._home, record, last)
         batch, missing = writes(found, self._index.log.subscription_id, blocks)
         await self._write(batch)
-        if missing:
+        if missing and self._is_current:
             self._index.upkeep.lose_absent(missing, "is not where the index log says")
         self._landed(self._index)
 
@@ -139,8 +146,12 @@ class BlockFetch:
         if not writing.cancelled() and writing.exception() is None:
             self._written(stored)
 
+    @property
+    def _is_current(self) -> bool:
+        return self._catalog.get(self._index.name) is self._index
+
     def _written(self, stored: list[bytes]) -> None:
-        if self._catalog.get(self._index.name) is self._index:
+        if self._is_current:
             self._index.upkeep.land(stored)
         else:
             self._catalog.abandon_id(self._index.log.subscription_id)

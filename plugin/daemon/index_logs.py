@@ -278,6 +278,8 @@ class IndexLogs:
                 return
             except Exception as error:
                 self.met_bug(stream.name, error)
+                if self._catalog.get(index.name) is not index:
+                    return
                 index.upkeep.lose_absent(index.upkeep.absent_in_order(), "was not brought, by a bug")
             self._landed(index)
             chain = self._catalog.chain(index)

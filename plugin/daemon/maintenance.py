@@ -6,7 +6,8 @@ Invariants:
 - the next persist begins as soon as one is done while staging is over its budget; without such need, upkeep
   takes a small share of the time only, because it looks at every subscription;
 - each part runs whatever becomes of the others; what fails is logged and stands in ``/readyz``;
-- what upkeep leaves for a commit is committed, though nobody says anything any more;
+- what upkeep leaves for a commit is committed, though nobody says anything any more; and what a commit would
+  notice of a store that has lost something, upkeep is enough for;
 - a failing persist stands there until one has succeeded, not only at the instant at which it fails.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.index import ENTRY_BYTES, Catalog, Clock, StorageError
+from tidegate.index import ENTRY_BYTES, Catalog, Clock, LostCommitsError, StorageError
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.telemetry.health import Health
 
@@ -38,6 +39,10 @@ class MaintenanceOwner(Protocol):
 
     def commit_soon(self) -> None:
         """Something waits for a commit."""
+        ...
+
+    def store_lost(self) -> None:
+        """The store has lost what was durable."""
         ...
 
     def tell_unheld(self, now_ms: int) -> None:
@@ -151,6 +156,8 @@ class Maintenance:
             self._catalog.maintain(now_ms)
         except StorageError as error:
             failure = str(error)
+            if isinstance(error, LostCommitsError):
+                self._owner.store_lost()
         finally:
             if self._catalog.uncommitted:
                 self._owner.commit_soon()

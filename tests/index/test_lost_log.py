@@ -5,6 +5,7 @@ A directory copied while it is open is what a killed process leaves: the page ca
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -408,6 +409,24 @@ def test_what_is_gone_when_a_failed_store_is_opened_again(one_log: Killed, tmp_p
     found = store.loss()
     assert found is not None and found.commits > 0
     store.close()
+
+
+def test_a_failed_store_whose_directory_is_gone_is_lost(tmp_path: Path) -> None:
+    """Whatever has failed first: a flush that cannot make its table tells of no more than that."""
+    store = RocksStore.open(tmp_path / "data")
+    batch = Batch()
+    batch.put(b"a", b"1")
+    store.write(batch, sync=True)
+    shutil.rmtree(tmp_path / "data")
+    with contextlib.suppress(Exception):
+        store._families.main.flush()
+    for sync in (False, True, True):
+        with contextlib.suppress(StorageError):
+            store.write(batch, sync=sync)
+    with pytest.raises(LostCommitsError, match="deleted or replaced"):
+        store.write(batch, sync=False)
+    with contextlib.suppress(StorageError):
+        store.close()
 
 
 def test_a_failed_write_is_no_loss(tmp_path: Path) -> None:

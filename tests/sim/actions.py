@@ -4,6 +4,7 @@ makes no sense (nobody owns the topic, the process is down) it does nothing, so 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.sim.bookkeeper import NO_DELAY
@@ -11,8 +12,10 @@ from tests.sim.client import Client
 from tests.sim.history import Step
 from tests.sim.kernel import NS_PER_MS
 from tests.sim.log_home import LogDamage, Trap
+from tests.sim.objects import URL
 from tests.sim.store import PowerCut, Trouble
 from tests.sim.world import World
+from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.messages import LogOp
 
 Action = Callable[..., None]
@@ -251,6 +254,23 @@ def power_cut(world: World, machine: int, how: str, down_ms: int) -> None:
     lost = disk.cut_power(PowerCut(how))
     world.kernel.note(f"{lost} batches are lost")
     _down_for(world, daemon.start, down_ms)
+
+
+@action
+def set_log_home(world: World, broker: int, home: str, down_ms: int) -> None:
+    """A broker is killed, and is to keep index logs elsewhere when it is started again, or nowhere ("")."""
+    victim = world.brokers[broker % 2]
+    kinds = {"": "", "bookkeeper": BOOKKEEPER, "objects": URL}
+    victim.options = replace(victim.options, log_home=kinds[home])
+    kill_broker(world, broker, down_ms)
+
+
+@action
+def set_daemon(world: World, daemon: int, settings: dict[str, Any], down_ms: int) -> None:
+    """SIGTERM of a daemon, which has other settings (`config`) when it is started again."""
+    victim = world.daemons[daemon % len(world.daemons)]
+    victim.options = replace(world.config, **settings).daemon_options()
+    stop_daemon(world, daemon, down_ms)
 
 
 # ---- what is between and below

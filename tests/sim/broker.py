@@ -232,6 +232,7 @@ class ServedSubscription:
             self.cursor,
             options.dispatcher,
             self._make_tracker,
+            lambda: self.owner() is not None,
             self._knows_acknowledged,
         )
         self._log = LogHome(

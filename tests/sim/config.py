@@ -25,6 +25,8 @@ class Config:
 
     shared_daemon: both brokers use one daemon, on one machine; else each has its own.
     ack_after_ms: how long clients take by themselves to acknowledge, at most; -1: only when told to.
+    early_tracker_us: how long after a consumer has come to a new owner the shim has a tracker made, at most;
+        -1: not before a delayed message is read.
     """
 
     shared_daemon: bool = False
@@ -48,6 +50,7 @@ class Config:
     read_batch: int = 100
     read_io_us: int = 1_000
     network_us: int = 1_000
+    early_tracker_us: int = -1
     # index logs
     index_log: bool = False
     log_objects: bool = False
@@ -61,6 +64,10 @@ class Config:
     log_record_bytes: int = 1 << 20
     log_inline_bytes: int = 4 << 20
     log_blocks_ledger_bytes: int = 64 << 20
+    logs_at_once: int = 32
+    long_logs_at_once: int = 4
+    long_log_bytes: int = 1 << 20
+    log_beginnings: int = 4
     # the socket
     socket_capacity: int = 200_000
     socket_latency_us: int = 100
@@ -73,6 +80,7 @@ class Config:
     carry_ms: int = 100
     persist_age_ms: int = 2_000
     journal_budget_bytes: int = 2_000
+    journal_records: int = 32_768
     block_entries: int = 4
     seal_entries: int = 4
     merge_runs: int = 2
@@ -111,7 +119,12 @@ class Config:
                 self.daemon_wait_ms,
             ),
             CursorOptions(self.ranges_max, self.cursor_flush_ms, self.cursor_io_us * _NS_PER_US),
-            DispatcherOptions(self.read_batch, self.read_io_us * _NS_PER_US, self.network_us * _NS_PER_US),
+            DispatcherOptions(
+                self.read_batch,
+                self.read_io_us * _NS_PER_US,
+                self.network_us * _NS_PER_US,
+                self.early_tracker_us * _NS_PER_US if self.early_tracker_us >= 0 else -1,
+            ),
             WireOptions(self.socket_capacity, self.socket_latency_us * _NS_PER_US, self.piece_bytes),
             (URL if self.log_objects else BOOKKEEPER) if self.index_log else "",
         )
@@ -125,6 +138,7 @@ class Config:
             carry_ms=self.carry_ms,
             persist_age_ms=self.persist_age_ms,
             journal_budget_bytes=self.journal_budget_bytes,
+            journal_records=self.journal_records,
             block_entries=self.block_entries,
             seal_entries=self.seal_entries,
             merge_runs=self.merge_runs,

@@ -62,15 +62,18 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherOptions:
-    """`read_batch`: entries of a read; `io_ns`: of a read; `network_ns`: to a client."""
+    """`read_batch`: entries of a read; `io_ns`: of a read; `network_ns`: to a client; `early_ns`: how long
+    after the first consumer the shim has the tracker made at most, -1: never."""
 
     read_batch: int = 100
     io_ns: int = 1_000_000
     network_ns: int = 1_000_000
+    early_ns: int = -1
 
 
 class Dispatcher:
-    """`make_tracker` is called when the first delayed message is read; `knows_acknowledged` only judges."""
+    """`make_tracker` is called when the first delayed message is read, or before that where `had_tracker`;
+    `knows_acknowledged` only judges."""
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class Dispatcher:
         cursor: Cursor,
         options: DispatcherOptions,
         make_tracker: Callable[[], Tracker],
+        had_tracker: Callable[[], bool],
         knows_acknowledged: Callable[[Position], bool],
     ) -> None:
         self._kernel = kernel
@@ -89,6 +93,7 @@ class Dispatcher:
         self._log = log
         self._options = options
         self._make_tracker = make_tracker
+        self._had_tracker = had_tracker
         self._knows_acknowledged = knows_acknowledged
         self.cursor = cursor
         self.tracker: Tracker | None = None
@@ -117,7 +122,15 @@ class Dispatcher:
                 self._rewind_first = False
             self.redelivery.clear()
         self.consumers.append(consumer)
+        if self.tracker is None and self._options.early_ns >= 0 and self._had_tracker():
+            wait_ns = self._kernel.between_ns(0, self._options.early_ns)
+            self._kernel.after(wait_ns, self.process, self._make_tracker_early)
         self.read_more_soon()
+
+    def _make_tracker_early(self) -> None:
+        """The shim has shown it a delayed message that is none."""
+        if self.tracker is None and not self.closed:
+            self.tracker = self._make_tracker()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A client is gone."""

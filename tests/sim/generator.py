@@ -18,13 +18,16 @@ Fault = tuple[str, dict[str, Any]]
 
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
-    *("home", "subscription", "rebuild", "log", "reads", "objects"),
+    *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear"),
 )
-ON_REQUEST = ("clear",)
-"""Drawn only where named: what a read under way brings of a backlog that was cleared meanwhile stays
-contained until mark-delete moves on, and the check at the end takes that for a fault."""
-KNOWN = (*FAULTS, *ON_REQUEST)
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
+RESET = (
+    *("slice_width_ms", "slice_width_auto", "staging_budget_bytes", "carry_ms", "persist_age_ms"),
+    *("journal_budget_bytes", "journal_records", "block_entries", "seal_entries", "merge_runs"),
+    *("compaction_entries", "drop_entries", "prefetch_ms", "pop_scan_entries", "write_piece_bytes"),
+    *("quarantine_bytes", "commit_entries", "commit_interval_us", "credit_max"),
+)
+"""Settings of the daemon that may be others from one start to the next."""
 ANY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -37,7 +40,7 @@ def generate(seed: int, faults: Collection[str] = FAULTS, settings: Mapping[str,
 class _Generator:
     def __init__(self, seed: int, faults: Collection[str], settings: Mapping[str, Any]) -> None:
         self.seed = seed
-        kinds = [kind for kind in KNOWN if kind in faults]
+        kinds = [kind for kind in FAULTS if kind in faults]
         self.luck = random.Random(seed)  # noqa: S311 a simulation
         # Each history has a few kinds of faults and not others: the rare combinations come up that way.
         self.faults = self.luck.sample(kinds, min(len(kinds), self.luck.choice(_KINDS)))
@@ -145,7 +148,17 @@ class _Generator:
     def _with_more(self, config: Config) -> Config:
         """What was not drawn at first: by luck of its own, so that a seed stays the history that it was."""
         luck = random.Random(f"more of {self.seed}")  # noqa: S311 a simulation
-        return replace(config, credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)))
+        return replace(
+            config,
+            credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)),
+            early_tracker_us=luck.choice((-1, 100, 10_000)),
+            subscriptions=luck.choice((*[config.subscriptions] * 4, 3)),
+            journal_records=luck.choice((0, 5, 32_768)),
+            logs_at_once=luck.choice((1, 32, 32)),
+            long_logs_at_once=luck.choice((1, 4, 4)),
+            long_log_bytes=luck.choice((0, 500, 1 << 20)),
+            log_beginnings=luck.choice((1, 4)),
+        )
 
     # ---- the steps
 
@@ -349,6 +362,18 @@ class _Generator:
             "block_entries": self._some(1, 5, 1_000),
             "ends_ms": self._some(-1, -1, -1, 5, 50),
         }
+
+    def _settings(self) -> Fault:
+        """Somebody changes what is set, and what has it is started again."""
+        number, down_ms = self.luck.randrange(2), self._down_ms()
+        if self.luck.random() < 0.5:
+            home = self._some("", "", "bookkeeper", "objects")
+            return "set_log_home", {"broker": number, "home": home, "down_ms": down_ms}
+        other = _Generator(self.luck.getrandbits(32), (), {}).config
+        settings = {name: getattr(other, name) for name in self.luck.sample(RESET, 6)}
+        settings["staging_bytes_max"] = other.staging_bytes_max  # towards which the budget is half at most
+        settings["staging_budget_bytes"] = other.staging_budget_bytes
+        return "set_daemon", {"daemon": number, "settings": settings, "down_ms": down_ms}
 
     def _width(self) -> Fault:
         return "width", {"daemon": self.luck.randrange(2), "width_ms": self._some(0, 1_000, 5_000, 60_000)}

@@ -94,18 +94,32 @@ class Outbox:
         (self._near if near else self._far)[position] = deliver_at_ms
 
     def acknowledge(self, positions: set[Position]) -> None:
-        if positions:
-            self._append(Change(Kind.ACK, positions=set(positions)))
+        """It joins the last one that was not sent, if nothing between takes something back."""
+        if not positions:
+            return
+        for change in reversed(self.pending[self._sent :]):
+            if change.kind is Kind.ACK:
+                change.positions |= positions
+                return
+            if change.kind in (Kind.UNACK, Kind.CLEAR, Kind.CLOSE):
+                break
+        self._append(Change(Kind.ACK, positions=set(positions)))
 
     def unacknowledge(self, positions: set[Position]) -> None:
         self._seal()
         self._append(Change(Kind.UNACK, positions=set(positions)))
 
     def mark_delete(self, position: Position) -> None:
-        self._seal()
+        """It says all that the last one says which was not sent."""
         for change in self.pending[self._sent :]:
             if change.kind is Kind.ACK:
                 change.positions = {each for each in change.positions if each > position}
+        for at in reversed(range(self._sent, len(self.pending))):
+            if self.pending[at].kind is Kind.MARK_DELETE:
+                del self.pending[at]
+                break
+            if self.pending[at].kind in (Kind.CLEAR, Kind.CLOSE):
+                break
         self._append(Change(Kind.MARK_DELETE, mark_delete=position))
 
     def _append(self, change: Change) -> None:
@@ -116,9 +130,11 @@ class Outbox:
             self.pending.append(change)
 
     def clear(self) -> None:
+        """Where mark-delete is stays to be told."""
         self._far.clear()
         self._near.clear()
-        del self.pending[self._sent :]
+        unsent = self.pending[self._sent :]
+        self.pending[self._sent :] = [change for change in unsent if change.kind is Kind.MARK_DELETE]
         self.pending.append(Change(Kind.CLEAR))
 
     def close(self) -> None:
@@ -155,6 +171,8 @@ class Outbox:
                     self.pending.append(Change(Kind.ADD, entries=gone))
                 if here:
                     self.pending.append(Change(Kind.ADD, entries=here, near=True))
+            elif change.kind is Kind.ACK:
+                self.acknowledge(change.positions)
             elif change.kind not in (Kind.MARK_DELETE, Kind.CLOSE):
                 self.pending.append(change)
         if finished:

@@ -20,7 +20,7 @@ from tests.sim.obligations import Cause
 from tests.sim.world import World
 from tidegate.index import background
 from tidegate.index.log import landing, records, snapshot
-from tidegate.plugin.daemon import held_news, session
+from tidegate.plugin.daemon import held_news, index_logs, restoring, session
 from tidegate.plugin.telemetry import survey
 from tidegate.plugin.wire import codec
 
@@ -50,12 +50,19 @@ class Outcome:
 @contextmanager
 def _simulated(config: Config) -> Iterator[None]:
     """No log lines, which damage and failures make many of; no real time in the daemon's answers; HELD,
-    UNHELD and the records of index logs in parts, and persists with compactions beside them, although a
-    history has few positions."""
+    UNHELD and the records of index logs in parts, turns at index logs, and persists with compactions beside
+    them, although a history has few positions."""
     logger = logging.getLogger("tidegate")
     level, turn_s, split = logger.level, survey.TURN_S, codec.split_positions
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
     pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, landing)]
+    turns = {
+        (restoring, "AT_ONCE_MAX"): config.logs_at_once,
+        (restoring, "LONG_AT_ONCE_MAX"): config.long_logs_at_once,
+        (restoring, "LONG_BYTES"): config.long_log_bytes,
+        (index_logs, "BEGINNINGS_MAX"): config.log_beginnings,
+    }
+    former_turns = {where: getattr(*where) for where in turns}
     logger.setLevel(logging.CRITICAL + 1)
     survey.TURN_S = math.inf
     for module in (session, held_news):
@@ -63,12 +70,16 @@ def _simulated(config: Config) -> Iterator[None]:
     background._INTERLEAVED_ENTRIES_MIN = config.interleaved_entries
     for module, _ in pieces:
         setattr(module, "PIECE_BYTES", config.log_piece_bytes)  # noqa: B010 mypy
+    for where, value in turns.items():
+        setattr(*where, value)
     try:
         with warnings.catch_warnings():
             # A process that is killed before a coroutine's first step never awaits what was given to it.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
+        for where, value in former_turns.items():
+            setattr(*where, value)
         for module, piece_bytes in pieces:
             setattr(module, "PIECE_BYTES", piece_bytes)  # noqa: B010 mypy
         background._INTERLEAVED_ENTRIES_MIN = interleaved_entries

@@ -478,6 +478,7 @@ class StreamWatch:
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
+            found.complete = None  # of a stream before; this one may have no log
             found.live = actual.copy()
             found.folded = next(  # a later OPEN, which was sent before this answer came, is not in it
                 (at for at, sent in enumerate(found.sent) if sent.stream.order > self.order), len(found.sent)

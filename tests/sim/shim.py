@@ -116,6 +116,7 @@ class Tracker:
         self._answer_wait_ms = _RESTORE_WAIT_MS if host.log().pointer else _ANSWER_WAIT_MS
         self._retry_open_ms: int | None = None
         self._close_deadline_ms = 0
+        self._in_flight_told: set[Position] = set()
         self._held_now: set[Position] = set()
         self._acknowledged_now: set[Position] = set()
         self._credit_back = 0
@@ -146,7 +147,7 @@ class Tracker:
         self.outbox.drop_acknowledgements()
         self.doubtful |= self.reported
         self.reported.clear()
-        self.contained -= self.settling
+        self._seek_again(self.settling)  # not deleted, and not everything that takes the seal has all rewound
         self.settling.clear()
         self._deleting = None
         self._reopen = self.stream in (Stream.OPENING, Stream.OPEN)
@@ -172,7 +173,8 @@ class Tracker:
         now_ms = self.host.now_ms()
         was_reported = position in self.reported
         doubtful = position in self.doubtful
-        if (was_reported or doubtful or deliver_at_ms <= now_ms) and self.host.is_deleted(position):
+        may_be_deleted = was_reported or doubtful or deliver_at_ms <= now_ms or position <= self._mark_seen
+        if may_be_deleted and self.host.is_deleted(position):
             self.contained.discard(position)
             return True  # acknowledged while it was read
         if was_reported:
@@ -228,7 +230,7 @@ class Tracker:
 
     def _may_ask(self) -> bool:
         """Whether the dispatcher is to read what nobody holds any more: not while too much waits."""
-        return bool(self.sought) and not self._is_full()
+        return bool(self.sought) and self.decided and not self._is_full()
 
     def _is_full(self) -> bool:
         return self.outbox.pending_entries + len(self.undecided) > self.options.pending_max
@@ -297,6 +299,7 @@ class Tracker:
             self._report_mark_delete()
             self.host.frames_waiting()
             return
+        forgotten = set(self.contained)
         for each in (self.contained, self.handed_out, self.sought, self.asked_for, self.settling):
             each.clear()
         for each in (self.reported, self.doubtful):
@@ -307,6 +310,19 @@ class Tracker:
         self.undecided.clear()
         self.outbox.clear()
         self.host.frames_waiting()
+        if self.host.has_consumers():
+            self._on_forgotten(forgotten)
+
+    def _on_forgotten(self, forgotten: set[Position]) -> None:
+        """Who came just before these were forgotten has rewound already: what it skipped is nobody's now."""
+        lost = {
+            position
+            for position in forgotten
+            if not self.host.is_deleted(position) and not self.host.is_outstanding(position)
+        }
+        self.contained |= lost
+        self._seek_again(lost)
+        self.host.read_more()
 
     def close(self) -> None:
         """The dispatcher is done; acknowledgements are watched until the cursor is closed."""
@@ -326,7 +342,10 @@ class Tracker:
         self._reopen = False
         self.opened_under = self.seal.generation
         self._held_now, self._acknowledged_now = set(), set()
-        in_flight = set(self.near) | self.handed_out
+        # Not what was gated here for want of a daemon and is due later: the daemon hands that out.
+        until_ms = self.host.now_ms() + self.options.horizon_ms
+        in_flight = {each for each, at_ms in self.near.items() if at_ms <= until_ms} | self.handed_out
+        self._in_flight_told = in_flight
         self._mark_sent = self.host.persisted_mark_delete()
         self.outbox.opened(in_flight, finished=self.finished)
         identity = self.identity
@@ -380,6 +399,7 @@ class Tracker:
         lost = self._not_held(held) if self.held_once else set()
         self.contained |= held
         self.sought -= held
+        self._leave_to_daemon(held)
         for position in undone:
             self._settle(position)
         self.reported |= acknowledged
@@ -400,10 +420,19 @@ class Tracker:
         for position, deliver_at_ms in undecided.items():
             if position not in self.contained or position in held or position in self.settling:
                 continue
-            if position in self.reported:
+            is_passed = position <= self._mark_seen and self.host.is_deleted(position)
+            if is_passed or position in self.reported:
                 self.contained.discard(position)
             else:
                 self._track(position, deliver_at_ms, now_ms)
+
+    def _leave_to_daemon(self, held: set[Position]) -> None:
+        """What the daemon holds, and was not told to be in flight, need not be gated here. What is told it
+        once more as near is."""
+        pending = self.outbox.pending_adds().keys()
+        for position in [each for each in self.near if each in held and each not in pending]:
+            if position not in self._in_flight_told:
+                self._leave_near(position)
 
     def _settle(self, position: Position) -> None:
         self._leave_near(position)
@@ -417,7 +446,7 @@ class Tracker:
         self.reported.discard(position)
         if position in self.settling:
             self.settling.discard(position)
-            self.contained.discard(position)
+            self._seek_again({position})  # the dispatcher may have passed it
         self.outbox.unacknowledge({position})
         self.host.frames_waiting()
 
@@ -433,6 +462,10 @@ class Tracker:
                 self.contained.discard(position)
             else:
                 self.sought.add(position)
+
+    def _seek_again(self, positions: set[Position]) -> None:
+        """These, which are contained, are to be read again. What was asked for will be anyhow."""
+        self.sought |= positions - self.asked_for
 
     def _find(self, position: Position) -> bool:
         """Whether it was sought, or asked for; it is not any more."""
@@ -652,7 +685,15 @@ class Tracker:
             self.contained -= self.settling & set(chunk)
             self.settling -= set(chunk)
             return
+        if self.host.cursor_closed():
+            return  # the next owner has them deleted
         self._delete_retry_ms = self.host.uptime_ms() + _RETRY_MS
+        # One that could not write its record has them as deleted all the same, and writes that down later.
+        deleted = {position for position in chunk if self.host.is_deleted(position)}
+        self.contained -= self.settling & deleted
+        self.settling -= deleted
+        if len(deleted) == len(chunk):
+            return
         if len(chunk) > 1:
             self._delete_max = max(1, len(chunk) // 2)
         else:

@@ -87,7 +87,7 @@ def test_a_seed_is_one_history_and_one_run(seed: int) -> None:
     assert len(runs[0]) > 100
 
 
-@pytest.mark.parametrize("seed", [2, 17])
+@pytest.mark.parametrize("seed", [2, 9])
 def test_a_run_with_a_store_of_objects_is_the_same_whenever_garbage_is_collected(seed: int) -> None:
     """Indexes are restored from there in it, and not by a thread beside the simulation."""
     history = generate(seed, ("objects", "move"), IN_OBJECTS)
@@ -123,9 +123,9 @@ def test_an_index_that_moves_is_open_before_its_blocks_are_there(
 @pytest.mark.parametrize("objects", [False, True])
 def test_a_run_is_the_same_in_every_process(objects: bool, tmp_path: Path) -> None:
     """With two index logs, whose turns must not depend on where they are in memory."""
-    path = tmp_path / "156.json"
+    path = tmp_path / "165.json"
     settings = {"index_log": True, "subscriptions": 2, "log_objects": objects}
-    generate(156, FAULTS, settings).save(path)
+    generate(165, FAULTS, settings).save(path)
     command = [sys.executable, "-m", "tests.sim", "--replay", str(path), "--trace"]
     children = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.daemons import DaemonProcess
+from tests.support.daemons import DaemonProcess, StartDaemon
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.log.memory_home import World
+from tidegate.index.rocks import RocksStore
 from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"
@@ -19,6 +20,25 @@ HOUR_MS = 3_600_000
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+async def test_a_persist_that_notices_is_enough(
+    start: StartDaemon, short_dir: Path, socket_path: Path
+) -> None:
+    """Of a quiet daemon nobody makes a commit, and what is due and not in memory cannot be read."""
+    data = short_dir / "store"
+    async with (
+        start(store=RocksStore.open(data), maintain_interval_ms=10, storage_retry_ms=50) as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        stream = await client.open(TOPIC)
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        await stream.durable()
+        (index,) = daemon.engine.catalog
+        shutil.rmtree(data)
+        await until(lambda: daemon.engine.catalog.want_persist(index))
+        await until(daemon.engine.lost.is_set)
+        data.mkdir()  # for the end, which commits once more
 
 
 async def test_it_begins_anew_with_what_the_index_log_has(

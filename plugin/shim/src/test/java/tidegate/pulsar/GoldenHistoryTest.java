@@ -219,7 +219,7 @@ class GoldenHistoryTest {
                 case "acknowledge", "negative_acknowledge", "acknowledge_late" -> answer(step);
                 case "permits" -> topic().permits = step.number("permits");
                 case "pace" -> ackAfterMs = step.number("ack_after_ms");
-                case "kill_broker", "kill_at_send", "freeze_broker" -> kill(step.number("broker") % MACHINES);
+                case "kill_broker", "kill_at_send", "freeze_broker", "set_log_home" -> kill(step.number("broker") % MACHINES);
                 case "kill_both" -> {
                     kill(step.number("broker") % MACHINES);
                     crash(machines[step.number("broker") % MACHINES], step);
@@ -228,7 +228,7 @@ class GoldenHistoryTest {
                     kill(Math.floorMod(step.number("machine"), MACHINES));
                     crash(machine, step);
                 }
-                case "kill_daemon", "kill_at_write", "stop_daemon", "freeze_daemon", "lose_log" -> crash(machine, step);
+                case "kill_daemon", "kill_at_write", "stop_daemon", "freeze_daemon", "lose_log", "set_daemon" -> crash(machine, step);
                 case "lose_data" -> {
                     machine.wipeDaemon();
                     crash(machine, step);
