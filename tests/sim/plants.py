@@ -515,6 +515,7 @@ PLANTS = (
         "is unknown to it, but it must be",
         ("move",),
         _LOG,
+        or_says="is held, but it must be acknowledged",  # an ACK may be written beside it as an ADD may
     ),
     Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(
