@@ -202,10 +202,19 @@ class Committer(Generic[StreamT]):
         asked, self._told_after = self._told_after, []
         for token, tell in asked:
             if durable_token is None or token <= durable_token:
-                tell(error)
+                self._tell_one(tell, error)
             else:
                 self._told_after.append((token, tell))
                 self._wanted = True
+
+    def _tell_one(self, tell: Callable[[StorageError | None], None], error: StorageError | None) -> None:
+        try:
+            tell(error)
+        except Exception as bug:
+            # The others wait to be told, too.
+            self._loop.call_exception_handler(
+                {"message": "who waited for a commit failed when told", "exception": bug}
+            )
 
     def _cancel(self) -> None:
         if self._timer is not None:

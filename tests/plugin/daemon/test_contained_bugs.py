@@ -16,6 +16,7 @@ from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
+from tidegate.index.errors import StorageError
 from tidegate.index.format import encode_block
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.writer import LogWriter
@@ -209,6 +210,25 @@ async def test_a_bug_in_telling_what_is_durable_ends_its_stream_alone(
         assert not client.closed
         again = await client.open(TOPIC, epoch=2)
         assert len(again.held) == 5
+
+
+async def test_a_bug_of_one_who_waits_for_a_commit_keeps_no_other_from_being_told(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """A rebuild would wait for ever."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        told = asyncio.Event()
+
+        def bug(_: StorageError | None) -> None:
+            raise MemoryError("a bug")
+
+        token = index_of(daemon, TOPIC).add(entries(5, FAR_MS))
+        daemon.engine.when_durable(token, bug)
+        daemon.engine.when_durable(token, lambda _: told.set())
+        await asyncio.wait_for(told.wait(), 20)
+        stream.add(entries(5, FAR_MS, ledger_id=2))
+        await stream.durable()
 
 
 async def test_positions_that_a_bug_keeps_from_being_told_as_lost_are_not_taken_for_held(
