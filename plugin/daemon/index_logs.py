@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 LOOK_AGAIN_SECONDS = 0.2
+REFUSED_SECONDS = 1.0  # what refuses a stream for so long does not only refuse it because it ends
 BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size says
 CLEARED_MAX = 10_000
 
@@ -247,7 +248,6 @@ class IndexLogs:
                 index.upkeep.look_for_lost()
             return None
         kind, places = self._places[index]
-        blocks = index.upkeep.absent_in_order()
         try:
             home = self._homes.named(kind, requests, stream_id, request)
         except RefusedError as error:
@@ -273,14 +273,12 @@ class IndexLogs:
             try:
                 await fetch.run()
             except HomeError as error:
-                # The stream is over, or about to be: the next one goes on.
-                self.said(stream.name, "blocks of an index are not all here yet", error)
-                return
+                # If the stream is over, this is cancelled meanwhile, and the next one goes on.
+                await asyncio.sleep(REFUSED_SECONDS)
+                self._lose(stream, index, error)
             except Exception as error:
                 self.met_bug(stream.name, error)
-                if self._catalog.get(index.name) is not index:
-                    return
-                index.upkeep.lose_absent(index.upkeep.absent_in_order(), "was not brought, by a bug")
+                self._lose(stream, index, error)
             self._landed(index)
             chain = self._catalog.chain(index)
             if chain is not None:
@@ -289,6 +287,14 @@ class IndexLogs:
         task = self._do(bring())
         self._fetching[index] = stream, task
         return task
+
+    def _lose(self, stream: Stream, index: DelayIndex, error: Exception) -> None:
+        """What is absent will not come."""
+        if self._catalog.get(index.name) is index:
+            self.said(
+                stream.name, "blocks of an index cannot be reached, their messages are read again", error
+            )
+            index.upkeep.lose_absent(index.upkeep.absent_in_order(), f"cannot be read: {error}")
 
     def _stop_fetching(self, index: DelayIndex, stream: Stream | None = None) -> None:
         """For any stream, or for this one."""

@@ -17,6 +17,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
+from tidegate.index.log.home import RefusedError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.places import ledgers_of
@@ -206,6 +207,28 @@ async def test_blocks_that_cannot_be_had_are_read_from_the_topic(
         # And so they are held again, as the broker tells them.
         stream.add(Entries.of((now_ms(), *position) for position in held))
         await stream.take_due(len(held))
+
+
+class RefusingHome(MemoryHome):
+    """A home that opens no ledger of blocks for this owner."""
+
+    async def open(self, ledger_id: int) -> int:
+        if ledger_id in ledgers_of_blocks(self.world):
+            raise RefusedError("it is switched off")
+        return await super().open(ledger_id)
+
+
+async def test_blocks_that_the_home_refuses_are_read_from_the_topic(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """The stream goes on: nobody else would bring them."""
+    world = World()
+    async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world, now_ms() + HOUR_MS)
+    async with start(**MANY_SLICES), await ShimClient.connect(socket_path) as client:
+        world.owner = client.logs = RefusingHome(world)
+        stream = await client.open(TOPIC, epoch=2)
+        await stream.until(lambda: len(stream.unheld) == COUNT * 9 // 10)
 
 
 async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_path: Path) -> None:
