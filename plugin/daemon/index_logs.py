@@ -251,10 +251,7 @@ class IndexLogs:
         try:
             home = self._homes.named(kind, requests, stream_id, request)
         except RefusedError as error:
-            self.said(
-                stream.name, "blocks of an index cannot be reached, their messages are read again", error
-            )
-            index.upkeep.lose_absent(blocks, f"cannot be read: {error}")
+            self._lose(stream, index, error)
             return None
         fetch = BlockFetch(
             index,
