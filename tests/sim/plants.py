@@ -515,6 +515,7 @@ PLANTS = (
         "is unknown to it, but it must be",
         ("move",),
         _LOG,
+        or_says="held and acknowledged at once",  # an ACK is not in it, either
     ),
     Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(
