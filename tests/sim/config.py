@@ -25,6 +25,7 @@ class Config:
 
     shared_daemon: both brokers use one daemon, on one machine; else each has its own.
     ack_after_ms: how long clients take by themselves to acknowledge, at most; -1: only when told to.
+    small_limits: the product does with a few what it does with millions (see `limits`).
     early_tracker_us: how long after a consumer has come to a new owner the shim has a tracker made, at most;
         -1: not before a delayed message is read.
     """
@@ -93,6 +94,7 @@ class Config:
     write_piece_bytes: int = 200
     retry_ms: int = 300
     quarantine_bytes: int = 1 << 20
+    small_limits: bool = False
     # the daemon
     heartbeat_ms: int = 2_000
     commit_interval_us: int = 2_000

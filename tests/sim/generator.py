@@ -153,6 +153,7 @@ class _Generator:
             credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)),
             early_tracker_us=luck.choice((-1, 100, 10_000)),
             subscriptions=luck.choice((*[config.subscriptions] * 4, 3)),
+            small_limits=luck.choice((False, True)),
             journal_records=luck.choice((0, 5, 32_768)),
             logs_at_once=luck.choice((1, 32, 32)),
             long_logs_at_once=luck.choice((1, 4, 4)),
