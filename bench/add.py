@@ -20,7 +20,7 @@ from tidegate.plugin.local.daemon import Daemon
 
 MESSAGES, MESSAGES_QUICK = 1_000_000, 500_000
 WARM_UPS = 3
-TARGET_NS = 60.0
+TARGET_NS = 40.0
 JVM_OPTIONS = ("-Xms1g", "-Xmx2g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseZGC")
 """Roomy, with the collector that Pulsar's own start script chooses."""
 TIMEOUT_S = 900.0

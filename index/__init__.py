@@ -9,6 +9,7 @@ from tidegate.index.compaction import choose_runs
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
 from tidegate.index.errors import (
+    BlockAwayError,
     CorruptBlockError,
     DamagedDirectoryError,
     LostCommitsError,
@@ -41,6 +42,7 @@ __all__ = [
     "UNCLAIMED",
     "WIDTHS_MS",
     "Batch",
+    "BlockAwayError",
     "Catalog",
     "CatalogStats",
     "Chain",

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from tidegate.index.absent import AbsentBlocks
 from tidegate.index.entry import Entries
-from tidegate.index.errors import CorruptBlockError
+from tidegate.index.errors import BlockAwayError, CorruptBlockError
 from tidegate.index.format.block import load_block
 from tidegate.index.names import SubscriptionName
 from tidegate.index.quarantine import Quarantine
@@ -20,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class BlockReader:
-    """Methods raise StorageError if the store fails.
+    """Methods raise StorageError if the store fails, and BlockAwayError where a block is still to come.
 
     on_corrupt: called when a block is found damaged that was not known to be.
     """
@@ -30,13 +31,16 @@ class BlockReader:
         name: SubscriptionName,
         store: Store,
         subscription_id: int,
+        *,
         quarantine: Quarantine,
+        absent: AbsentBlocks,
         on_corrupt: Callable[[], None],
     ) -> None:
         self._name = name
         self._store = store
         self._subscription_id = subscription_id
         self._quarantine = quarantine
+        self._absent = absent
         self._on_corrupt = on_corrupt
 
     def load(self, block: Block) -> Entries | None:
@@ -51,7 +55,7 @@ class BlockReader:
         """As `load`, without consequences."""
         try:
             return self._read(block)
-        except CorruptBlockError:
+        except (CorruptBlockError, BlockAwayError):
             return None
 
     def report(self, block: Block, reason: str) -> None:
@@ -61,4 +65,6 @@ class BlockReader:
             self._on_corrupt()
 
     def _read(self, block: Block) -> Entries:
+        if block.descriptor.block_id in self._absent:
+            raise BlockAwayError(f"block {block.descriptor.block_id} of slice {block.of.id}")
         return load_block(self._store, self._subscription_id, block.of.id, block.descriptor)

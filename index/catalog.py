@@ -12,7 +12,7 @@ anything is stored under it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 
 from heapdict import heapdict
@@ -154,15 +154,16 @@ class Catalog:
         self._next_subscription_id += 1
         return subscription_id
 
-    def adopt(self, subscription_id: int, identity: Identity) -> DelayIndex:
+    def adopt(self, subscription_id: int, identity: Identity, absent: Iterable[int] = ()) -> DelayIndex:
         """Take in a subscription that is in the store, all but its identity; it replaces one of its name.
 
+        absent: ids of blocks that are still to be written there, see `Upkeep.land`.
         Which of the two counts after a crash changes with the next commit, at once. Raises StorageError: all
         is as before then, and the id is to be abandoned.
         """
         self._require_open()
         found, damage = recover_one(self._store, self._options, subscription_id, identity)
-        index = DelayIndex.restored(self._context, found)
+        index = DelayIndex.restored(self._context, found, absent)
         try:
             self._write_damage(damage)
         except StorageError:
@@ -196,10 +197,15 @@ class Catalog:
             return None
 
     def set_chain(self, index: DelayIndex, chain: Chain) -> None:
-        """The data of a subscription is in this index log. Durable with the next commit."""
+        """The data of a subscription is in this index log. Durable with the next commit.
+
+        Not while blocks are still to come: what a start finds then is not all, and the log is to be read.
+        """
         if self._indexes.get(index.name) is not index:
             return
         self._chains[index] = chain
+        if index.upkeep.absent_blocks:
+            return
         batch = Batch()
         batch.put(keys.subscription_key(keys.CHAIN, index.log.subscription_id), chain.encode())
         self._journal.also(batch)
@@ -405,6 +411,7 @@ class Catalog:
             slices_crowded=sum(one.slices_crowded for one in each),
             blocks=sum(one.blocks for one in each),
             blocks_quarantined=sum(one.blocks_quarantined for one in each),
+            blocks_absent=sum(one.blocks_absent for one in each),
             corrupt_records=self._context.corrupt_records,
             lost_commits=self._context.lost_commits,
             memory_bytes=sum(one.memory_bytes for one in each),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_writer import BlockWriter
 from tidegate.index.compaction import CompactionJob, CompactionResult, Task
 from tidegate.index.errors import StorageError, TidegateIndexError
@@ -39,6 +40,7 @@ class Compacting:
         timeline: Timeline,
         persisting: Persisting,
         leftovers: Leftovers,
+        absent: AbsentBlocks,
     ) -> None:
         self._name = name
         self._subscription_id = subscription_id
@@ -47,6 +49,7 @@ class Compacting:
         self._timeline = timeline
         self._persisting = persisting
         self._leftovers = leftovers
+        self._absent = absent
         self._job: CompactionJob | None = None
         self._job_is_stale = False
         self._running = False
@@ -57,9 +60,14 @@ class Compacting:
 
         A compaction that has paused is gone on with in any case, if only to take its blocks away.
         """
-        if not self._leftovers.certain:
+        if not self._may_merge:
             return None
         return self._timeline.first_crowded() or (None if self._job is None else Crowding(0, 0))
+
+    @property
+    def _may_merge(self) -> bool:
+        """Whether it is certain what the store says of each slice, and all that may be merged is here."""
+        return self._leftovers.certain and not self._absent
 
     @property
     def paused(self) -> bool:
@@ -89,7 +97,7 @@ class Compacting:
         """
         if self._running:
             raise TidegateIndexError(f"{self._name}: a compaction is on its way already")
-        if not self._leftovers.certain:
+        if not self._may_merge:
             return None
         job = self._job or self._new_job()
         left = sum(task.entries for task in job.left.values())

@@ -11,12 +11,16 @@ nothing writes it: changes go to the journal, and jobs that other threads run tu
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
+
+from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes
 from tidegate.index.compacting import Compacting
 from tidegate.index.context import Context, Notices
 from tidegate.index.entry import BoolArray, Entries
-from tidegate.index.errors import CheckError
+from tidegate.index.errors import BlockAwayError, CheckError
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import JournalLog, RecordType
 from tidegate.index.leftovers import Leftovers
@@ -29,6 +33,7 @@ from tidegate.index.reading import Reading
 from tidegate.index.recovery import Recovered
 from tidegate.index.replay import replay
 from tidegate.index.slice_width import SliceWidth
+from tidegate.index.slices import Block
 from tidegate.index.stats import IndexStats
 from tidegate.index.timeline import Timeline
 from tidegate.index.upkeep import Upkeep
@@ -57,11 +62,17 @@ class DelayIndex:
         """Whether something of it was found damaged or missing when it was opened: another copy is better."""
         self._quarantine = quarantine or Quarantine()
         self._width = width
-        self._blocks = BlockReader(
-            self.name, context.store, log.subscription_id, self._quarantine, self._notices.corrupt_value
-        )
-        self._timeline = Timeline(self._positions, context.options, context.clock, self._blocks.load)
+        self._timeline = Timeline(self._positions, context.options, context.clock, self._load_block)
         leftovers = Leftovers()
+        self._absent = AbsentBlocks(self._timeline, leftovers)
+        self._blocks = BlockReader(
+            self.name,
+            context.store,
+            log.subscription_id,
+            quarantine=self._quarantine,
+            absent=self._absent,
+            on_corrupt=self._notices.corrupt_value,
+        )
         self._persisting = Persisting(
             name=self.name,
             store=context.store,
@@ -74,6 +85,7 @@ class DelayIndex:
             width=width,
             quarantine=self._quarantine,
             leftovers=leftovers,
+            absent=self._absent,
         )
         compacting = Compacting(
             name=self.name,
@@ -83,6 +95,7 @@ class DelayIndex:
             timeline=self._timeline,
             persisting=self._persisting,
             leftovers=leftovers,
+            absent=self._absent,
         )
         self._changes = Changes(
             self._positions,
@@ -99,16 +112,26 @@ class DelayIndex:
             self._positions,
             self._timeline,
             self._blocks,
+            absent=self._absent,
             persisting=self._persisting,
             compacting=compacting,
             changes=self._changes,
+            quarantine=self._quarantine,
             notices=self._notices,
         )
         """What background work does for it; the catalog decides when."""
 
+    def _load_block(self, block: Block) -> Entries | None:
+        return self._blocks.load(block)
+
     @classmethod
-    def restored(cls, context: Context[DelayIndex], found: Recovered) -> DelayIndex:
-        """The index as recovered from the store, with its journal replayed."""
+    def restored(
+        cls, context: Context[DelayIndex], found: Recovered, absent: Iterable[int] = ()
+    ) -> DelayIndex:
+        """The index as recovered from the store, with its journal replayed.
+
+        absent: ids of blocks that are not in the store yet.
+        """
         state = found.state
         log = context.journal.recovered_log(found.subscription_id, state.persisted_sequence)
         index = cls(
@@ -123,6 +146,7 @@ class DelayIndex:
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
         replay(found.reader.records(), index._changes)
+        index._absent.expect(absent)  # of what the journal has left
         context.journal.replayed(
             log, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
@@ -155,7 +179,8 @@ class DelayIndex:
         They are in flight from then on. At most `limit`. Fewer means that there are no more, unless
         `next_due_ms() <= now_ms` still: then call again (only so many entries are looked at in one call, to
         bound the pause, and the last few of a `limit` of a thousand or more may be left where several runs
-        overlap). Raises StorageError if a block cannot be read; nothing is lost then.
+        overlap). Raises StorageError if a block cannot be read, BlockAwayError if it is still to come;
+        nothing is lost then.
         """
         if limit <= 0:
             return Entries.empty()
@@ -175,9 +200,10 @@ class DelayIndex:
 
     def prefetch(self, now_ms: int) -> None:
         """Load the next block that is due within the prefetch time."""
-        if self._timeline.prefetch(now_ms):
-            self._changes.finish_slices()
-            self._notices.due_changed()
+        with contextlib.suppress(BlockAwayError):
+            if self._timeline.prefetch(now_ms):
+                self._changes.finish_slices()
+                self._notices.due_changed()
 
     def rewind(self, in_flight: PositionSet) -> None:
         """Hand out again everything held, but for the positions `in_flight`."""
@@ -202,6 +228,11 @@ class DelayIndex:
     def holds(self, entries: Entries) -> BoolArray:
         """For each entry whether the index answers for its position; a bool array of the same length."""
         return self._positions.held.contains(entries)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of its blocks. O(slices)."""
+        return sum(each.size_bytes for each in self._timeline.slices)
 
     @property
     def empty(self) -> bool:
@@ -277,6 +308,7 @@ class DelayIndex:
     def clear(self) -> int:
         """Forget every entry and acknowledgement; mark-delete position, generation and width stay."""
         self._changes.clear()
+        self._absent.applied()
         self._notices.due_changed()
         return self._context.journal.numbers(self.log, RecordType.CLEAR, 0, 0, self._context.clock.now_ms())
 
@@ -340,7 +372,12 @@ class DelayIndex:
         self._notices.want_persist()
 
     def reading(self) -> Reading:
-        """Everything that is stored or staged now, also what is not held any more. O(blocks)."""
+        """Everything that is stored or staged now, also what is not held any more. O(blocks).
+
+        Raises BlockAwayError while blocks are still to come.
+        """
+        if self._absent:
+            raise BlockAwayError("a part of it")
         return Reading(
             self._context.store, self.log.subscription_id, self._timeline.parts(), self._timeline.blocks()
         )
@@ -367,8 +404,9 @@ class DelayIndex:
             slices_crowded=timeline.crowded_slices,
             blocks=sum(len(each.blocks) for each in slices),
             blocks_quarantined=self._quarantine.blocks_total,
+            blocks_absent=len(self._absent),
             memory_bytes=timeline.memory_bytes() + positions.memory_bytes(),
-            disk_bytes=sum(each.size_bytes for each in slices) + self.log.size_bytes,
+            disk_bytes=self.stored_bytes + self.log.size_bytes,
             journal_bytes=self.log.size_bytes,
             next_due_ms=self.next_due_ms(),
             slice_width_ms=self._width.width_ms,
@@ -384,7 +422,9 @@ class DelayIndex:
         """
         try:
             self._positions.check()
-            self._timeline.check(self._blocks.look, complete=not self._quarantine.pending)
+            self._timeline.check(
+                self._blocks.look, complete=not self._quarantine.pending and not self._absent
+            )
             self._persisting.check()
         except CheckError as error:
             raise CheckError(f"{self.name}: {error}\n{self.stats()}") from error

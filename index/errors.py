@@ -92,6 +92,13 @@ class LostCommitsError(StorageError):
         )
 
 
+class BlockAwayError(StorageError):
+    """A block is still on its way from the index log: it will be here soon, and nothing is wrong."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is still being read from the index log, try again in a moment")
+
+
 class CorruptRecordError(TidegateIndexError):
     """A stored value fails its checksum or does not follow `docs/format.md`."""
 

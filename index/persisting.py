@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_writer import BlockIds
 from tidegate.index.checks import require
 from tidegate.index.clock import Clock
@@ -58,6 +59,7 @@ class Persisting:
         width: SliceWidth,
         quarantine: Quarantine,
         leftovers: Leftovers,
+        absent: AbsentBlocks,
     ) -> None:
         self.ids = BlockIds(1)
         self._name = name
@@ -71,6 +73,7 @@ class Persisting:
         self._width = width
         self._quarantine = quarantine
         self._leftovers = leftovers
+        self._absent = absent
         self._version = 0
         self._held_versions: dict[int, int] = {}
         self._acknowledged_versions: dict[int, int] = {}
@@ -105,7 +108,12 @@ class Persisting:
     @property
     def wanted(self) -> bool:
         """Whether there is something to do besides spilling."""
-        return bool(self._leftovers) or self._quarantine.pending or self._timeline.worth_dropping
+        return bool(self._leftovers) or self._looks_for_lost or self._timeline.worth_dropping
+
+    @property
+    def _looks_for_lost(self) -> bool:
+        """Whether a persist is to find what damage has lost: not before all blocks are here to look into."""
+        return self._quarantine.pending and not self._absent
 
     def doubt(self, slices: Iterable[SliceId]) -> None:
         """The records of these slices are to be written anew."""
@@ -149,7 +157,7 @@ class Persisting:
         self._job_is_stale = False
         self._job_has_many_dead = many_dead
         self._job_journal_bytes = self._log.size_bytes
-        self._job_doubts = self._quarantine.doubts
+        self._job_doubts = self._quarantine.doubts if self._looks_for_lost else 0
         return job
 
     def _has_many_dead(self, frozen: int) -> bool:
@@ -161,7 +169,7 @@ class Persisting:
         positions, timeline = self._positions, self._timeline
         slices = {each.id: SlicePlan(each.descriptors, each.finished) for each in timeline.slices}
         timeline.drops_finished()
-        if many_dead or self._quarantine.pending:
+        if many_dead or self._looks_for_lost:
             held = positions.held.snapshot()
         else:
             held = positions.held.of_ledgers(changed.held | self._carried_ledgers)
@@ -187,16 +195,16 @@ class Persisting:
             held_versions=self._versions(self._held_versions, changed.held),
             acknowledged_versions=self._versions(self._acknowledged_versions, changed.acknowledged),
             slices=slices,
-            quarantined=self._quarantine.blocks(),
+            quarantined=self._quarantine.blocks() if self._looks_for_lost else [],
             remains=self._leftovers.remains(),
-            audit=self._quarantine.audit,
+            audit=self._quarantine.audit and self._looks_for_lost,
             since_ms=self._width.begin_choice(self._clock.monotonic_ns()),
             width_memory=self._width.memory,
         )
 
     def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
         """The versions of the bitmaps that a persist writes anew. What it finds damaged is anywhere."""
-        if self._quarantine.pending:
+        if self._looks_for_lost:
             return dict(known)
         return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
 

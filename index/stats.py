@@ -32,6 +32,7 @@ class IndexStats(NamedTuple):
     slices_crowded: int
     blocks: int
     blocks_quarantined: int
+    blocks_absent: int
     memory_bytes: int
     disk_bytes: int
     journal_bytes: int
@@ -59,6 +60,7 @@ class CatalogStats(NamedTuple):
     slices_crowded: int
     blocks: int
     blocks_quarantined: int
+    blocks_absent: int
     corrupt_records: int
     lost_commits: int
     memory_bytes: int

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import Generic
 
+from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes, IndexT
 from tidegate.index.compacting import Compacting
@@ -25,6 +26,7 @@ from tidegate.index.persist import PersistJob, StoredBlock
 from tidegate.index.persisting import Persisting
 from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
+from tidegate.index.quarantine import Quarantine
 from tidegate.index.timeline import Crowding, Timeline
 
 _LOG = logging.getLogger(__name__)
@@ -41,9 +43,11 @@ class Upkeep(Generic[IndexT]):
         timeline: Timeline,
         blocks: BlockReader,
         *,
+        absent: AbsentBlocks,
         persisting: Persisting,
         compacting: Compacting,
         changes: Changes[IndexT],
+        quarantine: Quarantine,
         notices: Notices[IndexT],
     ) -> None:
         self._name = name
@@ -51,9 +55,11 @@ class Upkeep(Generic[IndexT]):
         self._positions = positions
         self._timeline = timeline
         self._blocks = blocks
+        self._absent = absent
         self._persisting = persisting
         self._compacting = compacting
         self._changes = changes
+        self._quarantine = quarantine
         self._notices = notices
         self._damaged: set[bytes] = set()
         """Keys of damaged values but blocks that were told."""
@@ -131,6 +137,37 @@ class Upkeep(Generic[IndexT]):
         self._applied()
         return len(result.exchanged)
 
+    # ---- blocks that are still to come
+
+    @property
+    def absent_blocks(self) -> int:
+        """How many blocks are in the index log and not in the store yet."""
+        return len(self._absent)
+
+    def absent_in_order(self) -> list[StoredBlock]:
+        """Those blocks, the one that is due first before the others. O(blocks)."""
+        return self._absent.in_order()
+
+    def land(self, stored: Iterable[bytes]) -> None:
+        """Blocks that were absent are in the store, under these keys."""
+        self._absent.arrived(stored)
+        self.tell_wishes()
+        self._notices.due_changed()
+
+    def lose_absent(self, blocks: Iterable[StoredBlock], reason: str) -> None:
+        """These blocks cannot be had: they are as good as corrupt."""
+        blocks = [each for each in blocks if each[1].block_id in self._absent]
+        self._absent.give_up(descriptor.block_id for _, descriptor in blocks)
+        for slice_id, descriptor in blocks:
+            self._report_block(slice_id, descriptor.block_id, reason)
+        self.tell_wishes()
+        self._notices.due_changed()
+
+    def look_for_lost(self) -> None:
+        """Blocks may be missing that nobody will bring: the next persist finds what only they had."""
+        self._quarantine.doubt()
+        self._notices.want_persist()
+
     # ---- damage that others have met
 
     def met_damage(self, damaged: Iterable[bytes]) -> None:
@@ -141,7 +178,7 @@ class Upkeep(Generic[IndexT]):
         for key in damaged:
             kind = key[:1]
             if kind == keys.BLOCK:
-                self._report_block(keys.parse_slice_key(key), keys.parse_block_key(key))
+                self._report_block(keys.parse_slice_key(key), keys.parse_block_key(key), "is corrupt")
                 continue
             if kind == keys.SLICE:
                 self._persisting.doubt({keys.parse_slice_key(key)})
@@ -165,6 +202,7 @@ class Upkeep(Generic[IndexT]):
         self._notices.work_changed(persist=self._persisting.wanted)
 
     def _applied(self) -> None:
+        self._absent.applied()
         self._changes.finish_slices()
         self.tell_wishes()
         self._notices.due_changed()
@@ -179,10 +217,10 @@ class Upkeep(Generic[IndexT]):
 
     def _report(self, corrupt: Iterable[StoredBlock]) -> None:
         for slice_id, descriptor in corrupt:
-            self._report_block(slice_id, descriptor.block_id)
+            self._report_block(slice_id, descriptor.block_id, "is corrupt")
 
-    def _report_block(self, slice_id: SliceId, block_id: int) -> None:
+    def _report_block(self, slice_id: SliceId, block_id: int, reason: str) -> None:
         of = self._timeline.get(slice_id)
         block = None if of is None else of.blocks.get(block_id)
         if block is not None:
-            self._blocks.report(block, f"block {block_id} of slice {slice_id} is corrupt")
+            self._blocks.report(block, f"block {block_id} of slice {slice_id} {reason}")

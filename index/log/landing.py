@@ -5,8 +5,9 @@ while the home reads. Nothing is synced here: a topic waits, and what a power cu
 again. It is durable with the next commit.
 
 Invariants: one write is under way at most; whatever becomes of the reading, the id is either adopted or
-abandoned, and abandoned only when no thread writes under it any more. The chain is in the first write: by it
-recovery finds what a crash has left of blocks that no slice names, and deletes it.
+abandoned, and abandoned only when no thread writes under it any more. A chain is in the first write: by it
+recovery finds what a crash has left of blocks that no slice names, and deletes it. It is that of no ledger,
+so that what is here is believed only when somebody has said that it is all.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ class LogOptions:
         replays them, one by one.
     queue_bytes: what waits of one subscription, at most; past it the log is begun anew when that is possible.
     record_bytes: writes are put together into records of about this size.
+    inline_bytes: with more than this in blocks, a log has them in ledgers of their own, and names them. With
+        less, reading them costs a new owner hardly anything, and a second ledger would.
+    blocks_ledger_bytes: a ledger of blocks that is longer is not gone on with.
     """
 
     interval_ms: int = 50
@@ -26,3 +29,5 @@ class LogOptions:
     journal_bytes: int = 4 * MIB
     queue_bytes: int = 16 * MIB
     record_bytes: int = MIB
+    inline_bytes: int = 4 * MIB
+    blocks_ledger_bytes: int = 64 * MIB

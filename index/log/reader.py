@@ -19,7 +19,8 @@ from tidegate.index.errors import CorruptRecordError, UnreadableLogError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, Home, HomeError
-from tidegate.index.log.records import EntryKind, Header, decode_operations, decode_piece
+from tidegate.index.log.places import Place, Places
+from tidegate.index.log.records import PLACE, EntryKind, Header, decode_operations, decode_piece
 from tidegate.index.store import Batch
 
 
@@ -41,10 +42,12 @@ class Spill(Protocol):
 class Content:
     """The keys of a subscription, without its id, and their values; operations are applied to it.
 
-    spilled: whether the values of blocks are elsewhere, and empty here.
+    spilled: whether the values of blocks are elsewhere, and empty here. places: of the blocks that the log
+    only names; their values are empty in any case.
     """
 
     def __init__(self, spill: Spill | None = None) -> None:
+        self.places: Places = {}
         self._kinds: dict[bytes, dict[bytes, bytes]] = {}
         self._spill = spill
 
@@ -60,9 +63,16 @@ class Content:
     def apply(self, kind: int, key: bytes, value: bytes) -> None:
         """Apply one operation."""
         of_kind = self._kinds.setdefault(key[:1], {})
-        if self._spill is not None and key[:1] == keys.BLOCK:
-            self._spill.take(kind, key, value)
-            value = b"" if kind == Batch.PUT else value
+        if kind == PLACE:
+            of_kind[key] = b""
+            self.places[key] = Place.decode(value)
+            return
+        if key[:1] == keys.BLOCK:
+            if self._spill is not None:
+                self._spill.take(kind, key, value)
+                value = b"" if kind == Batch.PUT else value
+            if kind != Batch.DELETE_RANGE:
+                self.places.pop(key, None)
         if kind == Batch.PUT:
             of_kind[key] = value
         elif kind == Batch.DELETE:
@@ -70,6 +80,7 @@ class Content:
         else:
             for each in [each for each in of_kind if key <= each < value]:
                 del of_kind[each]
+                self.places.pop(each, None)
 
 
 class LogParser:
@@ -103,7 +114,7 @@ class LogParser:
         piece = decode_piece(entry, self._chain, number)
         if self._pending_kind not in (None, piece.kind):
             raise CorruptRecordError(f"entry {number} does not go on with the record before it")
-        if self.complete != (piece.kind is EntryKind.BATCH):
+        if piece.kind is EntryKind.BLOCKS or self.complete != (piece.kind is EntryKind.BATCH):
             raise CorruptRecordError(f"entry {number} is where it does not belong")
         self._pending.append(piece.data)
         self._pending_kind = piece.kind if piece.more else None
@@ -112,6 +123,9 @@ class LogParser:
             return
         # Whole before any of it is applied: a record counts as one.
         operations = list(decode_operations(b"".join(self._pending)))
+        for kind, key, value in operations:
+            if kind == PLACE:
+                _require_place(key, value)
         for operation in operations:
             self.content.apply(*operation)
         if piece.kind is EntryKind.SNAPSHOT_END:
@@ -123,6 +137,13 @@ class LogParser:
     def _count(self, entries: int, size_bytes: int) -> None:
         self.entries += entries
         self.size_bytes += size_bytes
+
+
+def _require_place(key: bytes, value: bytes) -> None:
+    """Raises CorruptRecordError if an operation does not say where a block lies."""
+    Place.decode(value)
+    if key[:1] != keys.BLOCK:
+        raise CorruptRecordError(f"key {key.hex()} has a place, and is no block's")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A record is a list of operations on the keys of one subscription, the id left out. It may be longer than an
 entry: then it goes on in the next one. An entry says which chain it is of and its own number, so that bytes
-of elsewhere are not taken for it.
+of elsewhere are not taken for it. Instead of a block, an operation may have the place where it lies.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from tidegate.index.store import Batch
 from tidegate.index.tap import Operation
 
 GRAMMAR_VERSION = 1
+PLACES_VERSION = 2
+"""Of a log that names places of blocks, and of the ledgers where these are."""
+
 PIECE_BYTES = 1 << 20
 """A record is cut into entries of about this size."""
+
+PLACE = 3
+"""Operation beside those of `Batch`: the value of the key is where the value says."""
 
 _ENTRY = struct.Struct("<QQ")
 _HEADER = struct.Struct("<HI")
@@ -35,20 +41,22 @@ class EntryKind(Enum):
     SNAPSHOT = b"s"
     SNAPSHOT_END = b"e"
     BATCH = b"b"
+    BLOCKS = b"k"
 
 
 class Header(NamedTuple):
     """The first entry of a log ledger.
 
-    chain: a random number of this ledger alone.
+    chain: a random number of this ledger alone. version: of the grammar that the rest needs.
     """
 
     chain: int
     identity: Identity
+    version: int = GRAMMAR_VERSION
 
     def encode(self) -> bytes:
         """The header as an entry."""
-        body = _ENTRY.pack(self.chain, 0) + _HEADER.pack(GRAMMAR_VERSION, FORMAT_VERSION)
+        body = _ENTRY.pack(self.chain, 0) + _HEADER.pack(self.version, FORMAT_VERSION)
         return seal(EntryKind.HEADER.value, body + self.identity.encode())
 
     @classmethod
@@ -59,14 +67,14 @@ class Header(NamedTuple):
             raise CorruptRecordError("a header is cut short")
         chain, number = _ENTRY.unpack_from(body)
         grammar, version = _HEADER.unpack_from(body, _ENTRY.size)
-        if grammar != GRAMMAR_VERSION or version != FORMAT_VERSION:
+        if grammar not in (GRAMMAR_VERSION, PLACES_VERSION) or version != FORMAT_VERSION:
             raise UnreadableLogError(
                 f"it is of version {grammar} with values of format {version}, this Tidegate knows "
-                f"{GRAMMAR_VERSION} and {FORMAT_VERSION}"
+                f"{GRAMMAR_VERSION} and {PLACES_VERSION}, with {FORMAT_VERSION}"
             )
         if number:
             raise CorruptRecordError(f"a header is entry {number}")
-        return cls(chain, Identity.decode(bytes(body[_ENTRY.size + _HEADER.size :])))
+        return cls(chain, Identity.decode(bytes(body[_ENTRY.size + _HEADER.size :])), grammar)
 
 
 class Piece(NamedTuple):
@@ -101,7 +109,7 @@ def decode_operations(data: bytes) -> Iterator[Operation]:
         key_at = at + _OPERATION.size
         value_at = key_at + key_bytes
         at = value_at + value_bytes
-        if kind not in (Batch.PUT, Batch.DELETE, Batch.DELETE_RANGE) or not key_bytes or at > end:
+        if kind not in _OPERATIONS or not key_bytes or at > end:
             raise CorruptRecordError("an operation does not follow its grammar")
         yield kind, data[key_at:value_at], data[value_at:at]
 
@@ -132,4 +140,5 @@ def decode_piece(entry: bytes, chain: int, number: int) -> Piece:
     return Piece(kind, bool(body[_ENTRY.size]), body[_ENTRY.size + _MORE.size :])
 
 
-_RECORDS = {kind.value: kind for kind in (EntryKind.SNAPSHOT, EntryKind.SNAPSHOT_END, EntryKind.BATCH)}
+_OPERATIONS = (Batch.PUT, Batch.DELETE, Batch.DELETE_RANGE, PLACE)
+_RECORDS = {kind.value: kind for kind in EntryKind if kind is not EntryKind.HEADER}

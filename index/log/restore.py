@@ -19,13 +19,15 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
     """Yield the writes that make `content` the data of a subscription with a new id.
 
     Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
-    log. Blocks that were spilled are there already.
+    log. Blocks that were spilled are there already; those that have a place are to be brought later.
     """
-    named = _named(content)
+    named = named_blocks(content)
     batch = Batch()
     for kind in LOGGED_KINDS:
         for key, value in content.of(kind).items():
             whole = keys.unstripped(key, subscription_id)
+            if kind == keys.BLOCK and key in content.places:
+                continue
             if kind != keys.BLOCK or (key in named and not content.spilled):
                 batch.put(whole, value)
             elif content.spilled and key not in named:
@@ -36,7 +38,7 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
     yield batch
 
 
-def _named(content: Content) -> set[bytes]:
+def named_blocks(content: Content) -> set[bytes]:
     """The keys of the blocks that the slices name; all blocks of a slice whose record is damaged."""
     named: set[bytes] = set()
     for key, value in content.of(keys.SLICE).items():

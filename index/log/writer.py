@@ -4,12 +4,18 @@ The caller notes what the store has written (`note`) and calls `ship` from time 
 are its business. A ledger that cannot be gone on with, because an append failed or too much waited, is left,
 and the next `ship` begins another one with a snapshot.
 
+With many blocks, a log has them in ledgers of their own (`places`): the next log goes on naming what is
+there, so that beginning it costs next to nothing, and so does the next owner's.
+
 Invariants:
 
 - what a ledger says up to any record is a state that the store has had, or could have been left in;
 - at most one `ship` is under way;
-- the pointer names every ledger that was made here and is not deleted, as soon as it has been made;
-- a ledger that may count, because the write of a pointer was not answered, is not deleted;
+- the pointer names every ledger that was made here and is not deleted, as soon as it has been made, and
+  every ledger of blocks that the log names places in;
+- a place is appended to the log only when the block has been appended there;
+- a ledger that may count, because the write of a pointer was not answered, is not deleted, nor one of blocks
+  that it names;
 - what waits is never more than `queue_bytes` and one write.
 """
 
@@ -21,12 +27,23 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, StalePointerError
 from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.places import Place, Places, ledgers_of, wasteful_ledgers
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
-from tidegate.index.log.records import EntryKind, Header, encode_operations, encode_record
+from tidegate.index.log.records import (
+    GRAMMAR_VERSION,
+    PLACE,
+    PLACES_VERSION,
+    EntryKind,
+    Header,
+    encode_operations,
+    encode_record,
+)
 from tidegate.index.log.snapshot import Snapshot
+from tidegate.index.store import Batch
 from tidegate.index.tap import Noted, Operation, TappedStore
 
 _OVERLAPPING_APPENDS = 4
@@ -49,11 +66,12 @@ class LedgerWriter:
     size_bytes, entries: of what was appended.
     """
 
-    def __init__(self, home: Home, ledger_id: int, chain: int) -> None:
+    def __init__(self, home: Home, ledger_id: int, chain: int, version: int = GRAMMAR_VERSION) -> None:
         self.ledger_id = ledger_id
         self.size_bytes = 0
         self._home = home
         self._chain = chain
+        self._version = version
         self._next = 0
 
     @property
@@ -63,11 +81,20 @@ class LedgerWriter:
 
     async def put_header(self, identity: Identity) -> None:
         """Append the header."""
-        await self._append([Header(self._chain, identity).encode()])
+        await self._append([Header(self._chain, identity, self._version).encode()])
 
     async def put(self, kind: EntryKind, data: bytes) -> None:
         """Append a record; it is kept on return. Raises HomeError."""
         await self._append(encode_record(kind, data, self._chain, self._next))
+
+    async def put_blocks(self, blocks: list[Operation]) -> Places:
+        """Append a record of blocks; where they lie. Raises HomeError."""
+        first = self._next
+        await self.put(EntryKind.BLOCKS, encode_operations(blocks))
+        return {
+            key: Place(self.ledger_id, self._chain, first, self.size_bytes, len(value))
+            for _, key, value in blocks
+        }
 
     async def _append(self, entries: list[bytes]) -> None:
         for at in range(0, len(entries), _OVERLAPPING_APPENDS):
@@ -90,7 +117,8 @@ class LogWriter:
     text: the pointer that stands in the cursor. dirty_ns: since when the store may have what no log has, None
     if it has not. catch_up: has what the store has noted so far brought to `note`. chained: told the ledger
     that has all of the local data, when the pointer says so. damaged: told the keys of stored values that are
-    damaged, and not in the log.
+    damaged, and not in the log. block_bytes: how much the blocks of the subscription have. places: where they
+    lie, as far as that is known; changed here. complete: whether all blocks are in the store.
     """
 
     def __init__(
@@ -108,6 +136,9 @@ class LogWriter:
         catch_up: Callable[[], None],
         chained: Callable[[int], None],
         damaged: Callable[[list[bytes]], None],
+        block_bytes: Callable[[], int],
+        places: Places,
+        complete: Callable[[], bool],
     ) -> None:
         self.pointer_text = text
         """The pointer as it is believed to stand in the cursor."""
@@ -128,6 +159,11 @@ class LogWriter:
         self._catch_up = catch_up
         self._chained = chained
         self._damaged = damaged
+        self._block_bytes = block_bytes
+        self._places = places
+        self._complete = complete
+        self._blocks: LedgerWriter | None = None
+        """The ledger that blocks are appended to; None if they go into the log itself."""
         self._dirty_ns = dirty_ns
         self._collects = False
         self._queue: deque[Noted] = deque()
@@ -175,6 +211,11 @@ class LogWriter:
         return 0 if self._ledger is None else self._ledger.size_bytes
 
     @property
+    def blocks_bytes(self) -> int:
+        """How much of the blocks lies in ledgers of their own."""
+        return sum(place.size_bytes for place in self._places.values())
+
+    @property
     def wants_to_ship(self) -> bool:
         """Whether `ship` has something to do."""
         return self.since_ns is not None or self._too_long
@@ -194,6 +235,7 @@ class LogWriter:
         self._sending_ns = None
         self._collects = False
         self._ledger = None
+        self._blocks = None
         self._queue.clear()
         self._queue_bytes = 0
 
@@ -209,7 +251,7 @@ class LogWriter:
                 if self.wants_to_ship:
                     await self._begin()
             else:
-                await self._put_queue(self._ledger, EntryKind.BATCH)
+                await self._put_queue(self._ledger, self._blocks, EntryKind.BATCH)
         except BaseException:
             self._leave()
             raise
@@ -217,37 +259,80 @@ class LogWriter:
     async def _begin(self) -> None:
         """Another ledger, with a snapshot."""
         self._ledger = None
-        ledger = LedgerWriter(self._home, await self._home.create(), self._random())
+        blocks, self._blocks = self._blocks, None
+        made: list[LedgerWriter] = []
         former = self._current
-        self._others.add(ledger.ledger_id)
+        names_places = self._choose_places()
         try:
+            if not names_places or (
+                blocks is not None and blocks.size_bytes >= self._options.blocks_ledger_bytes
+            ):
+                blocks = None
+            if names_places and blocks is None:
+                blocks = await self._make(PLACES_VERSION, made)
+            ledger = await self._make(PLACES_VERSION if names_places else GRAMMAR_VERSION, made)
             await self._point(former, self._others)
-            await ledger.put_header(self._identity)
-            await self._put_snapshot(ledger)
+            for each in made:
+                await each.put_header(self._identity)
+            await self._put_snapshot(ledger, blocks)
             others = (self._others | {former}) - {ledger.ledger_id, NO_LEDGER}
             await self._point(ledger.ledger_id, others)
         except Exception:
-            await self._delete(ledger.ledger_id)
+            if not any(self._may_count(each.ledger_id) for each in made):
+                for each in made:
+                    self._forget_places_in(each.ledger_id)
+                    await self._delete(each.ledger_id)
             raise
         self._current, self._others = ledger.ledger_id, others
         self._sending_ns = None  # not before: until now another ledger counts, which has less
         if self._collects:  # else more has come meanwhile than may wait: the next `ship` begins another one
             self._ledger = ledger
+            self._blocks = blocks
             self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
         self._chained(ledger.ledger_id)
-        for each in sorted(others):
-            await self._delete(each)
+        kept = ledgers_of(self._places)
+        if blocks is not None:
+            kept.add(blocks.ledger_id)
+        for ledger_id in sorted(others - kept):
+            await self._delete(ledger_id)
+
+    async def _make(self, version: int, made: list[LedgerWriter]) -> LedgerWriter:
+        ledger = LedgerWriter(self._home, await self._home.create(), self._random(), version)
+        made.append(ledger)
+        self._others.add(ledger.ledger_id)
+        return ledger
+
+    def _choose_places(self) -> bool:
+        """Whether the next log names places of blocks, and which of them it goes on with.
+
+        What is not in the store cannot be appended anywhere else.
+        """
+        if not self._complete():
+            return True
+        if self._block_bytes() <= self._options.inline_bytes:
+            self._places.clear()
+            return False
+        for ledger_id in wasteful_ledgers(self._places):
+            self._forget_places_in(ledger_id)
+        return True
+
+    def _forget_places_in(self, ledger_id: int) -> None:
+        for key in [key for key, place in self._places.items() if place.ledger_id == ledger_id]:
+            del self._places[key]
 
     async def _delete(self, ledger_id: int) -> None:
         """Delete a ledger that does not count, now if that can be, else after the next one has been made.
 
         The pointer goes on naming it until it is changed the next time, which does no harm.
         """
-        if any(pointer.ledger_id == ledger_id for pointer in self._unanswered):
+        if self._may_count(ledger_id):
             return
         with contextlib.suppress(HomeError):
             await self._home.delete(ledger_id)
             self._others.discard(ledger_id)
+
+    def _may_count(self, ledger_id: int) -> bool:
+        return any(pointer.ledger_id == ledger_id for pointer in self._unanswered)
 
     async def _point(self, ledger_id: int, others: set[int]) -> None:
         pointer = Pointer(self._home.kind, ledger_id, tuple(sorted(others)))
@@ -270,22 +355,25 @@ class LogWriter:
                     return
             raise
 
-    async def _put_snapshot(self, ledger: LedgerWriter) -> None:
+    async def _put_snapshot(self, ledger: LedgerWriter, blocks: LedgerWriter | None) -> None:
         # What was noted until now is in the store, and so in the snapshot; what is noted from now on is kept.
         self._catch_up()
         since_ns = self.since_ns
         self._leave()
         self._sending_ns, self._dirty_ns, self._collects = since_ns, None, True
-        snapshot = Snapshot(self._store.untapped, self._subscription_id)
+        before = dict(self._places)
+        snapshot = Snapshot(self._store.untapped, self._subscription_id, None if blocks is None else before)
         while (piece := await self._next_piece(snapshot)) is not None:
-            await self._put(ledger, EntryKind.SNAPSHOT, piece)
+            await self._put(ledger, blocks, EntryKind.SNAPSHOT, piece)
+        for key in before.keys() - snapshot.met:
+            self._places.pop(key, None)  # there is no such block any more
         # The snapshot has perhaps a part of a write that is not noted yet.
         await self._offload(self._store.settle)
         self._catch_up()
-        await self._put_queue(ledger, EntryKind.SNAPSHOT)
-        await self._put(ledger, EntryKind.SNAPSHOT_END, b"")
+        await self._put_queue(ledger, blocks, EntryKind.SNAPSHOT)
+        await self._put(ledger, blocks, EntryKind.SNAPSHOT_END, [])
 
-    async def _next_piece(self, snapshot: Snapshot) -> bytes | None:
+    async def _next_piece(self, snapshot: Snapshot) -> list[Operation] | None:
         try:
             return await self._offload(snapshot.next_piece)
         finally:
@@ -293,7 +381,7 @@ class LogWriter:
             if damaged:
                 self._damaged(damaged)
 
-    async def _put_queue(self, ledger: LedgerWriter, kind: EntryKind) -> None:
+    async def _put_queue(self, ledger: LedgerWriter, blocks: LedgerWriter | None, kind: EntryKind) -> None:
         """Append what is in the queue now. In a snapshot, it counts with all of that."""
         left = len(self._queue)
         while left:
@@ -307,13 +395,34 @@ class LogWriter:
                 size_bytes += noted.size_bytes
             self._queue_bytes -= size_bytes
             self._sending_ns = oldest_ns if self._sending_ns is None else min(self._sending_ns, oldest_ns)
-            await self._put(ledger, kind, encode_operations(operations))
+            await self._put(ledger, blocks, kind, operations)
             if kind is EntryKind.BATCH:
                 self._sending_ns = None
 
-    async def _put(self, ledger: LedgerWriter, kind: EntryKind, data: bytes) -> None:
+    async def _put(
+        self, ledger: LedgerWriter, blocks: LedgerWriter | None, kind: EntryKind, operations: list[Operation]
+    ) -> None:
+        """Append a record, its blocks to the ledger of blocks if there is one."""
+        if blocks is not None:
+            operations = await self._placed(blocks, operations)
         before = ledger.size_bytes
-        await ledger.put(kind, data)
+        await ledger.put(kind, encode_operations(operations))
         self.written_bytes += ledger.size_bytes - before
         if not self._collects:
             raise AwayError("it is slower than what is written")
+
+    async def _placed(self, blocks: LedgerWriter, operations: list[Operation]) -> list[Operation]:
+        """The same operations, with places instead of blocks, which are appended."""
+        found = [each for each in operations if each[0] == Batch.PUT and each[1][:1] == keys.BLOCK]
+        if not found:
+            return operations
+        before = blocks.size_bytes
+        places = await blocks.put_blocks(found)
+        self.written_bytes += blocks.size_bytes - before
+        self._places.update(places)
+        return [
+            (PLACE, key, places[key].encode())
+            if kind == Batch.PUT and key[:1] == keys.BLOCK
+            else (kind, key, value)
+            for kind, key, value in operations
+        ]

@@ -129,7 +129,7 @@ class DaemonEngine:
             catalog, clock, self.ownership, settings=settings, commit_soon=self._committer.wake, log=log
         )
         if logs is not None:
-            logs.on_change(self._committer.wake, self._forgetting.unserved)
+            logs.on_change(self._committer.wake, brought=self._forgetting.unserved, landed=self._landed)
 
     @property
     def product(self) -> str:
@@ -220,6 +220,12 @@ class DaemonEngine:
         self._metrics.entries_added.inc(entries)
         self._reading_pace.take(entries)
         self._changed_by_others(index)
+        stream = self.ownership.get(index.name)
+        if stream is not None:
+            self._handing_out.schedule(stream)
+
+    def _landed(self, index: DelayIndex) -> None:
+        """Blocks that were still to come are here: what waits for them can be handed out."""
         stream = self.ownership.get(index.name)
         if stream is not None:
             self._handing_out.schedule(stream)

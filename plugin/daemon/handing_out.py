@@ -4,6 +4,7 @@ Invariants:
 
 - a subscription is handed out to its current stream only, and read ahead only while that can take something;
 - a stream whose connection takes no more for now is looked at again when that does;
+- a stream whose next block is still to come is looked at again when that is here;
 - what a bug meets between the index and the wire is not kept back: its stream ends, and is opened again;
 - while entries that are due cannot be read, ``/readyz`` names a subscription of which that is so.
 """
@@ -14,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate.index import Catalog, Clock, TidegateIndexError
+from tidegate.index import BlockAwayError, Catalog, Clock, TidegateIndexError
 from tidegate.plugin.daemon.due_timer import DueTimer, Pause
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.settings import Settings
@@ -119,6 +120,8 @@ class HandingOut:
         session = stream.session
         try:
             entries = session.pop_due(now_ms, FRAME_RECORDS_MAX)
+        except BlockAwayError:
+            return None  # it is on its way, and the stream is looked at when it is here
         except TidegateIndexError as error:
             more = self._seldom.more("read")
             if more is not None:

@@ -156,8 +156,8 @@ class Intake:
 
     async def _page(self, name: SubscriptionName, key: EntryKey) -> Page:
         for tries_left in reversed(range(PAGE_TRIES)):
-            reading = self._index(name).reading()
             try:
+                reading = self._index(name).reading()
                 if self._executor is None:
                     return reading.after(key, PAGE_ENTRIES, strict=tries_left > 0)
                 read = partial(reading.after, key, PAGE_ENTRIES, strict=tries_left > 0)

@@ -31,6 +31,7 @@ from tidegate.index import (
 )
 from tidegate.index.log.home import Home, HomeError, RefusedError
 from tidegate.index.log.landing import Landing
+from tidegate.index.log.places import Places, block_ids
 from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.index.log.reader import read_log
 from tidegate.plugin.daemon.broker_home import LogRequests
@@ -74,7 +75,8 @@ class _Admitted:
 class Restorer:
     """Reads index logs into the catalog. ``executor`` writes what is read into the store.
 
-    restored: called with an index that has come, and that no stream has yet, and the log that it is all of.
+    restored: called with an index that has come, and that no stream has yet, the log that it is all of, and
+        the places of blocks that are still to be brought.
     commit_soon: called when something is to be deleted that no frame has brought.
     """
 
@@ -86,7 +88,7 @@ class Restorer:
         homes: Homes,
         *,
         executor: Executor,
-        restored: Callable[[DelayIndex, Chain], None],
+        restored: Callable[[DelayIndex, Chain, Places], None],
         commit_soon: Callable[[], None],
         metrics: Metrics,
         log: Logger,
@@ -145,7 +147,7 @@ class Restorer:
         landing = Landing(
             self._store.untapped,
             self._catalog.reserve_id(),
-            chain,
+            Chain(NO_LEDGER, pointer.home),
             executor=self._executor,
             abandon=self._abandon,
         )
@@ -166,9 +168,10 @@ class Restorer:
                 # What was answered DURABLE there must not go.
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
-            index = self._catalog.adopt(landing.subscription_id, identity)
+            places = log.content.places
+            index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
             adopted = True
-            self._restored(index, chain)
+            self._restored(index, chain, places)
         except TimeoutError as error:
             self._unreadable(identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s")
             return
@@ -198,6 +201,7 @@ class Restorer:
             topic=identity.name.topic,
             subscription=identity.name.subscription,
             held=len(index.held()),
+            blocks_to_come=index.upkeep.absent_blocks,
             log_bytes=log.size_bytes,
             log_entries=log.entries,
             read_seconds=round((read_ns - begin_ns) / NS_PER_SECOND, 3),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from tidegate.index import SubscriptionName, TidegateIndexError
@@ -61,8 +62,8 @@ class Logs(Protocol):
 class StreamLog:
     """Ships the log of one stream, in a task that is there only while there is something to ship.
 
-    after: what must be over first, if anything: a deletion of all logs of the subscription, which would take
-    the new one along.
+    after: what must be over first: a deletion of all logs of the subscription, which would take the new one
+    along, or the reading of blocks that the new one is to have.
     """
 
     def __init__(
@@ -73,14 +74,14 @@ class StreamLog:
         writer: LogWriter,
         former: Former | None,
         *,
-        after: asyncio.Task[None] | None = None,
+        after: Sequence[asyncio.Task[None]] = (),
     ) -> None:
         self.stream = stream
         self.writer = writer
         self.home = home
         self.index = stream.session.index
         self._former = former
-        self._after = after
+        self._after = list(after)
         self.failure = ""
         self.over = False
         self._logs = logs
@@ -128,9 +129,9 @@ class StreamLog:
 
     async def _ship(self) -> None:
         before = self.writer.written_bytes
-        if self._after is not None:
-            await asyncio.wait({self._after})
-            self._after = None
+        if self._after:
+            await asyncio.wait(self._after)
+            self._after = []
         try:
             if self.writer.ledger_bytes:
                 await self.writer.ship()

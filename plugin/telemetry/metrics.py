@@ -96,6 +96,7 @@ class Gauges:
     memory_bytes: int
     disk_bytes: int
     quarantined_blocks: int
+    absent_blocks: int
     corrupt_records: int
     lost_commits: int
     blocks: int
@@ -147,6 +148,7 @@ class _GaugeCollector:
             ("memory_bytes", "Memory that the index uses", state.memory_bytes),
             ("disk_bytes", "Bytes of all files of the index on disk", state.disk_bytes),
             ("quarantined_blocks", "Blocks set aside because they were corrupt", state.quarantined_blocks),
+            ("absent_blocks", "Blocks of restored indexes still to be read", state.absent_blocks),
             (
                 "lost_commits",
                 "Commits reported durable that were gone when the index was opened, at least",

@@ -390,8 +390,9 @@ def rebuild(
     block_entries: int = 100,
     ends_ms: int = -1,
 ) -> None:
-    """Somebody puts the topic's delayed messages into the owner's index, so many percent of what the cursor
-    has not acknowledged, and has it let go of so many percent of all; killed after that time if not -1."""
+    """Somebody puts the topic's delayed messages into the owner's index, or some daemon's if nobody serves
+    the topic: so many percent of what the cursor has not acknowledged. And has it let go of so many percent
+    of all. Killed after that time if not -1."""
     world.rebuild(subscription, share, let_go, block_entries, ends_ms)
 
 

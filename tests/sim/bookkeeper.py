@@ -33,6 +33,10 @@ class CursorRecord:
     resets: tuple[int, ...]
     beyond: frozenset[Position] = frozenset()
 
+    def has(self, position: Position) -> bool:
+        """Whether the position is acknowledged by what was persisted."""
+        return position <= self.mark_delete or position in self.acknowledged
+
 
 class CursorLedger:
     """A ledger that a cursor writes records to; only the last one is ever read."""

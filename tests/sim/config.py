@@ -25,6 +25,7 @@ class Config:
 
     shared_daemon: both brokers use one daemon, on one machine; else each has its own.
     ack_after_ms: how long clients take by themselves to acknowledge, at most; -1: only when told to.
+    small_limits: the product does with a few what it does with millions (see `limits`).
     early_tracker_us: how long after a consumer has come to a new owner the shim has a tracker made, at most;
         -1: not before a delayed message is read.
     """
@@ -62,6 +63,8 @@ class Config:
     log_tail_bytes: int = 4 << 20
     log_queue_bytes: int = 16 << 20
     log_record_bytes: int = 1 << 20
+    log_inline_bytes: int = 4 << 20
+    log_blocks_ledger_bytes: int = 64 << 20
     logs_at_once: int = 32
     long_logs_at_once: int = 4
     long_log_bytes: int = 1 << 20
@@ -91,6 +94,7 @@ class Config:
     write_piece_bytes: int = 200
     retry_ms: int = 300
     quarantine_bytes: int = 1 << 20
+    small_limits: bool = False
     # the daemon
     heartbeat_ms: int = 2_000
     commit_interval_us: int = 2_000
@@ -164,7 +168,12 @@ class Config:
             "slice_width_auto": self.slice_width_auto,
         }
         log = LogOptions(
-            self.log_interval_ms, self.log_tail_bytes, self.log_queue_bytes, self.log_record_bytes
+            self.log_interval_ms,
+            self.log_tail_bytes,
+            queue_bytes=self.log_queue_bytes,
+            record_bytes=self.log_record_bytes,
+            inline_bytes=self.log_inline_bytes,
+            blocks_ledger_bytes=self.log_blocks_ledger_bytes,
         )
         return DaemonOptions(
             index,

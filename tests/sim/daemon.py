@@ -26,6 +26,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.pointer import NO_LEDGER
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.tap import TappedStore
@@ -41,11 +42,16 @@ from tidegate.plugin.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-BUG_LINES = ("upkeep failed unexpectedly", "protocol error", "restoring an index failed unexpectedly")
+BUG_LINES = (
+    *("upkeep failed unexpectedly", "protocol error", "restoring an index failed unexpectedly"),
+    "writing an index log failed unexpectedly",
+)
 RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
+LOST_BLOCKS = "blocks of an index cannot be read where its log says"
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
+LEDGER = re.compile(r"ledger ([0-9]+)", re.ASCII)
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
 _START_AGAIN_NS = 1_000 * NS_PER_MS
@@ -82,9 +88,9 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, *UNREADABLE, CUT)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
-            self._on_log(text, name, str(values.get("reason", "")))
+            self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
 
     debug = info = warning = error = _say
 
@@ -211,6 +217,17 @@ class Life:
         if text.startswith(CUT):
             self._cut.add(name)
             return
+        if text.startswith(LOST_BLOCKS):
+            ledger = LEDGER.search(reason)
+            ledger_id = -1 if ledger is None else int(ledger[1])
+            index = self.catalog.get(name)
+            if ledger_id in self._host.objects.bookies.gone and index is not None:
+                promises.left_without_blocks(name.subscription, index.held())
+                return
+            if not promises.logs.is_damaged(ledger_id):
+                raise Violation(f"{self._host.name} loses blocks: {reason}, and nothing of that is damaged")
+            self._host.disk.damaged = True
+            return
         index = self.catalog.get(name)
         chain = None if index is None else self.catalog.chain(index)
         assert chain is not None, "what was restored says from where"
@@ -294,6 +311,9 @@ class Life:
 
     def _died(self) -> None:
         self.note_complete()
+        for index in self._host.indexes():
+            if index.upkeep.absent_blocks:
+                self._host.promises.left_without_blocks(index.name.subscription, index.held())
         for wire in self.wires:
             wire.kill_daemon()
         self.wires.clear()
@@ -414,6 +434,14 @@ class DaemonHost:
         }
         if found - known:
             raise Violation(f"{self.name} has stored what is of no subscription: ids {sorted(found - known)}")
+
+    def awaits_log(self, index: DelayIndex) -> bool:
+        """Whether a crash has left an index that had not all of its log, and no stream has asked for it."""
+        assert self.life is not None
+        assert self.life.catalog is not None
+        chain = self.life.catalog.chain(index)
+        looked = self.life.logs is not None and index in self.life.logs._looked
+        return chain is not None and chain.ledger_id == NO_LEDGER and not looked
 
     def indexes(self) -> list[DelayIndex]:
         """The indexes of the living daemon."""

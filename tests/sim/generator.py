@@ -128,6 +128,7 @@ class _Generator:
         if not wanted and self.luck.random() > 0.1:
             return config
         objects = "objects" in self.faults
+        luck = random.Random(f"ledgers of blocks {self.seed}")  # noqa: S311 so that older seeds have their steps
         return replace(
             config,
             index_log=True,
@@ -140,6 +141,8 @@ class _Generator:
             log_tail_bytes=some(100, 2_000, 4 << 20),
             log_queue_bytes=some(100, 2_000, 16 << 20, 16 << 20),
             log_record_bytes=some(50, 500, 1 << 20),
+            log_inline_bytes=luck.choice((0, 0, 300, 4 << 20)),
+            log_blocks_ledger_bytes=luck.choice((0, 500, 64 << 20)),
         )
 
     def _with_more(self, config: Config) -> Config:
@@ -150,6 +153,7 @@ class _Generator:
             credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)),
             early_tracker_us=luck.choice((-1, 100, 10_000)),
             subscriptions=luck.choice((*[config.subscriptions] * 4, 3)),
+            small_limits=luck.choice((False, True)),
             journal_records=luck.choice((0, 5, 32_768)),
             logs_at_once=luck.choice((1, 32, 32)),
             long_logs_at_once=luck.choice((1, 4, 4)),

@@ -59,6 +59,11 @@ class LogBeliefs:
         if log is not None:
             log.damaged = True
 
+    def is_damaged(self, ledger_id: int) -> bool:
+        """Whether something of the ledger may be missing."""
+        log = self._logs.get(ledger_id)
+        return log is not None and log.damaged
+
     def writer_died(self, writer: object) -> None:
         """None of its ledgers is appended to any more."""
         for ledger_id, log in self._logs.items():

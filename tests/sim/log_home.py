@@ -66,6 +66,7 @@ class LogBookies:
         self.io_ns = io_ns
         self.read_bytes = read_bytes
         self.ledgers: dict[int, LogLedger] = {}
+        self.gone: set[int] = set()  # with their subscription; its daemon may read them still
         self.away_until_ns = 0
         self.trap: Trap | None = None
         self.on_open: Callable[[int], None] = lambda ledger_id: None
@@ -183,6 +184,7 @@ class LogHome:
         """The subscription goes: so does every ledger that the pointer names."""
         for ledger_id in ledgers_of(self.pointer):
             self._bookies.ledgers.pop(ledger_id, None)
+            self._bookies.gone.add(ledger_id)
 
     # ---- ledgers
 
@@ -225,7 +227,10 @@ class LogHome:
                 break
             found.append(entry)
         if not found:
-            return LogAnswer(LogCode.NO_LEDGER, message="no such ledger is open, or it has no such entry")
+            return LogAnswer(
+                LogCode.NO_LEDGER,
+                message=f"ledger {request.ledger_id} is not open, or has no entry {request.first}",
+            )
         return LogAnswer(LogCode.OK, entries=tuple(found))
 
     def _append_later(self, request: LogRequest, trip_ns: int | None, answer: Answer) -> None:

@@ -117,6 +117,8 @@ class Reached:
         self._objects.bookies.asked(LogOp.DELETE)
         for name in [name for name in self._objects.found if name.startswith(f"{folder}/")]:
             del self._objects.found[name]
+            if "/" not in folder:
+                self._objects.bookies.gone.add(int(name.split("/")[1]))
 
 
 class SimHomes(Homes):

@@ -385,11 +385,11 @@ class Plant:
     faults: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     commit: str = ""
-    or_says: str = ""
+    or_says: tuple[str, ...] = ()
 
     def is_met_by(self, failure: str) -> bool:
         """Whether a history has failed of it."""
-        return self.says in failure or bool(self.or_says and self.or_says in failure)
+        return any(says in failure for says in (self.says, *self.or_says))
 
 
 _LOG = {"index_log": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
@@ -435,7 +435,7 @@ PLANTS = (
             **_MUCH_CREDIT,
         },
         "e5fa191",
-        or_says="is held, but it must be acknowledged",  # an ACK is among the last words as an ADD is
+        or_says=("is held, but it must be acknowledged",),  # an ACK is among the last words as an ADD is
     ),
     Plant(
         "a failed persist that was applied counts later",
@@ -515,6 +515,8 @@ PLANTS = (
         "is unknown to it, but it must be",
         ("move",),
         _LOG,
+        # An ACK may be written beside it as an ADD may.
+        or_says=("is held, but it must be acknowledged", "held and acknowledged at once"),
     ),
     Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(

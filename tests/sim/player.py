@@ -16,11 +16,12 @@ from tests.sim.actions import perform
 from tests.sim.config import Config
 from tests.sim.history import History
 from tests.sim.kernel import NS_PER_MS, BrokenSimulation, Violation
+from tests.sim.limits import limited
 from tests.sim.obligations import Cause
 from tests.sim.world import World
 from tidegate.index import background
 from tidegate.index.log import landing, records, snapshot
-from tidegate.plugin.daemon import held_news, index_logs, restoring, session
+from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.telemetry import survey
 from tidegate.plugin.wire import codec
 
@@ -56,13 +57,6 @@ def _simulated(config: Config) -> Iterator[None]:
     level, turn_s, split = logger.level, survey.TURN_S, codec.split_positions
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
     pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, landing)]
-    turns = {
-        (restoring, "AT_ONCE_MAX"): config.logs_at_once,
-        (restoring, "LONG_AT_ONCE_MAX"): config.long_logs_at_once,
-        (restoring, "LONG_BYTES"): config.long_log_bytes,
-        (index_logs, "BEGINNINGS_MAX"): config.log_beginnings,
-    }
-    former_turns = {where: getattr(*where) for where in turns}
     logger.setLevel(logging.CRITICAL + 1)
     survey.TURN_S = math.inf
     for module in (session, held_news):
@@ -70,16 +64,12 @@ def _simulated(config: Config) -> Iterator[None]:
     background._INTERLEAVED_ENTRIES_MIN = config.interleaved_entries
     for module, _ in pieces:
         setattr(module, "PIECE_BYTES", config.log_piece_bytes)  # noqa: B010 mypy
-    for where, value in turns.items():
-        setattr(*where, value)
     try:
-        with warnings.catch_warnings():
+        with limited(config), warnings.catch_warnings():
             # A process that is killed before a coroutine's first step never awaits what was given to it.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
-        for where, value in former_turns.items():
-            setattr(*where, value)
         for module, piece_bytes in pieces:
             setattr(module, "PIECE_BYTES", piece_bytes)  # noqa: B010 mypy
         background._INTERLEAVED_ENTRIES_MIN = interleaved_entries

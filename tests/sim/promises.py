@@ -78,6 +78,7 @@ class _Subscription:
         self.taken_in: list[Add] = []  # put in by others than brokers, now or later
         self.brought: set[Position] = set()  # the positions of these, and which were let go of
         self.disowned: set[Position] = set()
+        self.away: set[Position] = set()  # perhaps in blocks that a daemon had not brought when it died
         self.streams: list[StreamWatch] = []  # of this life of the daemon
         self.restored: set[int] = set()  # log ledgers that the index was taken from
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
@@ -144,6 +145,19 @@ class Promises:
         self._subscriptions: dict[str, _Subscription] = {}
         self._streams = 0
 
+    def left_without_blocks(self, name: str, held: Iterable[Position]) -> None:
+        """Not all blocks of an index come that the daemon has restored, because it dies, and may not read the
+        log again, or because the log is deleted with the subscription. These may be missing."""
+        found = self._subscriptions.setdefault(name, _Subscription())
+        found.away.update(held)
+        away = Disowned(frozenset(found.away))
+        beliefs = [found.durable, found.live]
+        beliefs += [belief for each in found.streams for belief in (each.expected, each.doubted)]
+        for belief in beliefs:
+            belief.fold(away, 0, certain=False)
+        for each in found.streams:
+            each.may_miss(found.away)
+
     def daemon_died(self) -> None:
         """What was not durable may be there or not."""
         self.troubled = self.disk.troubled
@@ -158,6 +172,7 @@ class Promises:
                 each.durable.join(self.logs.read(ledger_id, cut=True))
             each.restored |= each.may_restore
             each.may_restore.clear()
+            each.durable.fold(Disowned(frozenset(each.away)), 0, certain=False)
             each.live = each.durable.copy()
         if self.disk.life != self._disk_life:
             self._disk_life = self.disk.life
@@ -311,6 +326,11 @@ class StreamWatch:
                 self._may_hold.add((ledger_id, entry_id))
                 if (ledger_id, entry_id) in disowned:
                     self._known.pop((ledger_id, entry_id), None)
+
+    def may_miss(self, positions: Iterable[Position]) -> None:
+        """The daemon may not be able to hand these out, or not in their turn."""
+        for position in positions:
+            self._known.pop(position, None)
 
     @property
     def may_wait_for_log(self) -> bool:
@@ -584,7 +604,7 @@ class StreamWatch:
     def _know(self, position: Position) -> None:
         """The daemon surely holds the position and has not handed it out."""
         deliver_at_ms = self._promises.log.deliver_at_ms[position]
-        if position in self._subscription.disowned:
+        if position in self._subscription.disowned or position in self._subscription.away:
             return
         if position not in self._known and position > self._mark:
             self._known[position] = deliver_at_ms
@@ -593,8 +613,8 @@ class StreamWatch:
     def _on_unheld(self, positions: PositionSet) -> None:
         self._require(self.answered, "UNHELD before the last HELD")
         found = self._subscription
-        disowned = found.disowned.issuperset(positions)
-        self._require(self._promises.disk.damaged or disowned, "UNHELD though nothing is damaged")
+        excused = found.disowned.issuperset(positions) or found.away.issuperset(positions)
+        self._require(self._promises.disk.damaged or excused, "UNHELD though nothing is damaged")
         for position in positions:
             self._known.pop(position, None)
             for belief in (found.durable, found.live):

@@ -26,6 +26,13 @@ CORE_S = 20.0
 IN_OBJECTS = {"index_log": True, "log_objects": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
 """Logs in a store of objects, and a daemon for each broker, so that they are read."""
 
+IN_LEDGERS_OF_BLOCKS = {
+    **{"index_log": True, "shared_daemon": False, "daemon_wait_ms": 10_000, "near_max": 5},
+    **{"log_inline_bytes": 0, "log_blocks_ledger_bytes": 500, "staging_budget_bytes": 240},
+    "persist_age_ms": 200,
+}
+"""Logs that only name their blocks, of which there are some soon."""
+
 
 def test_new_histories_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     campaign = Campaign.new(100_000, CORE_S)
@@ -95,6 +102,22 @@ def test_a_run_with_a_store_of_objects_is_the_same_whenever_garbage_is_collected
 
     assert runs[0] == runs[1] == runs[2]
     assert any("the index was restored from its log" in line for line in runs[0])
+
+
+@pytest.mark.parametrize(
+    ("faults", "objects", "seed"), [(("move",), False, 1), (("move", "objects"), True, 2)]
+)
+def test_an_index_that_moves_is_open_before_its_blocks_are_there(
+    faults: tuple[str, ...], objects: bool, seed: int
+) -> None:
+    run: list[str] = []
+
+    outcome = play(generate(seed, faults, {**IN_LEDGERS_OF_BLOCKS, "log_objects": objects}), run.append)
+
+    assert outcome.passed, outcome.details
+    restored = [line for line in run if "the index was restored from its log" in line]
+    assert any("'blocks_to_come': 0" not in line for line in restored)
+    assert any("the blocks of a restored index are here" in line for line in run)
 
 
 @pytest.mark.parametrize("objects", [False, True])

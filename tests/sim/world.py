@@ -126,20 +126,23 @@ class World:
         """See `actions.rebuild`."""
         wanted = self.subscriptions[subscription % len(self.subscriptions)]
         served = next((each for each in self.served() if each.subscription is wanted), None)
-        if served is None or not served.broker.running:
+        if wanted.info is None:
             return
         luck = self.kernel.random
+        if served is not None and served.broker.running:
+            daemon, is_deleted = served.broker.daemon, served.is_deleted
+        else:  # nobody serves it now: any daemon may come to, and the cursor is what was stored of it
+            daemon, is_deleted = luck.choice(self.daemons), wanted.info.latest().has
         times = self.bookkeeper.log.deliver_at_ms
         delayed = [position for position, at_ms in times.items() if at_ms != NO_DELAY]
         wrong = [position for position in delayed if luck.randrange(100) < let_go]
         entries = [
             (times[position], *position)
             for position in delayed
-            if not served.is_deleted(position) and luck.randrange(100) < share
+            if not is_deleted(position) and luck.randrange(100) < share
         ]
         blocks = [entries[at : at + block_entries] for at in range(0, len(entries), block_entries)]
         process = Process("rebuild")
-        daemon = served.broker.daemon
         rebuild = Rebuild(self.kernel, process, daemon.promises, (TOPIC, wanted.name), blocks, wrong)
         wire = daemon.connect(rebuild, process, self.config.broker_options().wire)
         if wire is not None:
@@ -326,11 +329,13 @@ class World:
             self._check_indexes()
 
     def _check_indexes(self) -> None:
-        """Walk the invariants of every index, but where damage may lie that nobody has met yet."""
+        """Walk the invariants of every index, but where damage may lie that nobody has met yet, or blocks are
+        missing that come with the next stream."""
         for daemon in self.daemons:
             if not daemon.disk.damaged and not daemon.disk.refuses_reads:
                 for index in daemon.indexes():
-                    index.check()
+                    if not daemon.awaits_log(index):
+                        index.check()
 
     # ---- the end
 

@@ -10,16 +10,19 @@ from typing import TypeVar
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
+from tidegate.index.errors import UnreadableLogError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity, decode_slice
+from tidegate.index.log.home import HomeError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
+from tidegate.index.log.places import Places, block_ids, by_record, read_record, writes
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.reader import LogText, read_log
 from tidegate.index.log.restore import restoration
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.options import IndexOptions
-from tidegate.index.store import MemoryStore
+from tidegate.index.store import MemoryStore, Store
 from tidegate.index.tap import TappedStore
 
 ResultT = TypeVar("ResultT")
@@ -57,11 +60,14 @@ class Shipper:
         options: LogOptions,
         dirty_ns: int | None,
         damaged: Callable[[list[bytes]], None] = lambda _: None,
+        index: DelayIndex | None = None,
+        places: Places | None = None,
     ) -> None:
         self.home = BusyHome(world)
         world.owner = self.home
         self._store = store
         self.chained: list[int] = []
+        self.places = {} if places is None else places
         self.writer = LogWriter(
             identity,
             subscription_id,
@@ -75,6 +81,9 @@ class Shipper:
             catch_up=self.note,
             chained=self.chained.append,
             damaged=damaged,
+            block_bytes=lambda: 0 if index is None else index.stored_bytes,
+            places=self.places,
+            complete=lambda: index is None or not index.upkeep.absent_blocks,
         )
         store.watch(subscription_id)
 
@@ -111,15 +120,46 @@ async def read(world: World, identity: Identity) -> LogText:
     return await read_log(MemoryHome(world), pointer.ledger_id, identity)
 
 
-def restored(log: LogText, identity: Identity, clock: ManualClock, options: IndexOptions) -> DelayIndex:
-    """The index that a log makes in an empty store."""
-    store = MemoryStore()
-    catalog = Catalog.open(store, clock, options)
+def land(index: DelayIndex, store: Store, places: Places, world: World, count: int | None = None) -> None:
+    """Bring so many of the absent blocks as the daemon would, all by default, from a copy of the ledgers."""
+
+    async def bring() -> None:
+        for record, blocks in by_record(places, index.upkeep.absent_in_order()[:count]).items():
+            assert record is not None
+            home = MemoryHome(copy_of(world))
+            try:
+                found = await read_record(home, record, await home.open(record.ledger_id))
+            except (UnreadableLogError, HomeError) as error:
+                index.upkeep.lose_absent(blocks, str(error))
+                continue
+            batch, missing = writes(found, index.log.subscription_id, blocks)
+            assert not missing
+            store.write(batch, sync=False)
+            index.upkeep.land([key for _, key, _ in batch.operations])
+
+    asyncio.run(bring())
+
+
+def adopted(log: LogText, identity: Identity, catalog: Catalog, store: Store) -> DelayIndex:
+    """The index that a log makes in a store, with the blocks absent of which it has only the places."""
     subscription_id = catalog.reserve_id()
     for batch in restoration(log.content, subscription_id, 1_000):
         store.write(batch, sync=False)
-    index = catalog.adopt(subscription_id, identity)
-    assert catalog.stats().corrupt_records == 0
+    return catalog.adopt(subscription_id, identity, block_ids(log.content.places))
+
+
+def restored(
+    log: LogText, identity: Identity, clock: ManualClock, options: IndexOptions, world: World | None = None
+) -> DelayIndex:
+    """The index that a log makes in an empty store. world: has the ledgers in which its blocks lie."""
+    store = MemoryStore()
+    catalog = Catalog.open(store, clock, options)
+    index = adopted(log, identity, catalog, store)
+    if world is not None:
+        land(index, store, log.content.places, world)
+        assert not index.upkeep.absent_blocks
+    else:
+        assert catalog.stats().corrupt_records == 0
     named = {
         keys.block_of_slice(key, block.block_id)
         for key, value in store.scan(*keys.kind_range(keys.SLICE))

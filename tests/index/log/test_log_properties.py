@@ -11,17 +11,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.index_logs import Shipper, copy_of, read, restored
+from tests.support.index_logs import Shipper, adopted, copy_of, land, read, restored
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
 from tests.support.stores import CrashStore
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.errors import UnreadableLogError
+from tidegate.index.errors import BlockAwayError, UnreadableLogError
+from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import HomeError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.places import Places
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -84,6 +86,8 @@ class LogMachine(RuleBasedStateMachine):
             tail_bytes=st.sampled_from([100, 3_000, 1 << 20]),
             queue_bytes=st.sampled_from([100, 5_000, 1 << 20]),
             record_bytes=st.sampled_from([1, 500, 1 << 20]),
+            inline_bytes=st.sampled_from([0, 0, 300, 1 << 20]),
+            blocks_ledger_bytes=st.sampled_from([0, 500, 1 << 20]),
         ),
         log_from_the_start=st.booleans(),
     )
@@ -99,6 +103,7 @@ class LogMachine(RuleBasedStateMachine):
         self.ever_held: set[Position] = set()
         self.ever_acknowledged: set[Position] = set()
         self._shipper: Shipper | None = None
+        self.places: Places = {}
         self.catalog.commit()
         if log_from_the_start:
             self.begin_log(untouched=True)
@@ -113,6 +118,8 @@ class LogMachine(RuleBasedStateMachine):
             self.world,
             options=self.log_options,
             dirty_ns=None if untouched else self.clock.monotonic_ns(),
+            index=self.index,
+            places=self.places,
         )
 
     @rule(which=st.lists(positions, min_size=1, max_size=20))
@@ -123,7 +130,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(0, 30))
     def pop(self, limit: int) -> None:
-        self.index.pop_due(self.clock.now_ms(), limit)
+        with contextlib.suppress(BlockAwayError):
+            self.index.pop_due(self.clock.now_ms(), limit)
 
     @rule(which=position_sets)
     def acknowledge(self, which: set[Position]) -> None:
@@ -215,13 +223,13 @@ class LogMachine(RuleBasedStateMachine):
         assert self.shipper.chained[-1:] in ([], [pointer.ledger_id])
         log = self.loop.run_until_complete(read(copy_of(self.world), IDENTITY))
         assert not log.damage
-        index = restored(log, IDENTITY, self.clock, self.options)
+        index = restored(log, IDENTITY, self.clock, self.options, self.world)
         index.check()
         assert list(index.held()) == sorted(self.oracle.held)
         assert list(index.acknowledged()) == sorted(self.oracle.acknowledged)
         assert index.mark_delete_position == self.oracle.mark
 
-    @precondition(lambda self: self._shipper is not None)
+    @precondition(lambda self: self._shipper is not None and not self.index.upkeep.absent_blocks)
     @rule()
     def another_owner(self) -> None:
         """Another process opens the local data, and the log anew; the former cannot change the pointer."""
@@ -233,6 +241,7 @@ class LogMachine(RuleBasedStateMachine):
         index = self.catalog.get(IDENTITY.name)
         assert index is not None
         self.index = index
+        self.places = {}
         self._shipper = None
         self.begin_log()
         before = self.world.pointer
@@ -240,14 +249,40 @@ class LogMachine(RuleBasedStateMachine):
             self.loop.run_until_complete(former.ship())
         assert self.world.pointer == before
 
+    @precondition(lambda self: self._shipper is not None and Pointer.parse(self.world.pointer) is not None)
+    @rule(count=st.integers(0, 3))
+    def take_over(self, count: int) -> None:
+        """Another machine has what is in the log, some of the blocks perhaps later, and goes on with it."""
+        self.settle()
+        pointer = Pointer.parse(self.world.pointer)
+        if pointer is None or pointer.ledger_id not in self.world.ledgers:
+            return
+        log = self.loop.run_until_complete(read(self.world, IDENTITY))
+        self.store = FuzzyStore()
+        self.tap = TappedStore(self.store, self.clock)
+        self.catalog = Catalog.open(self.tap, self.clock, self.options)
+        self.index = adopted(log, IDENTITY, self.catalog, self.store)
+        self.places = log.content.places
+        self.catalog.commit()
+        self._shipper = None
+        self.begin_log()
+        self.land(count)
+
+    @precondition(lambda self: self.index.upkeep.absent_blocks)
+    @rule(count=st.integers(1, 5))
+    def land(self, count: int) -> None:
+        """Blocks come that were still to come. As in the daemon, the next commit has them on the disk."""
+        land(self.index, self.store, self.places, self.world, count)
+        self.catalog.set_chain(self.index, Chain(1, "memory"))
+
     @precondition(lambda self: Pointer.parse(self.world.pointer) is not None)
-    @rule(cut=st.integers(0, 40), flip=st.booleans())
-    def restore_a_part(self, cut: int, flip: bool) -> None:
-        """The log ends early, or is damaged there."""
+    @rule(cut=st.integers(0, 40), flip=st.booleans(), which=st.integers(0, 1))
+    def restore_a_part(self, cut: int, flip: bool, which: int) -> None:
+        """The log ends early, or is damaged there; or a ledger of its blocks is."""
         world = copy_of(self.world)
         pointer = Pointer.parse(world.pointer)
         assert pointer is not None
-        ledger = world.ledgers.get(pointer.ledger_id)
+        ledger = world.ledgers.get(([pointer.ledger_id, *pointer.others] * 2)[which])
         if ledger is not None and flip and cut < len(ledger.entries):
             entry = bytearray(ledger.entries[cut])
             entry[len(entry) // 2] ^= 16
@@ -258,7 +293,7 @@ class LogMachine(RuleBasedStateMachine):
             log = self.loop.run_until_complete(read(world, IDENTITY))
         except UnreadableLogError:
             return
-        index = restored(log, IDENTITY, self.clock, self.options)
+        index = restored(log, IDENTITY, self.clock, self.options, world)
         index.check()  # which walks whether everything held can be popped
         assert set(index.held()) <= self.ever_held
         assert set(index.acknowledged()) <= self.ever_acknowledged

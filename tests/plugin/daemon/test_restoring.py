@@ -320,8 +320,8 @@ async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_
         catalog = daemon.engine.catalog
         adopt = catalog.adopt
 
-        def adopt_and_leave(subscription_id: int, identity: Identity) -> DelayIndex:
-            index = adopt(subscription_id, identity)
+        def adopt_and_leave(subscription_id: int, identity: Identity, absent: list[int]) -> DelayIndex:
+            index = adopt(subscription_id, identity, absent)
             for broker in list(daemon.engine.brokers.values()):
                 broker.fail(ErrorCode.SHUTTING_DOWN, "it leaves")
             return index

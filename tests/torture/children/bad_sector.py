@@ -20,7 +20,6 @@ from tidegate.index import (
     SubscriptionName,
 )
 from tidegate.index.format.keys import BLOCK
-from tidegate.index.log.records import decode_operations
 from tidegate.index.log.snapshot import Snapshot
 
 T0 = 1_800_000_000_000
@@ -51,8 +50,8 @@ found = catalog.get(NAME)
 assert found is not None
 bad.write_text("20000 24096 .sst")
 snapshot = Snapshot(store, found.log.subscription_id)
-shipped = b"".join(iter(snapshot.next_piece, None))
-blocks = sum(key[:1] == BLOCK for _, key, _ in decode_operations(shipped))
+shipped = [operation for piece in iter(snapshot.next_piece, None) for operation in piece]
+blocks = sum(key[:1] == BLOCK for _, key, _ in shipped)
 damaged = snapshot.take_damaged()
 clock.advance(3_600_000)
 due, lost = PositionSet(), PositionSet()

@@ -1,0 +1,74 @@
+"""Blocks of one subscription that its index log names and the store does not have yet.
+
+An index that comes by its log answers for what it holds before its blocks are here; they are brought in the
+order in which they are due. Until then what they have is held, and cannot be handed out, merged or looked
+through. Called by the core's thread only.
+
+Invariants: a block is absent only while a slice names it; what was written for a block that is not named any
+more is told to `Leftovers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.index.format import keys
+from tidegate.index.leftovers import Leftovers
+from tidegate.index.persist import StoredBlock
+from tidegate.index.timeline import Timeline
+
+
+class AbsentBlocks:
+    """They are known by their ids, which no other block of the subscription has."""
+
+    def __init__(self, timeline: Timeline, leftovers: Leftovers) -> None:
+        self._timeline = timeline
+        self._leftovers = leftovers
+        self._ids: set[int] = set()
+        self._arrived: dict[int, bytes] = {}
+        """Keys of blocks written since a persist was applied: it may have deleted one before that."""
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, block_id: int) -> bool:
+        return block_id in self._ids
+
+    def expect(self, block_ids: Iterable[int]) -> None:
+        """These are to be brought, as far as a slice names them."""
+        self._ids = self._known() & set(block_ids)
+
+    def in_order(self) -> list[StoredBlock]:
+        """Those that are absent, the one that is due first before the others. O(blocks)."""
+        found = [
+            (each.id, descriptor)
+            for each in self._timeline.slices
+            for descriptor in each.descriptors
+            if descriptor.block_id in self._ids
+        ]
+        return sorted(found, key=lambda stored: stored[1].first)
+
+    def arrived(self, stored: Iterable[bytes]) -> None:
+        """Blocks are in the store now, under these keys."""
+        for key in stored:
+            block_id = keys.parse_block_key(key)
+            if block_id in self._ids:
+                self._ids.discard(block_id)
+                self._arrived[block_id] = key
+            else:
+                self._leftovers.orphan([key])
+
+    def give_up(self, block_ids: Iterable[int]) -> None:
+        """These will not come."""
+        self._ids.difference_update(block_ids)
+
+    def applied(self) -> None:
+        """A persist or a CLEAR has changed which blocks there are."""
+        if self._ids or self._arrived:
+            known = self._known()
+            self._leftovers.orphan(key for each, key in self._arrived.items() if each not in known)
+            self._arrived.clear()
+            self._ids &= known
+
+    def _known(self) -> set[int]:
+        return {descriptor.block_id for each in self._timeline.slices for descriptor in each.descriptors}

@@ -1,0 +1,167 @@
+"""The blocks of an index that has come by its log: brought one record after another, as they are due.
+
+The stream is open meanwhile, and what is not here is held all the same; what is due waits for its block only.
+
+Invariants:
+
+- a block counts as here only when it is written, and is believed after a start only when all are;
+- what cannot be had is as good as corrupt: its positions are read from the topic. A home that does not answer
+  has ``GIVE_UP_SECONDS`` to come back; a disk that takes nothing is waited for;
+- few records are read at a time in one daemon, for the memory they take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidegate.index import Batch, Catalog, Clock, DelayIndex, StorageError, TappedStore, UnreadableLogError
+from tidegate.index.log.home import AwayError, Home, NoLedgerError
+from tidegate.index.log.places import BlockRecord, Places, StoredBlock, by_record, read_record, writes
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
+
+RECORDS_AT_ONCE = 8
+GIVE_UP_SECONDS = 30.0
+RETRY_SECONDS = 0.5
+NS_PER_SECOND = 1_000_000_000
+
+
+class BlockFetch:
+    """Brings the absent blocks of one index, on behalf of one stream.
+
+    places: where they are. home: of these places. at_once: shared by all. landed: called when some are here.
+    """
+
+    def __init__(
+        self,
+        index: DelayIndex,
+        places: Places,
+        home: Home,
+        *,
+        catalog: Catalog,
+        store: TappedStore,
+        clock: Clock,
+        executor: Executor,
+        at_once: asyncio.Semaphore,
+        landed: Callable[[DelayIndex], None],
+        log: Logger,
+    ) -> None:
+        self._index = index
+        self._places = places
+        self._home = home
+        self._catalog = catalog
+        self._store = store
+        self._clock = clock
+        self._executor = executor
+        self._at_once = at_once
+        self._landed = landed
+        self._log = log
+        self._last_entries: dict[int, int] = {}
+        """Of the ledgers that are open."""
+        self._said: set[str] = set()
+
+    async def run(self) -> None:
+        """Return when no block is absent any more, or the index has been replaced.
+
+        Raises HomeError if the home is no use to this stream.
+        """
+        begin_ns = self._clock.monotonic_ns()
+        count = self._index.upkeep.absent_blocks
+        lost = 0
+        plan = by_record(self._places, self._index.upkeep.absent_in_order())
+        for record, blocks in plan.items():
+            try:
+                if record is None:
+                    raise UnreadableLogError("nobody knows where they lie")
+                await self._bring(record, blocks)
+            except (UnreadableLogError, NoLedgerError) as error:
+                if not self._is_current:
+                    return
+                self._say(
+                    "blocks of an index cannot be read where its log says, their messages are read again",
+                    error,
+                )
+                lost += len(blocks)
+                self._index.upkeep.lose_absent(blocks, f"cannot be read: {error}")
+            if not self._is_current:
+                return
+        self._log.info(
+            "the blocks of a restored index are here",
+            topic=self._index.name.topic,
+            subscription=self._index.name.subscription,
+            blocks=count - lost,
+            lost=lost,
+            seconds=round((self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND, 3),
+        )
+
+    async def _bring(self, record: BlockRecord, blocks: list[StoredBlock]) -> None:
+        """Read a record and write its blocks. Raises UnreadableLogError, HomeError."""
+        away_ns: int | None = None
+        while True:
+            try:
+                async with self._at_once:
+                    await self._read_and_write(record, blocks)
+                return
+            except AwayError as error:
+                now_ns = self._clock.monotonic_ns()
+                away_ns = now_ns if away_ns is None else away_ns
+                if now_ns - away_ns > GIVE_UP_SECONDS * NS_PER_SECOND:
+                    raise UnreadableLogError(f"not within {GIVE_UP_SECONDS:g} s: {error}") from error
+                self._last_entries.clear()
+                self._say("blocks of an index cannot be read from its log, trying again", error)
+            except StorageError as error:
+                self._say("blocks of an index cannot be written, trying again", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read_and_write(self, record: BlockRecord, blocks: list[StoredBlock]) -> None:
+        last = self._last_entries.get(record.ledger_id)
+        if last is None:
+            last = self._last_entries[record.ledger_id] = await self._home.open(record.ledger_id)
+        found = await read_record(self._home, record, last)
+        batch, missing = writes(found, self._index.log.subscription_id, blocks)
+        await self._write(batch)
+        if missing and self._is_current:
+            self._index.upkeep.lose_absent(missing, "is not where the index log says")
+        self._landed(self._index)
+
+    async def _write(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        write = partial(self._store.untapped.write, batch, sync=False)
+        writing = asyncio.get_running_loop().run_in_executor(self._executor, write)
+        stored = [key for _, key, _ in batch.operations]
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            writing.add_done_callback(partial(self._written_late, stored))
+            raise
+        self._written(stored)
+
+    def _written_late(self, stored: list[bytes], writing: asyncio.Future[None]) -> None:
+        if not writing.cancelled() and writing.exception() is None:
+            self._written(stored)
+
+    @property
+    def _is_current(self) -> bool:
+        return self._catalog.get(self._index.name) is self._index
+
+    def _written(self, stored: list[bytes]) -> None:
+        if self._is_current:
+            self._index.upkeep.land(stored)
+        else:
+            self._catalog.abandon_id(self._index.log.subscription_id)
+
+    def _say(self, what: str, error: Exception) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            self._log.warning(
+                what,
+                topic=self._index.name.topic,
+                subscription=self._index.name.subscription,
+                error=str(error),
+            )

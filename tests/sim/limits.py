@@ -1,0 +1,87 @@
+"""Numbers of the product from which on it does things another way, for the sake of speed or of memory.
+
+A history has a few dozen messages and reaches none of them: with small ones it goes the ways of millions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from tests.sim.config import Config
+from tidegate.index import (
+    distinct,
+    entry,
+    exhausted,
+    in_flight,
+    journal,
+    merge,
+    persist,
+    position_batch,
+    positions,
+    replay,
+    roaring,
+    staging,
+)
+from tidegate.index.format import packing
+from tidegate.index.log import object_home, writer
+from tidegate.plugin.daemon import (
+    handing_out,
+    index_logs,
+    intake,
+    outgoing,
+    restoring,
+    small_adds,
+    streams,
+)
+
+_SMALL: dict[tuple[ModuleType, str], int] = {
+    (distinct, "FEW"): 1,
+    (entry, "FEW"): 1,
+    (packing, "FEW"): 1,
+    (positions, "FEW"): 1,
+    (packing, "_PCODEC_ENTRIES_MIN"): 2,
+    (exhausted, "_FEW"): 1,
+    (in_flight, "_LOOSE_MAX"): 1,
+    (in_flight, "_PART_MIN"): 2,
+    (in_flight, "_PRUNE_MIN"): 2,
+    (journal, "RECORD_ENTRIES_MAX"): 3,
+    (replay, "RECORD_ENTRIES_MAX"): 3,
+    (merge, "_MANY"): 4,
+    (merge, "_WINDOW_GROWTH"): 2,
+    (merge, "_WINDOW_MIN"): 1,
+    (persist, "_LOOK_UP_ENTRIES"): 2,
+    (persist, "_UNBROKEN_ENTRIES"): 2,
+    (position_batch, "_RANGE_ENTRIES"): 2,
+    (roaring, "_BULK"): 2,
+    (staging, "_PART_MIN"): 2,
+    (object_home, "READ_ENTRIES_MAX"): 2,
+    (writer, "_OVERLAPPING_APPENDS"): 1,
+    (writer, "_UNANSWERED_MAX"): 2,
+    (handing_out, "FRAME_RECORDS_MAX"): 2,
+    (intake, "PIECE_ENTRIES"): 2,
+    (outgoing, "FLUSH_BYTES"): 50,
+    (small_adds, "SMALL_BYTES"): 60,
+    (streams, "LATER_BYTES"): 2_000,
+}
+
+
+@contextmanager
+def limited(config: Config) -> Iterator[None]:
+    """The product's numbers are what the history chooses, for a while."""
+    wanted = {
+        (restoring, "AT_ONCE_MAX"): config.logs_at_once,
+        (restoring, "LONG_AT_ONCE_MAX"): config.long_logs_at_once,
+        (restoring, "LONG_BYTES"): config.long_log_bytes,
+        (index_logs, "BEGINNINGS_MAX"): config.log_beginnings,
+        **(_SMALL if config.small_limits else {}),
+    }
+    former = {where: getattr(*where) for where in wanted}
+    for (module, name), value in wanted.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name), value in former.items():
+            setattr(module, name, value)
