@@ -14,6 +14,8 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 DEMO_ARGS ?=
 DRILL_ARGS ?= broker-killed daemon-killed both-killed daemon-paused data-directory-lost --report run/drill/report
 PYTEST_ARGS ?=
+# What `make test` is to make beside the tests: lint, shim-compat.
+BESIDE ?=
 SEEDS ?= 1000
 SIM_ARGS ?=
 
@@ -31,11 +33,16 @@ demo: setup ## delayed messages on a real broker, through two kill -9s (DEMO_ARG
 drill: setup ## faults done to a real broker and its daemon (DRILL_ARGS="broker-killed --rounds 5")
 	@$(BIN)/tidegate drill run $(DRILL_ARGS)
 
-test: setup $(VENV)/.spark ## every test: Python's with a real broker, then the shim's (PYTEST_ARGS="-k attach" for some)
+# Some tests are run one after another, all of them side by side: docs/decisions/two-lanes.md.
+test: setup $(VENV)/.spark ## every test: Python's with a real broker, and the shim's (PYTEST_ARGS="-k attach" for some)
+ifeq ($(strip $(PYTEST_ARGS)),)
+	@tests/lanes $(BESIDE)
+else
 	@status=0; \
 	$(BIN)/python -m pytest $(PYTEST_ARGS) || status=1; \
 	$(MAVEN) -f plugin/shim/pom.xml test || status=1; \
 	exit $$status
+endif
 
 test-quick: setup $(VENV)/.spark ## Python's tests that need no broker
 	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
