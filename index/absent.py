@@ -50,9 +50,13 @@ class AbsentBlocks:
 
     def arrived(self, stored: Iterable[bytes]) -> None:
         """Blocks are in the store now, under these keys."""
+        known: set[int] | None = None
         for key in stored:
             block_id = keys.parse_block_key(key)
-            if block_id in self._ids:
+            if block_id not in self._ids and known is None:
+                known = self._known()
+            if block_id in self._ids or (known is not None and block_id in known):
+                # Also for the second time: two streams may have brought it.
                 self._ids.discard(block_id)
                 self._arrived[block_id] = key
             else:

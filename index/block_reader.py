@@ -58,10 +58,11 @@ class BlockReader:
         except (CorruptBlockError, BlockAwayError):
             return None
 
-    def report(self, block: Block, reason: str) -> None:
-        """A block cannot be read, by whoever tried."""
+    def report(self, block: Block, reason: str, *, quietly: bool = False) -> None:
+        """A block cannot be read, by whoever tried. quietly: another line says so."""
         if self._quarantine.report(block):
-            _LOG.error("%s: %s; its positions will be read again", self._name, reason)
+            if not quietly:
+                _LOG.error("%s: %s; its positions will be read again", self._name, reason)
             self._on_corrupt()
 
     def _read(self, block: Block) -> Entries:

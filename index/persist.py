@@ -152,6 +152,9 @@ class PersistJob:
         self._state = plan.state
         self._held = plan.held
         self._dirty_held = set(plan.dirty_held)
+        self._quarantined: dict[SliceId, list[int]] = {}
+        for slice_id, block in plan.quarantined:
+            self._quarantined.setdefault(slice_id, []).append(block.block_id)
         self._writer = BlockWriter(
             store, plan.subscription_id, plan.state.version, ids=ids, piece_bytes=options.write_piece_bytes
         )
@@ -252,7 +255,7 @@ class PersistJob:
     def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
         """Give a slice its new blocks: finished or corrupt ones out, new entries in."""
         plan = self.plan.slices.get(slice_id, SlicePlan())
-        gone = {block.block_id for at, block in self.plan.quarantined if at == slice_id}
+        gone = set(self._quarantined.get(slice_id, ()))
         if plan.finished:
             gone.update(block.block_id for block in plan.blocks)
         added = [] if part is None else self._spill(slice_id, part)
@@ -290,7 +293,7 @@ class PersistJob:
 
     def _find_lost(self, staged: SortedEntries) -> None:
         """Held positions that neither staging nor a readable block has, if a block was found corrupt."""
-        corrupt = list(self.plan.quarantined)
+        corrupt = set(self.plan.quarantined)
         if not corrupt and not self.plan.audit:
             return
         blocks = [

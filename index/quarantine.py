@@ -23,7 +23,7 @@ class Quarantine:
     def __init__(self, *, audit: bool = False) -> None:
         self._doubts = int(audit)
         self.blocks_total = 0
-        self._blocks: list[Block] = []
+        self._blocks: dict[Block, None] = {}
         self._unheld = PositionSet()
 
     @property
@@ -50,7 +50,7 @@ class Quarantine:
         """A block cannot be read; whether that is news."""
         if block in self._blocks:
             return False
-        self._blocks.append(block)
+        self._blocks[block] = None
         self.blocks_total += 1
         return True
 
@@ -61,7 +61,8 @@ class Quarantine:
     def done(self, blocks: Collection[StoredBlock], doubts: int) -> None:
         """A persist has taken these blocks out, and audited for the doubts that it found at its begin."""
         self._doubts -= doubts
-        self._blocks = [block for block in self._blocks if (block.of.id, block.descriptor) not in blocks]
+        gone = set(blocks)
+        self._blocks = {each: None for each in self._blocks if (each.of.id, each.descriptor) not in gone}
 
     def lose(self, positions: PositionSet) -> None:
         """These positions are not held any more."""
@@ -74,6 +75,6 @@ class Quarantine:
 
     def clear(self) -> None:
         """Everything was forgotten, the damaged too."""
-        self._blocks = []
+        self._blocks = {}
         self._doubts = 0
         self._unheld = PositionSet()

@@ -144,6 +144,10 @@ class Upkeep(Generic[IndexT]):
         """How many blocks are in the index log and not in the store yet."""
         return len(self._absent)
 
+    def is_absent(self, block_id: int) -> bool:
+        """Whether a block is among them."""
+        return block_id in self._absent
+
     def absent_in_order(self) -> list[StoredBlock]:
         """Those blocks, the one that is due first before the others. O(blocks)."""
         return self._absent.in_order()
@@ -158,8 +162,9 @@ class Upkeep(Generic[IndexT]):
         """These blocks cannot be had: they are as good as corrupt."""
         blocks = [each for each in blocks if each[1].block_id in self._absent]
         self._absent.give_up(descriptor.block_id for _, descriptor in blocks)
-        for slice_id, descriptor in blocks:
-            self._report_block(slice_id, descriptor.block_id, reason)
+        for number, (slice_id, descriptor) in enumerate(blocks):
+            more = f" (and {len(blocks) - 1} more)" if len(blocks) > 1 else ""
+            self._report_block(slice_id, descriptor.block_id, reason + more, quietly=number > 0)
         self.tell_wishes()
         self._notices.due_changed()
 
@@ -219,8 +224,8 @@ class Upkeep(Generic[IndexT]):
         for slice_id, descriptor in corrupt:
             self._report_block(slice_id, descriptor.block_id, "is corrupt")
 
-    def _report_block(self, slice_id: SliceId, block_id: int, reason: str) -> None:
+    def _report_block(self, slice_id: SliceId, block_id: int, reason: str, *, quietly: bool = False) -> None:
         of = self._timeline.get(slice_id)
         block = None if of is None else of.blocks.get(block_id)
         if block is not None:
-            self._blocks.report(block, f"block {block_id} of slice {slice_id} {reason}")
+            self._blocks.report(block, f"block {block_id} of slice {slice_id} {reason}", quietly=quietly)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entry import Entries, EntryKey, bounds
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import seal, unseal
@@ -106,6 +106,12 @@ def load_block(store: Store, subscription_id: int, slice_id: SliceId, descriptor
     if value is None:
         raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is missing")
     entries = decode_block(value)
-    if len(entries) != descriptor.entries or entries.key(0) != descriptor.first:
+    if (len(entries), entries.key(0), int(entries.deliver_at_ms[-1]), *bounds(entries.ledger_id)) != (
+        descriptor.entries,
+        descriptor.first,
+        descriptor.last_deliver_at_ms,
+        descriptor.min_ledger_id,
+        descriptor.max_ledger_id,
+    ):
         raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is not the one described")
     return entries

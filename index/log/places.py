@@ -100,17 +100,18 @@ async def read_record(home: Home, record: BlockRecord, last: int) -> dict[bytes,
     data: list[memoryview] = []
     at = record.entry
     while at <= last:
-        for entry in await home.read(record.ledger_id, at, last):
-            try:
-                piece = decode_piece(entry, record.chain, at)
-            except CorruptRecordError as error:
-                raise UnreadableLogError(f"entry {at} of ledger {record.ledger_id}: {error}") from error
-            if piece.kind is not EntryKind.BLOCKS:
-                raise UnreadableLogError(f"entry {at} of ledger {record.ledger_id} has no blocks")
-            data.append(piece.data)
-            at += 1
-            if not piece.more:
-                return _blocks(b"".join(data), record)
+        # One at a time: what comes after the record is read when it is wanted.
+        entry = (await home.read(record.ledger_id, at, at))[0]
+        try:
+            piece = decode_piece(entry, record.chain, at)
+        except CorruptRecordError as error:
+            raise UnreadableLogError(f"entry {at} of ledger {record.ledger_id}: {error}") from error
+        if piece.kind is not EntryKind.BLOCKS:
+            raise UnreadableLogError(f"entry {at} of ledger {record.ledger_id} has no blocks")
+        data.append(piece.data)
+        at += 1
+        if not piece.more:
+            return _blocks(b"".join(data), record)
     raise UnreadableLogError(f"ledger {record.ledger_id} ends at {last}, before a record at {record.entry}")
 
 
@@ -146,7 +147,7 @@ def writes(
     for slice_id, descriptor in blocks:
         key = keys.block_key(subscription_id, slice_id, descriptor.block_id)
         value = found.get(keys.stripped(key))
-        if value is None:
+        if value is None or len(value) != descriptor.size_bytes:
             missing.append((slice_id, descriptor))
         else:
             batch.put(key, value)

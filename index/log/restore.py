@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import decode_slice
+from tidegate.index.log.places import Places
 from tidegate.index.log.reader import Content
 from tidegate.index.store import Batch
 from tidegate.index.tap import LOGGED_KINDS
@@ -36,6 +37,15 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
                 yield batch
                 batch = Batch()
     yield batch
+
+
+def named_places(content: Content) -> Places:
+    """The places of the blocks that the slices name.
+
+    Another may be of a persist that was cut off: who goes on gives its id to another block.
+    """
+    named = named_blocks(content)
+    return {key: place for key, place in content.places.items() if key in named}
 
 
 def named_blocks(content: Content) -> set[bytes]:

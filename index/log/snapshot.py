@@ -111,8 +111,14 @@ class Snapshot:
             for row in rows:
                 last = row[0]
                 yield row
+            # What is still to come is not in the store.
+            yield from self._values(key for key in self._named if keys.stripped(key) in self._missing())
             return
         yield from self._values(key for key in self._named if key > last)
+
+    def _missing(self) -> set[bytes]:
+        """Those with places that were not met."""
+        return self._places.keys() - self.met
 
     def _written_ahead(self) -> list[bytes] | None:
         """The blocks that intents name; None if one of them is damaged. Raises StorageError."""

@@ -177,6 +177,9 @@ class LogWriter:
 
     def note(self, noted: Noted) -> None:
         """The store has written something."""
+        for kind, key, _ in noted.operations:
+            if kind == Batch.PUT and key[:1] == keys.BLOCK:
+                self._places.pop(key, None)  # what lies there, if anything, is not this block
         if not self._collects:
             # The snapshot that is still to be begun will have it.
             if self._dirty_ns is None:
@@ -262,10 +265,12 @@ class LogWriter:
         blocks, self._blocks = self._blocks, None
         made: list[LedgerWriter] = []
         former = self._current
-        names_places = self._choose_places()
+        names_places, wasteful = self._choose_places()
         try:
-            if not names_places or (
-                blocks is not None and blocks.size_bytes >= self._options.blocks_ledger_bytes
+            if blocks is not None and (
+                not names_places
+                or blocks.ledger_id in wasteful
+                or blocks.size_bytes >= self._options.blocks_ledger_bytes
             ):
                 blocks = None
             if names_places and blocks is None:
@@ -302,19 +307,20 @@ class LogWriter:
         self._others.add(ledger.ledger_id)
         return ledger
 
-    def _choose_places(self) -> bool:
-        """Whether the next log names places of blocks, and which of them it goes on with.
+    def _choose_places(self) -> tuple[bool, set[int]]:
+        """Whether the next log names places of blocks, and the ledgers of blocks that it does not go on with.
 
         What is not in the store cannot be appended anywhere else.
         """
         if not self._complete():
-            return True
+            return True, set()
         if self._block_bytes() <= self._options.inline_bytes:
             self._places.clear()
-            return False
-        for ledger_id in wasteful_ledgers(self._places):
+            return False, set()
+        wasteful = wasteful_ledgers(self._places)
+        for ledger_id in wasteful:
             self._forget_places_in(ledger_id)
-        return True
+        return True, wasteful
 
     def _forget_places_in(self, ledger_id: int) -> None:
         for key in [key for key, place in self._places.items() if place.ledger_id == ledger_id]:

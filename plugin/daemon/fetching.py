@@ -13,13 +13,14 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.index import Batch, Catalog, Clock, DelayIndex, StorageError, TappedStore, UnreadableLogError
-from tidegate.index.log.home import AwayError, Home, NoLedgerError
+from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError
 from tidegate.index.log.places import BlockRecord, Places, StoredBlock, by_record, read_record, writes
 
 if TYPE_CHECKING:
@@ -63,10 +64,12 @@ class BlockFetch:
         self._log = log
         self._last_entries: dict[int, int] = {}
         """Of the ledgers that are open."""
+        self._away_ns: int | None = None
+        """Since when the home does not answer."""
         self._said: set[str] = set()
 
-    async def run(self) -> None:
-        """Return when no block is absent any more, or the index has been replaced.
+    async def run(self) -> int:
+        """Return when no block is absent any more, or the index has been replaced; how many are lost.
 
         Raises HomeError if the home is no use to this stream.
         """
@@ -74,22 +77,29 @@ class BlockFetch:
         count = self._index.upkeep.absent_blocks
         lost = 0
         plan = by_record(self._places, self._index.upkeep.absent_in_order())
-        for record, blocks in plan.items():
+        for record, planned in plan.items():
+            blocks = [each for each in planned if self._index.upkeep.is_absent(each[1].block_id)]
+            if not blocks:
+                continue
             try:
                 if record is None:
                     raise UnreadableLogError("nobody knows where they lie")
                 await self._bring(record, blocks)
             except (UnreadableLogError, NoLedgerError) as error:
                 if not self._is_current:
-                    return
+                    return lost
                 self._say(
                     "blocks of an index cannot be read where its log says, their messages are read again",
                     error,
                 )
                 lost += len(blocks)
                 self._index.upkeep.lose_absent(blocks, f"cannot be read: {error}")
+                self._landed(self._index)
             if not self._is_current:
-                return
+                return lost
+        for ledger_id in self._last_entries:
+            with contextlib.suppress(HomeError):
+                await self._home.close(ledger_id)
         self._log.info(
             "the blocks of a restored index are here",
             topic=self._index.name.topic,
@@ -98,20 +108,21 @@ class BlockFetch:
             lost=lost,
             seconds=round((self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND, 3),
         )
+        return lost
 
     async def _bring(self, record: BlockRecord, blocks: list[StoredBlock]) -> None:
         """Read a record and write its blocks. Raises UnreadableLogError, HomeError."""
-        away_ns: int | None = None
         while True:
             try:
                 async with self._at_once:
                     await self._read_and_write(record, blocks)
+                self._away_ns = None
                 return
             except AwayError as error:
                 now_ns = self._clock.monotonic_ns()
-                away_ns = now_ns if away_ns is None else away_ns
-                if now_ns - away_ns > GIVE_UP_SECONDS * NS_PER_SECOND:
-                    raise UnreadableLogError(f"not within {GIVE_UP_SECONDS:g} s: {error}") from error
+                self._away_ns = now_ns if self._away_ns is None else self._away_ns
+                if now_ns - self._away_ns > GIVE_UP_SECONDS * NS_PER_SECOND:
+                    raise AwayError(f"not within {GIVE_UP_SECONDS:g} s: {error}") from error
                 self._last_entries.clear()
                 self._say("blocks of an index cannot be read from its log, trying again", error)
             except StorageError as error:
@@ -127,7 +138,7 @@ class BlockFetch:
         await self._write(batch)
         if missing and self._is_current:
             self._index.upkeep.lose_absent(missing, "is not where the index log says")
-        self._landed(self._index)
+            self._landed(self._index)
 
     async def _write(self, batch: Batch) -> None:
         if not len(batch):
@@ -153,6 +164,7 @@ class BlockFetch:
     def _written(self, stored: list[bytes]) -> None:
         if self._is_current:
             self._index.upkeep.land(stored)
+            self._landed(self._index)
         else:
             self._catalog.abandon_id(self._index.log.subscription_id)
 

@@ -267,8 +267,9 @@ class IndexLogs:
         )
 
         async def bring() -> None:
+            lost = 1
             try:
-                await fetch.run()
+                lost = await fetch.run()
             except HomeError as error:
                 # If the stream is over, this is cancelled meanwhile, and the next one goes on.
                 await asyncio.sleep(REFUSED_SECONDS)
@@ -278,7 +279,8 @@ class IndexLogs:
                 self._lose(stream, index, error)
             self._landed(index)
             chain = self._catalog.chain(index)
-            if chain is not None:
+            if chain is not None and not lost:
+                # Otherwise with the next log: a start before what is lost was found reads this one again.
                 self._set_chain(index, chain)
 
         task = self._do(bring())

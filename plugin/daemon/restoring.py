@@ -34,6 +34,7 @@ from tidegate.index.log.landing import Landing
 from tidegate.index.log.places import Places, block_ids
 from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.index.log.reader import read_log
+from tidegate.index.log.restore import named_places
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.turns import Turns
@@ -168,7 +169,7 @@ class Restorer:
                 # What was answered DURABLE there must not go.
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
-            places = log.content.places
+            places = named_places(log.content)
             index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
             adopted = True
             self._restored(index, chain, places)

@@ -344,9 +344,15 @@ class DaemonHost:
         self._wires: list[Wire] = []
         self._loops: list[VirtualLoop] = []
         self._over_since_ns: int | None = None
+        self._released = False
 
     def on_bug(self, error: BaseException) -> None:
-        """The product has raised what nothing of it handles."""
+        """The product has raised what nothing of it handles.
+
+        Of a run that is over, nothing can: its tasks are ended from outside.
+        """
+        if self._released:
+            return
         raise Violation(f"{self.name}: {error!r}") from error
 
     @property
@@ -390,6 +396,7 @@ class DaemonHost:
 
     def release(self) -> None:
         """The run is over: give every socket back."""
+        self._released = True
         self.kill()
         for wire in self._wires:
             wire.release()

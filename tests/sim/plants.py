@@ -549,6 +549,7 @@ PLANTS = (
         "but it must be",
         ("objects", "move"),
         {**_LOG, "log_objects": True},
+        or_says=("loses blocks: ledger",),  # it is a record of blocks
     ),
     Plant(
         "an index log is looked for where it is not",

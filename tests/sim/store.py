@@ -121,6 +121,11 @@ class Disk:
             del self._unsynced[:count]
             self._first_unsynced = number
 
+    def recovered(self) -> None:
+        """A store is opened: what a killed process had written is durable then, since RocksDB writes what it
+        finds in its log into tables."""
+        self.synced(self._first_unsynced + len(self._unsynced))
+
     def take_refused(self) -> bool:
         """Whether it has refused something since the last call."""
         refused, self.refused = self.refused, False
@@ -215,6 +220,8 @@ class SimStore:
     """Implements `tidegate.index.store.Store` for one life of one process."""
 
     def __init__(self, disk: Disk, process: Process) -> None:
+        if not disk.troubled:
+            disk.recovered()
         self._disk = disk
         self._process = process
         self._closed = False

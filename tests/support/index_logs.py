@@ -19,7 +19,7 @@ from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.places import Places, block_ids, by_record, read_record, writes
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.reader import LogText, read_log
-from tidegate.index.log.restore import restoration
+from tidegate.index.log.restore import named_places, restoration
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore, Store
@@ -145,7 +145,7 @@ def adopted(log: LogText, identity: Identity, catalog: Catalog, store: Store) ->
     subscription_id = catalog.reserve_id()
     for batch in restoration(log.content, subscription_id, 1_000):
         store.write(batch, sync=False)
-    return catalog.adopt(subscription_id, identity, block_ids(log.content.places))
+    return catalog.adopt(subscription_id, identity, block_ids(named_places(log.content)))
 
 
 def restored(
@@ -156,7 +156,7 @@ def restored(
     catalog = Catalog.open(store, clock, options)
     index = adopted(log, identity, catalog, store)
     if world is not None:
-        land(index, store, log.content.places, world)
+        land(index, store, named_places(log.content), world)
         assert not index.upkeep.absent_blocks
     else:
         assert catalog.stats().corrupt_records == 0

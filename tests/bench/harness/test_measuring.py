@@ -97,7 +97,7 @@ def test_the_harness_lines_become_one_sample_a_round() -> None:
     line = "round tidegate uniform 0 41.50 39.00 40.10 55.00 2.250 0.2"
     add.record(recorder, [line.split(), line.replace("41.50", "43.00").split()])
     mean = recorder.metrics[0]
-    assert (mean.scenario, mean.unit, mean.target) == ("due evenly over 24 h", "ns", 60.0)
+    assert (mean.scenario, mean.unit, mean.target) == ("due evenly over 24 h", "ns", 40.0)
     assert mean.samples == {"tidegate": [41.5, 43.0]}
 
 

@@ -25,6 +25,7 @@ from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.places import Places
 from tidegate.index.log.pointer import Pointer
+from tidegate.index.log.restore import named_places
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import Position, PositionSet
@@ -262,7 +263,7 @@ class LogMachine(RuleBasedStateMachine):
         self.tap = TappedStore(self.store, self.clock)
         self.catalog = Catalog.open(self.tap, self.clock, self.options)
         self.index = adopted(log, IDENTITY, self.catalog, self.store)
-        self.places = log.content.places
+        self.places = named_places(log.content)
         self.catalog.commit()
         self._shipper = None
         self.begin_log()

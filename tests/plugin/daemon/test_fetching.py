@@ -7,6 +7,8 @@ import io
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.plugin.daemon.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, pointed_to, up_to_date
 from tests.support.daemons import StartDaemon
 from tests.support.index_logs import copy_of, read
@@ -17,13 +19,14 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
-from tidegate.index.log.home import RefusedError
+from tidegate.index.log.home import AwayError, RefusedError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.places import ledgers_of
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.records import EntryKind
 from tidegate.index.positions import PositionSet
+from tidegate.plugin.daemon import fetching
 from tidegate.plugin.daemon.serve import RunningDaemon
 
 COUNT = 3_000
@@ -229,6 +232,36 @@ async def test_blocks_that_the_home_refuses_are_read_from_the_topic(
         world.owner = client.logs = RefusingHome(world)
         stream = await client.open(TOPIC, epoch=2)
         await stream.until(lambda: len(stream.unheld) == COUNT * 9 // 10)
+
+
+class AwayHome(MemoryHome):
+    """A home of which the part with the blocks does not answer."""
+
+    async def open(self, ledger_id: int) -> int:
+        if ledger_id in ledgers_of_blocks(self.world):
+            raise AwayError("nobody is there")
+        return await super().open(ledger_id)
+
+
+async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(fetching, "GIVE_UP_SECONDS", 0.05)
+    world = World()
+    async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world, now_ms() + HOUR_MS)
+    async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
+        world.owner = client.logs = AwayHome(world)
+        stream = await client.open(TOPIC, epoch=2)
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert daemon.engine._logs is not None
+        records = {(place.ledger_id, place.entry) for place in daemon.engine._logs._places[index][1].values()}
+        assert len(records) > 1
+        await stream.until(lambda: len(stream.unheld) == COUNT * 9 // 10)
+        assert index.stats().blocks_absent == 0
+        assert log.getvalue().count(f"not within {fetching.GIVE_UP_SECONDS:g} s") == 1
 
 
 async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_path: Path) -> None:
