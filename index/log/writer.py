@@ -214,11 +214,6 @@ class LogWriter:
         return 0 if self._ledger is None else self._ledger.size_bytes
 
     @property
-    def blocks_bytes(self) -> int:
-        """How much of the blocks lies in ledgers of their own."""
-        return sum(place.size_bytes for place in self._places.values())
-
-    @property
     def wants_to_ship(self) -> bool:
         """Whether `ship` has something to do."""
         return self.since_ns is not None or self._too_long

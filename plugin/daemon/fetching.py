@@ -14,14 +14,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
 
-from tidegate.index import Batch, Catalog, Clock, DelayIndex, StorageError, TappedStore, UnreadableLogError
-from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError
+from tidegate.index import (
+    Batch,
+    Catalog,
+    Clock,
+    DelayIndex,
+    StorageError,
+    SubscriptionName,
+    TappedStore,
+    UnreadableLogError,
+)
+from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, RefusedError
 from tidegate.index.log.places import BlockRecord, Places, StoredBlock, by_record, read_record, writes
+from tidegate.index.log.pointer import NO_LEDGER, of_home
+from tidegate.plugin.daemon.broker_home import LogRequests
+from tidegate.plugin.daemon.homes import Homes
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.wire.messages import Open
 
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
@@ -29,6 +44,7 @@ if TYPE_CHECKING:
 RECORDS_AT_ONCE = 8
 GIVE_UP_SECONDS = 30.0
 RETRY_SECONDS = 0.5
+REFUSED_SECONDS = 1.0  # what refuses a stream for so long does not only refuse it because it ends
 NS_PER_SECOND = 1_000_000_000
 
 
@@ -177,3 +193,132 @@ class BlockFetch:
                 subscription=self._index.name.subscription,
                 error=str(error),
             )
+
+
+class Fetches:
+    """The fetches of one daemon, and what is known of where the blocks of its indexes lie.
+
+    do: makes a task. whole: called with an index when all its blocks are here and none is lost. landed: when
+    some are. said, met_bug: told what goes wrong.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: TappedStore,
+        clock: Clock,
+        homes: Homes,
+        *,
+        executor: Executor,
+        do: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
+        whole: Callable[[DelayIndex], None],
+        said: Callable[[SubscriptionName, str, Exception], None],
+        met_bug: Callable[[SubscriptionName, Exception], None],
+        log: Logger,
+    ) -> None:
+        self.landed: Callable[[DelayIndex], None] = lambda _: None
+        self._catalog = catalog
+        self._store = store
+        self._clock = clock
+        self._homes = homes
+        self._executor = executor
+        self._do = do
+        self._whole = whole
+        self._said = said
+        self._met_bug = met_bug
+        self._log = log
+        self._at_once = asyncio.Semaphore(RECORDS_AT_ONCE)
+        self._places: WeakKeyDictionary[DelayIndex, tuple[str, Places]] = WeakKeyDictionary()
+        """In which home the blocks of an index lie, and where there."""
+        self._looked: WeakSet[DelayIndex] = WeakSet()
+        self._running: dict[DelayIndex, tuple[Stream, asyncio.Task[None]]] = {}
+
+    def restored(self, index: DelayIndex, home_kind: str, places: Places) -> None:
+        """An index has come whose blocks lie there."""
+        self._places[index] = home_kind, places
+
+    def is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
+        """Whether the blocks of an index lie in another home, as far as is known."""
+        return self._places.get(index, (home.kind,))[0] != home.kind
+
+    def places_in(self, home: Home, index: DelayIndex, pointer_text: str) -> Places:
+        """What is known of the blocks that lie in a home; to be changed by who writes there."""
+        if self.is_elsewhere(home, index):
+            if index.upkeep.absent_blocks:
+                return {}
+            del self._places[index]
+        places = self._places.setdefault(index, (home.kind, {}))[1]
+        # Another owner, whose log could not be read, has deleted the ledgers that are not named any more.
+        named = of_home(pointer_text, home.kind).ledgers
+        for key in [key for key, place in places.items() if place.ledger_id not in named]:
+            del places[key]
+        return places
+
+    def begin(
+        self, stream: Stream, requests: LogRequests, stream_id: int, request: Open
+    ) -> asyncio.Task[None] | None:
+        """Go on bringing the blocks that are absent; None if none is."""
+        index = stream.session.index
+        self.stop(index)
+        if not index.upkeep.absent_blocks:
+            chain = self._catalog.chain(index)
+            if chain is not None and chain.ledger_id == NO_LEDGER and index not in self._looked:
+                # Its daemon has died before all was here, and the log is not to be had.
+                self._looked.add(index)
+                index.upkeep.look_for_lost()
+            return None
+        kind, places = self._places[index]
+        try:
+            home = self._homes.named(kind, requests, stream_id, request)
+        except RefusedError as error:
+            self._lose(stream, index, error)
+            return None
+        fetch = BlockFetch(
+            index,
+            places,
+            home,
+            catalog=self._catalog,
+            store=self._store,
+            clock=self._clock,
+            executor=self._executor,
+            at_once=self._at_once,
+            landed=self._tell_landed,
+            log=self._log,
+        )
+        task = self._do(self._bring(fetch, stream, index))
+        self._running[index] = stream, task
+        return task
+
+    def _tell_landed(self, index: DelayIndex) -> None:
+        self.landed(index)
+
+    async def _bring(self, fetch: BlockFetch, stream: Stream, index: DelayIndex) -> None:
+        lost = 1
+        try:
+            lost = await fetch.run()
+        except HomeError as error:
+            # If the stream is over, this is cancelled meanwhile, and the next one goes on.
+            await asyncio.sleep(REFUSED_SECONDS)
+            self._lose(stream, index, error)
+        except Exception as error:
+            self._met_bug(stream.name, error)
+            self._lose(stream, index, error)
+        self.landed(index)
+        if not lost:
+            # Otherwise with the next log: a start before what is lost was found reads this one again.
+            self._whole(index)
+
+    def _lose(self, stream: Stream, index: DelayIndex, error: Exception) -> None:
+        """What is absent will not come."""
+        if self._catalog.get(index.name) is index:
+            self._said(
+                stream.name, "blocks of an index cannot be reached, their messages are read again", error
+            )
+            index.upkeep.lose_absent(index.upkeep.absent_in_order(), f"cannot be read: {error}")
+
+    def stop(self, index: DelayIndex, stream: Stream | None = None) -> None:
+        """Bring nothing more for any stream, or for this one."""
+        found = self._running.get(index)
+        if found is not None and stream in (None, found[0]):
+            del self._running[index]
+            found[1].cancel()

@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
 
 from tidegate.index import (
     Catalog,
@@ -36,7 +35,7 @@ from tidegate.index.log.places import Places
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
 from tidegate.index.log.writer import LogWriter
 from tidegate.plugin.daemon.broker_home import LogRequests
-from tidegate.plugin.daemon.fetching import RECORDS_AT_ONCE, BlockFetch
+from tidegate.plugin.daemon.fetching import Fetches
 from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.restoring import Restorer
 from tidegate.plugin.daemon.stream import Stream
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 LOOK_AGAIN_SECONDS = 0.2
-REFUSED_SECONDS = 1.0  # what refuses a stream for so long does not only refuse it because it ends
 BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size says
 CLEARED_MAX = 10_000
 
@@ -86,11 +84,6 @@ class IndexLogs:
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
         self._homes = homes or Homes()
-        self._at_once = asyncio.Semaphore(RECORDS_AT_ONCE)
-        self._places: WeakKeyDictionary[DelayIndex, tuple[str, Places]] = WeakKeyDictionary()
-        """In which home the blocks of an index lie, and where there."""
-        self._looked: WeakSet[DelayIndex] = WeakSet()
-        self._fetching: dict[DelayIndex, tuple[Stream, asyncio.Task[None]]] = {}
         self._shipped: dict[int, int] = {}
         """Which ledger has all that is stored under a subscription id."""
         self._restorer = Restorer(
@@ -102,6 +95,18 @@ class IndexLogs:
             restored=self._on_restored,
             commit_soon=self._commit,
             metrics=metrics,
+            log=log,
+        )
+        self._fetches = Fetches(
+            catalog,
+            store,
+            clock,
+            self._homes,
+            executor=executor,
+            do=self._do,
+            whole=self._all_here,
+            said=self.said,
+            met_bug=self.met_bug,
             log=log,
         )
         self._by_id: dict[int, StreamLog] = {}
@@ -116,7 +121,6 @@ class IndexLogs:
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
         self._brought: Callable[[DelayIndex], None] = lambda _: None
-        self._landed: Callable[[DelayIndex], None] = lambda _: None
         store.on_noted(self._noted)
 
     def on_change(
@@ -133,7 +137,7 @@ class IndexLogs:
         """
         self._commit_soon = commit_soon
         self._brought = brought
-        self._landed = landed
+        self._fetches.landed = landed
 
     def stop(self) -> None:
         """Ship and restore nothing more."""
@@ -154,7 +158,7 @@ class IndexLogs:
         return self._restorer.restoring(requests, stream_id, request, is_wanted)
 
     def _on_restored(self, index: DelayIndex, chain: Chain, places: Places) -> None:
-        self._places[index] = chain.home, places
+        self._fetches.restored(index, chain.home, places)
         # What was written without a sync is durable with the commit of this. A DURABLE that follows may be of
         # nothing else, and the log away when it is needed.
         self._set_chain(index, chain)
@@ -172,7 +176,7 @@ class IndexLogs:
         index = stream.session.index
         subscription_id = index.log.subscription_id
         self._end_id(subscription_id)
-        fetching = self._fetch(stream, requests, stream_id, request)
+        fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:
             # A last word about what was cleared makes nothing of it again.
@@ -204,11 +208,11 @@ class IndexLogs:
             chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
             damaged=index.upkeep.met_damage,
             block_bytes=lambda: index.stored_bytes,
-            places=self._places_in(home, index, request.log_pointer),
+            places=self._fetches.places_in(home, index, request.log_pointer),
             complete=lambda: not index.upkeep.absent_blocks,
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
-        if fetching is not None and self._is_elsewhere(home, index):
+        if fetching is not None and self._fetches.is_elsewhere(home, index):
             after.append(fetching)  # what is not in the store would not be in this log
         former = self._former(home, requests, stream_id, request)
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former, after=after)
@@ -216,98 +220,18 @@ class IndexLogs:
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
 
-    # ---- blocks that are still to come
-
-    def _is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
-        return self._places.get(index, (home.kind,))[0] != home.kind
-
-    def _places_in(self, home: Home, index: DelayIndex, pointer_text: str) -> Places:
-        """What is known of the blocks that lie in a home; to be changed by who writes there."""
-        if self._is_elsewhere(home, index):
-            if index.upkeep.absent_blocks:
-                return {}
-            del self._places[index]
-        places = self._places.setdefault(index, (home.kind, {}))[1]
-        # Another owner, whose log could not be read, has deleted the ledgers that are not named any more.
-        named = of_home(pointer_text, home.kind).ledgers
-        for key in [key for key, place in places.items() if place.ledger_id not in named]:
-            del places[key]
-        return places
-
-    def _fetch(
-        self, stream: Stream, requests: LogRequests, stream_id: int, request: Open
-    ) -> asyncio.Task[None] | None:
-        """Go on bringing the blocks that are absent."""
-        index = stream.session.index
-        self._stop_fetching(index)
-        if not index.upkeep.absent_blocks:
-            chain = self._catalog.chain(index)
-            if chain is not None and chain.ledger_id == NO_LEDGER and index not in self._looked:
-                # Its daemon has died before all was here, and the log is not to be had.
-                self._looked.add(index)
-                index.upkeep.look_for_lost()
-            return None
-        kind, places = self._places[index]
-        try:
-            home = self._homes.named(kind, requests, stream_id, request)
-        except RefusedError as error:
-            self._lose(stream, index, error)
-            return None
-        fetch = BlockFetch(
-            index,
-            places,
-            home,
-            catalog=self._catalog,
-            store=self._store,
-            clock=self._clock,
-            executor=self._executor,
-            at_once=self._at_once,
-            landed=self._landed,
-            log=self._log,
-        )
-
-        async def bring() -> None:
-            lost = 1
-            try:
-                lost = await fetch.run()
-            except HomeError as error:
-                # If the stream is over, this is cancelled meanwhile, and the next one goes on.
-                await asyncio.sleep(REFUSED_SECONDS)
-                self._lose(stream, index, error)
-            except Exception as error:
-                self.met_bug(stream.name, error)
-                self._lose(stream, index, error)
-            self._landed(index)
-            chain = self._catalog.chain(index)
-            if chain is not None and not lost:
-                # Otherwise with the next log: a start before what is lost was found reads this one again.
-                self._set_chain(index, chain)
-
-        task = self._do(bring())
-        self._fetching[index] = stream, task
-        return task
-
-    def _lose(self, stream: Stream, index: DelayIndex, error: Exception) -> None:
-        """What is absent will not come."""
-        if self._catalog.get(index.name) is index:
-            self.said(
-                stream.name, "blocks of an index cannot be reached, their messages are read again", error
-            )
-            index.upkeep.lose_absent(index.upkeep.absent_in_order(), f"cannot be read: {error}")
-
-    def _stop_fetching(self, index: DelayIndex, stream: Stream | None = None) -> None:
-        """For any stream, or for this one."""
-        found = self._fetching.get(index)
-        if found is not None and stream in (None, found[0]):
-            del self._fetching[index]
-            found[1].cancel()
-
     def _former(self, home: Home, requests: LogRequests, stream_id: int, request: Open) -> Former | None:
         with contextlib.suppress(UnreadableLogError, RefusedError):
             pointer = Pointer.parse(request.log_pointer)
             if pointer is not None and pointer.home != home.kind:
                 return Former(self._homes.named(pointer.home, requests, stream_id, request), pointer.ledgers)
         return None
+
+    def _all_here(self, index: DelayIndex) -> None:
+        """The data here is all that its log says: a start may believe it."""
+        chain = self._catalog.chain(index)
+        if chain is not None:
+            self._set_chain(index, chain)
 
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
         self._catalog.set_chain(index, chain)
@@ -367,7 +291,7 @@ class IndexLogs:
     def end(self, stream: Stream) -> None:
         """The stream is over."""
         self._refused.pop(stream, None)
-        self._stop_fetching(stream.session.index, stream)
+        self._fetches.stop(stream.session.index, stream)
         subscription_id = self._by_stream.pop(stream, None)
         if subscription_id is not None and subscription_id not in self._by_stream.values():
             self._end_id(subscription_id)

@@ -447,7 +447,7 @@ class DaemonHost:
         assert self.life is not None
         assert self.life.catalog is not None
         chain = self.life.catalog.chain(index)
-        looked = self.life.logs is not None and index in self.life.logs._looked
+        looked = self.life.logs is not None and index in self.life.logs._fetches._looked
         return chain is not None and chain.ledger_id == NO_LEDGER and not looked
 
     def indexes(self) -> list[DelayIndex]:

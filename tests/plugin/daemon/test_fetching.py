@@ -257,7 +257,10 @@ async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
         assert daemon.engine._logs is not None
-        records = {(place.ledger_id, place.entry) for place in daemon.engine._logs._places[index][1].values()}
+        records = {
+            (place.ledger_id, place.entry)
+            for place in daemon.engine._logs._fetches._places[index][1].values()
+        }
         assert len(records) > 1
         await stream.until(lambda: len(stream.unheld) == COUNT * 9 // 10)
         assert index.stats().blocks_absent == 0
