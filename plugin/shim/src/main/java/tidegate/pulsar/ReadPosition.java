@@ -18,7 +18,7 @@ import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
  */
 final class ReadPosition {
     /** As many as Pulsar skips at once are not worth a seek. */
-    private static final long WORTH = 1_000;
+    private static final long WORTH = 100;
     /** Acknowledged positions between the held ones are looked at one by one, with the dispatcher's lock held. */
     private static final int ACKNOWLEDGED_MAX = 10_000;
 

@@ -129,7 +129,7 @@ class ReadPositionTest {
 
     @Test
     void fewArePulsarsToSkip() {
-        hold(1, 5, 900);
+        hold(1, 5, 90);
         position.pass(held);
         assertNull(sought);
     }
