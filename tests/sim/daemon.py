@@ -221,7 +221,11 @@ class Life:
             ledger = LEDGER.search(reason)
             ledger_id = -1 if ledger is None else int(ledger[1])
             index = self.catalog.get(name)
-            if ledger_id in self._host.objects.bookies.gone and index is not None:
+            chain = None if index is None else self.catalog.chain(index)
+            bookies = self._host.objects.bookies
+            # Who has taken over has a log of its own, and has deleted what only the former one named.
+            stale = chain is not None and not bookies.counts(name.subscription, chain.ledger_id)
+            if index is not None and (stale or ledger_id in bookies.gone):
                 promises.left_without_blocks(name.subscription, index.held())
                 return
             if not promises.logs.is_damaged(ledger_id):
