@@ -50,6 +50,9 @@ RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
 LOST_BLOCKS = "blocks of an index cannot be read where its log says"
+UNREACHED = "blocks of an index cannot be reached"
+# The broker's settings are others than when the log was written, or its bookies have been away for long.
+MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
 LEDGER = re.compile(r"ledger ([0-9]+)", re.ASCII)
 _RETRY_STOP_NS = NS_PER_MS
@@ -88,7 +91,7 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
             self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
 
@@ -231,6 +234,12 @@ class Life:
             if not promises.logs.is_damaged(ledger_id):
                 raise Violation(f"{self._host.name} loses blocks: {reason}, and nothing of that is damaged")
             self._host.disk.damaged = True
+            return
+        if text.startswith(UNREACHED):
+            index = self.catalog.get(name)
+            if MAY_BE_UNREACHED.search(reason) is None or index is None:
+                raise Violation(f"{self._host.name} loses blocks: {reason}")
+            promises.left_without_blocks(name.subscription, index.held())
             return
         index = self.catalog.get(name)
         chain = None if index is None else self.catalog.chain(index)
