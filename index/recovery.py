@@ -144,7 +144,10 @@ def check_format(store: Store, options: IndexOptions) -> None:
     except CorruptRecordError as error:
         raise DamagedDirectoryError(str(store), f"its format version: {error}") from error
     if found is None:
-        if next(store.scan(b"", b"\xff" * 16), None) is not None:
+        first, _ = next(store.scan(b"", b"\xff" * 16), (None, b""))
+        if first is not None and keys.is_ours(first):
+            raise DamagedDirectoryError(str(store), "its format version is missing")
+        if first is not None:
             raise ForeignDirectoryError(str(store))
         batch = Batch()
         batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION))

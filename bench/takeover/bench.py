@@ -214,10 +214,13 @@ class Course:
         repeated = sum(one.repeated_old + one.repeated_young for one in outcomes)
         under_way = sum(one.repeated_under_way for one in outcomes)
         self._add(title, "repeated although acknowledged and not taken back", "messages", repeated, 0)
+        oldest_ms = max(one.oldest_ms for one in outcomes)
+        self._add(title, "the oldest of these, before its move", "ms", oldest_ms, headline=False)
         self._add(title, UNDER_WAY, "messages", under_way)
         self._plan.say(
             f"{self._peer}, {title}: {len(first_s)} moves, first due message "
-            f"{min(first_s):.2f}-{max(first_s):.2f} s, {repeated} repeated, "
+            f"{min(first_s):.2f}-{max(first_s):.2f} s, {repeated} repeated, the oldest acknowledged "
+            f"{oldest_ms} ms before, "
             f"{under_way} whose acknowledgement may not have been sent"
         )
 

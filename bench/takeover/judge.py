@@ -39,7 +39,8 @@ class Outcome:
 
     repeated_in_flight: there was none. repeated_under_way: the client may not have sent it, since it was made
     in its last 0.1 s before an outage, or while that lasted. repeated_young: made 0.2 s before the fault or
-    later. repeated_old: made before that.
+    later. repeated_old: made before that. oldest_ms: how long before the fault the oldest of these two kinds
+    was acknowledged, 0 if there is none.
     """
 
     early: int
@@ -48,6 +49,7 @@ class Outcome:
     repeated_young: int
     repeated_under_way: int
     repeated_in_flight: int
+    oldest_ms: int = 0
 
 
 def first_after(arrivals: Sequence[Arrival], moment_ns: int) -> int | None:
@@ -89,7 +91,7 @@ def judge(
     outages: since then, in their order; what comes again without one counts from ``since_ns``.
     """
     last: dict[tuple[int, int], Arrival] = {}
-    early = old = young = under_way = in_flight = 0
+    early = old = young = under_way = in_flight = oldest_ns = 0
     for one in sorted(arrivals, key=lambda arrival: arrival.arrived_at_ns):
         former = last.get(one.position)
         last[one.position] = one
@@ -104,11 +106,13 @@ def judge(
             in_flight += 1
         elif any(_is_under_way(former, one, outage) for outage in outages):
             under_way += 1
-        elif former.acked_at_ns < _next_fault_ns(former, since_ns, outages) - YOUNG_NS:
-            old += 1
         else:
-            young += 1
-    return Outcome(early, len(missing(due, arrivals, now_ms)), old, young, under_way, in_flight)
+            age_ns = _next_fault_ns(former, since_ns, outages) - former.acked_at_ns
+            oldest_ns = max(oldest_ns, age_ns)
+            old += age_ns > YOUNG_NS
+            young += age_ns <= YOUNG_NS
+    lost = len(missing(due, arrivals, now_ms))
+    return Outcome(early, lost, old, young, under_way, in_flight, oldest_ns // 1_000_000)
 
 
 def _is_under_way(former: Arrival, one: Arrival, outage: Outage) -> bool:

@@ -26,6 +26,7 @@ CHAIN = b"P"
 QUARANTINE = b"Q"
 
 SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, CARRY, JOURNAL, INTENT, CHAIN)
+_KINDS = frozenset({FORMAT_KEY[:1], IDENTITY, QUARANTINE, *SUBSCRIPTION_KINDS})
 """Kinds that hold the data of one subscription and go with it."""
 
 _BIAS = 1 << 63
@@ -53,6 +54,11 @@ class SliceId(NamedTuple):
     def start_ms(self) -> int:
         """The first millisecond of the slice."""
         return self.number * self.width_ms
+
+
+def is_ours(key: bytes) -> bool:
+    """Whether a key may be one of ours, by its kind."""
+    return key[:1] in _KINDS
 
 
 def subscription_key(kind: bytes, subscription_id: int) -> bytes:

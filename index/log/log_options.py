@@ -24,7 +24,7 @@ class LogOptions:
     """
 
     interval_ms: int = 50
-    tail_bytes: int = 4 * MIB
+    tail_bytes: int = 2 * MIB
     journal_records: int = 2_000
     journal_bytes: int = 4 * MIB
     queue_bytes: int = 16 * MIB

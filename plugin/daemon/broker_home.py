@@ -91,7 +91,7 @@ class BrokerHome:
     kind = BOOKKEEPER
     fences = True
     interval_ms = 0
-    tail_entries_max = 1 << 14
+    tail_entries_max = 1 << 12
 
     def __init__(self, requests: LogRequests, stream_id: int) -> None:
         self._requests = requests

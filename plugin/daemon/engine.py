@@ -1,9 +1,9 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
 It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, what it is
-sent and when in ``handing_out`` and ``held_news``, when a change is durable in ``committer``, how fast is
-read in ``reading_pace``, what control clients ask in ``queries``, what happens without a cause in
-``maintenance``, what is not kept in ``forgetting``. Invariants:
+sent and when in ``handing_out`` and ``held_news``, when a change is durable in ``committer`` and
+``durable_news``, how fast is read in ``reading_pace``, what control clients ask in ``queries``, what happens
+without a cause in ``maintenance``, what is not kept in ``forgetting``. Invariants:
 
 - whatever the index raises, foreseen or not, ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
@@ -13,7 +13,7 @@ read in ``reading_pace``, what control clients ask in ``queries``, what happens 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from tidegate.index import (
     Catalog,
     Clock,
     DelayIndex,
-    LostCommitsError,
     PositionSet,
     StorageError,
     SubscriptionName,
@@ -29,6 +28,8 @@ from tidegate.index import (
 )
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.durable_news import DurableNews
+from tidegate.plugin.daemon.failures import Failures
 from tidegate.plugin.daemon.forgetting import Forgetting
 from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
@@ -38,12 +39,12 @@ from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
-from tidegate.plugin.daemon.session import Change, Durability, Session
+from tidegate.plugin.daemon.replacing import Replacing
+from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.stream_log import LogState
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
-from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.telemetry.survey import Surveyor
@@ -51,7 +52,6 @@ from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
     Add,
     Close,
-    Durable,
     Hello,
     Ingest,
     Open,
@@ -95,12 +95,10 @@ class DaemonEngine:
         self._logs = logs
         self._log = log
         self.surveyor = Surveyor(catalog)
-        self._seldom = Seldom(clock.monotonic_ns)
+        self._replacing = Replacing(clock, log)
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
-        self._held_news = HeldNews(catalog, self.ownership, log, on_bug=self._end_by_bug)
-        self._storage_failing = False
-        self.lost = asyncio.Event()
-        """The store has lost what was durable: somebody is to end this and begin anew."""
+        self._failures = failures = Failures(clock, log)
+        self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._queries = Queries(self, Intake(catalog, self, executor=commit_executor, log=log), loop, log=log)
@@ -113,20 +111,23 @@ class DaemonEngine:
             metrics=metrics,
             health=health,
             log=log,
-            on_bug=self._end_by_bug,
+            on_bug=failures.end,
+        )
+        self._forgetting = Forgetting(
+            catalog, clock, self.ownership, settings=settings, commit_soon=self.commit_soon, log=log
+        )
+        self._durable_news = DurableNews(
+            clock, self._forgetting, failures, metrics=metrics, health=health, logs=logs, log=log
         )
         self._committer: Committer[Stream] = Committer(
             catalog,
             clock,
             loop,
-            self,
+            self._durable_news,
             executor=commit_executor,
             interval_s=settings.commit_interval_ms / 1_000,
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
-        )
-        self._forgetting = Forgetting(
-            catalog, clock, self.ownership, settings=settings, commit_soon=self._committer.wake, log=log
         )
         if logs is not None:
             logs.on_change(self._committer.wake, brought=self._forgetting.unserved, landed=self._landed)
@@ -140,6 +141,11 @@ class DaemonEngine:
     def brokers(self) -> Mapping[str, Link]:
         """The connections of brokers by name."""
         return self._brokers.connected
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when the store has lost what was durable: somebody is to end this and begin anew."""
+        return self._durable_news.lost
 
     @property
     def uncommitted_entries(self) -> int:
@@ -200,7 +206,7 @@ class DaemonEngine:
     @property
     def storage_failing(self) -> bool:
         """See ``intake.IntakeOwner``."""
-        return self._storage_failing or self._reading_pace.memory_full
+        return self._durable_news.failing or self._reading_pace.memory_full
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
         """See ``intake.IntakeOwner``."""
@@ -279,16 +285,16 @@ class DaemonEngine:
             index = self.catalog.subscription(name, request.incarnation)
             session = Session(stream_id, index, request, self.settings.credit_max)
         except TidegateIndexError as error:
-            raise self._stream_error(error) from error
+            raise self._failures.refused(error) from error
         except Exception as error:
-            raise self._bug(self.catalog.get(name), str(name), error) from error
+            raise self._failures.bug(self.catalog.get(name), str(name), error) from error
         stream = Stream(connection, session)
         self._begin_log(stream, request)
         previous = self.ownership.take_over(stream)
         self._forgetting.served(name)
         if previous is not None:
             self._handing_out.discard(previous)
-            self._replace(previous, stream)
+            self._replacing.replace(previous, stream)
         self._committer.note(stream, 0)
         self._log.debug(
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
@@ -302,34 +308,7 @@ class DaemonEngine:
             self._logs.begin(stream, stream.connection.log_requests, stream.session.stream_id, request)
         except Exception as error:
             self._logs.end(stream)
-            raise self._bug(stream.session.index, repr(stream.session), error) from error
-
-    def _replace(self, previous: Stream, stream: Stream) -> None:
-        """Epochs order the streams of one life. Which of two lives is over only their broker knows: who is
-        replaced and has not said CLOSE is told, so that the one that lives comes back."""
-        of_one_life = previous.incarnation == stream.incarnation
-        if previous.connection is not stream.connection:
-            if not of_one_life:
-                self._warn_of_two_lives(previous, stream)
-        elif of_one_life or previous.session.closing:
-            previous.session.supersede()
-            return
-        previous.connection.end_stream(
-            previous, ErrorCode.STALE_EPOCH, f"{stream.connection.peer_name} serves the subscription now"
-        )
-
-    def _warn_of_two_lives(self, previous: Stream, stream: Stream) -> None:
-        """Brokers that both serve a subscription, each another life of it, take the index from each other."""
-        more = self._seldom.more("lives")
-        if more is not None:
-            self._log.warning(
-                "two brokers serve a subscription of the same name, each another one: if they are of two "
-                "clusters, each cluster needs a daemon of its own",
-                topic=stream.name.topic,
-                subscription=stream.name.subscription,
-                brokers=[previous.connection.peer_name, stream.connection.peer_name],
-                **more,
-            )
+            raise self._failures.bug(stream.session.index, repr(stream.session), error) from error
 
     def answer_sent(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
@@ -338,7 +317,7 @@ class DaemonEngine:
 
     def answer_failed(self, stream: Stream, error: Exception) -> None:
         """See ``stream.Engine``."""
-        self._end_by_bug(stream, error)
+        self._failures.end(stream, error)
 
     def ended(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
@@ -354,7 +333,7 @@ class DaemonEngine:
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
     ) -> None:
         """See ``stream.Engine``."""
-        if self._storage_failing and not isinstance(change, Close):
+        if self._durable_news.failing and not isinstance(change, Close):
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
             )
@@ -365,11 +344,11 @@ class DaemonEngine:
         try:
             entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:
-            raise self._stream_error(error) from error
+            raise self._failures.refused(error) from error
         except (ProtocolError, StreamError):
             raise
         except Exception as error:
-            raise self._bug(stream.session.index, repr(stream.session), error) from error
+            raise self._failures.bug(stream.session.index, repr(stream.session), error) from error
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             self._reading_pace.take(entries)
@@ -394,78 +373,6 @@ class DaemonEngine:
         stream.session.add_credit(more)
         self._handing_out.schedule(stream)
 
-    # --- commits ------------------------------------------------------------------------------------
-
-    def on_durable(self, stream: Stream, durability: Durability) -> None:
-        """See ``committer.CommitListener``."""
-        try:
-            self._tell_durable(stream, durability)
-        except Exception as error:
-            self._end_by_bug(stream, error)  # else the others would not be told
-
-    def _tell_durable(self, stream: Stream, durability: Durability) -> None:
-        stream.send(Durable(), durability.seq)
-        self._metrics.durable_lag.observe((self.clock.monotonic_ns() - durability.received_ns) / 1e9)
-        if stream.session.closing and not stream.session.undurable_frames:
-            if self._logs is None:
-                self._close(stream)
-            else:
-                self._logs.after_last_words(stream, lambda: self._close(stream))
-
-    def _close(self, stream: Stream) -> None:
-        if self._logs is not None and stream.session.cleared:
-            self._logs.delete(stream)
-        stream.connection.close_stream(stream)
-        self._forgetting.forget_if_empty(stream.session.index)
-
-    def on_committed(self, seconds: float) -> None:
-        """See ``committer.CommitListener``."""
-        self._metrics.commit_duration.observe(seconds)
-        self._metrics.commits("ok")
-        if self._storage_failing:
-            self._storage_failing = False
-            self.health.clear("storage")
-            self._log.info("the store works again")
-
-    def on_commit_failed(self, waiting: Iterable[Stream], error: StorageError) -> None:
-        """See ``committer.CommitListener``."""
-        self._metrics.commits("failed")
-        if not self._storage_failing:
-            self._log.error("frames cannot be made durable, trying again", error=str(error))
-        self._storage_failing = True
-        self.health.block(
-            "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
-        )
-        if isinstance(error, LostCommitsError):
-            self.store_lost()
-        for stream in waiting:
-            if stream.session.undurable_frames:
-                stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
-
-    def _stream_error(self, error: TidegateIndexError) -> StreamError:
-        more = self._seldom.more("frame")
-        if more is not None:
-            self._log.error("the index refuses a frame", error=str(error), **more)
-        return StreamError(ErrorCode.STORAGE, str(error))
-
-    def _bug(self, index: DelayIndex | None, stream: str, error: Exception) -> StreamError:
-        """It ends one stream. What it may have left half done is not believed."""
-        more = self._seldom.more(kind_of(error))
-        if more is not None:
-            self._log.error(
-                "a stream failed unexpectedly, it is opened again; report it with the log",
-                stream=stream,
-                exc_info=error,
-                **more,
-            )
-        if index is not None:
-            index.doubt()
-        return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
-
-    def _end_by_bug(self, stream: Stream, error: Exception) -> None:
-        failure = self._bug(stream.session.index, repr(stream.session), error)
-        stream.connection.end_stream(stream, failure.code, failure.message)
-
     # --- maintenance ------------------------------------------------------------------------------
 
     def tell_level(self, unspilled_bytes: int) -> None:
@@ -478,7 +385,7 @@ class DaemonEngine:
 
     def store_lost(self) -> None:
         """See ``MaintenanceOwner``."""
-        self.lost.set()
+        self._durable_news.lost.set()
 
     def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``."""

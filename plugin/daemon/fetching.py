@@ -7,7 +7,8 @@ Invariants:
 - a block counts as here only when it is written, and is believed after a start only when all are;
 - what cannot be had is as good as corrupt: its positions are read from the topic. A home that does not answer
   has ``GIVE_UP_SECONDS`` to come back; a disk that takes nothing is waited for;
-- few records are read at a time in one daemon, for the memory they take.
+- few records are read at a time in one daemon, for the memory they take;
+- what is not due soon waits a moment: the broker, whose code is cold, is handing out what is due.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 RECORDS_AT_ONCE = 8
 GIVE_UP_SECONDS = 30.0
 RETRY_SECONDS = 0.5
+SOON_MS = 60_000
+REST_SECONDS = 1.0
 REFUSED_SECONDS = 1.0  # what refuses a stream for so long does not only refuse it because it ends
 NS_PER_SECOND = 1_000_000_000
 
@@ -92,8 +95,13 @@ class BlockFetch:
         begin_ns = self._clock.monotonic_ns()
         count = self._index.upkeep.absent_blocks
         lost = 0
+        rested = False
         plan = by_record(self._places, self._index.upkeep.absent_in_order())
         for record, planned in plan.items():
+            due_at_ms = planned[0][1].first[0]
+            if not rested and due_at_ms > self._clock.now_ms() + SOON_MS:
+                await asyncio.sleep(REST_SECONDS)
+                rested = True
             blocks = [each for each in planned if self._index.upkeep.is_absent(each[1].block_id)]
             if not blocks:
                 continue

@@ -60,7 +60,7 @@ class Config:
     log_read_bytes: int = 1 << 20
     log_piece_bytes: int = 1 << 20
     log_interval_ms: int = 50
-    log_tail_bytes: int = 4 << 20
+    log_tail_bytes: int = 2 << 20
     log_queue_bytes: int = 16 << 20
     log_record_bytes: int = 1 << 20
     log_inline_bytes: int = 4 << 20

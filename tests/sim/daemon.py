@@ -50,6 +50,9 @@ RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
 LOST_BLOCKS = "blocks of an index cannot be read where its log says"
+UNREACHED = "blocks of an index cannot be reached"
+# The broker's settings are others than when the log was written, or its bookies have been away for long.
+MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
 LEDGER = re.compile(r"ledger ([0-9]+)", re.ASCII)
 _RETRY_STOP_NS = NS_PER_MS
@@ -88,7 +91,7 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
             self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
 
@@ -221,12 +224,22 @@ class Life:
             ledger = LEDGER.search(reason)
             ledger_id = -1 if ledger is None else int(ledger[1])
             index = self.catalog.get(name)
-            if ledger_id in self._host.objects.bookies.gone and index is not None:
+            chain = None if index is None else self.catalog.chain(index)
+            bookies = self._host.objects.bookies
+            # Who has taken over has a log of its own, and has deleted what only the former one named.
+            stale = chain is not None and not bookies.counts(name.subscription, chain.ledger_id)
+            if index is not None and (stale or ledger_id in bookies.gone):
                 promises.left_without_blocks(name.subscription, index.held())
                 return
             if not promises.logs.is_damaged(ledger_id):
                 raise Violation(f"{self._host.name} loses blocks: {reason}, and nothing of that is damaged")
             self._host.disk.damaged = True
+            return
+        if text.startswith(UNREACHED):
+            index = self.catalog.get(name)
+            if MAY_BE_UNREACHED.search(reason) is None or index is None:
+                raise Violation(f"{self._host.name} loses blocks: {reason}")
+            promises.left_without_blocks(name.subscription, index.held())
             return
         index = self.catalog.get(name)
         chain = None if index is None else self.catalog.chain(index)

@@ -138,7 +138,7 @@ class _Generator:
             log_read_bytes=some(1, 500, 1 << 20),
             log_piece_bytes=some(50, 500, 1 << 20),
             log_interval_ms=some(0, 50, 500),
-            log_tail_bytes=some(100, 2_000, 4 << 20),
+            log_tail_bytes=some(100, 2_000, 2 << 20),
             log_queue_bytes=some(100, 2_000, 16 << 20, 16 << 20),
             log_record_bytes=some(50, 500, 1 << 20),
             log_inline_bytes=luck.choice((0, 0, 300, 4 << 20)),

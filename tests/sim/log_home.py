@@ -59,7 +59,11 @@ class Trap:
 
 
 class LogBookies:
-    """All ledgers of index logs. `on_open` hears of each that is opened, before its writer is fenced."""
+    """All ledgers of index logs.
+
+    on_open: hears of each that is opened, before its writer is fenced. counts: whether a ledger is the log
+    that the pointer of that subscription names, whoever has it.
+    """
 
     def __init__(self, kernel: Kernel, io_ns: int, read_bytes: int) -> None:
         self.kernel = kernel
@@ -70,6 +74,7 @@ class LogBookies:
         self.away_until_ns = 0
         self.trap: Trap | None = None
         self.on_open: Callable[[int], None] = lambda ledger_id: None
+        self.counts: Callable[[str, int], bool] = lambda name, ledger_id: True
         self._last_id = 1_000_000
 
     def asked(self, op: LogOp) -> None:

@@ -18,7 +18,7 @@ from tests.sim.daemon import DaemonHost
 from tests.sim.dispatcher import Dispatcher
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, START_MS, Event, Kernel, Process, Violation
 from tests.sim.log_beliefs import LogBeliefs
-from tests.sim.log_home import LogBookies, LogDamage
+from tests.sim.log_home import POINTER, LogBookies, LogDamage, current_ledger
 from tests.sim.objects import SimObjects
 from tests.sim.obligations import Cause, Obligations
 from tests.sim.promises import Promises
@@ -46,6 +46,7 @@ class World:
         self.log_beliefs = LogBeliefs()
         self.log_bookies = LogBookies(kernel, config.log_io_us * 1_000, config.log_read_bytes)
         self.log_bookies.on_open = self._log_opened
+        self.log_bookies.counts = self._log_counts
         self._log_answers_ns = 0
         self.objects = SimObjects(kernel, self.log_bookies)
         machines = 1 if config.shared_daemon else 2
@@ -152,6 +153,14 @@ class World:
                 self.kernel.after(ends_ms * NS_PER_MS, process, rebuild.end)
 
     # ---- index logs
+
+    def _log_counts(self, name: str, ledger_id: int) -> bool:
+        """Whether a subscription's pointer, as the metadata store has it, names that ledger as the log."""
+        return any(
+            current_ledger(each.info.cursor_properties.get(POINTER, "")) == ledger_id
+            for each in self.subscriptions
+            if each.name == name and each.info is not None
+        )
 
     def _log_opened(self, ledger_id: int) -> None:
         for daemon in self.daemons:

@@ -14,7 +14,7 @@ from tests.support.daemons import DaemonProcess
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.directory import ASIDE_NAME
-from tidegate.index.format.keys import FORMAT_KEY
+from tidegate.index.format import keys
 from tidegate.index.log.memory_home import World
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch
@@ -101,12 +101,15 @@ async def test_so_it_does_while_it_runs_if_a_failed_store_cannot_be_opened_again
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("value", [b"", b"garbage", bytes(16)])
-async def test_so_it_does_if_its_format_record_is_damaged(
-    value: bytes, short_dir: Path, socket_path: Path, log: io.StringIO
+@pytest.mark.parametrize("value", [None, b"", b"garbage", bytes(16)])
+async def test_so_it_does_if_its_format_record_is_damaged_or_missing(
+    value: bytes | None, short_dir: Path, socket_path: Path, log: io.StringIO
 ) -> None:
     store, batch = RocksStore.open(short_dir / "data"), Batch()
-    batch.put(FORMAT_KEY, value)
+    if value is None:
+        batch.put(keys.STATE + bytes(8), b"what is left")
+    else:
+        batch.put(keys.FORMAT_KEY, value)
     store.write(batch, sync=True)
     store.close()
     settings = load_settings({"data": short_dir / "data", "socket": socket_path})

@@ -14,6 +14,7 @@ final class DispatcherHost extends CursorHost {
     private final TopicReopening reopening;
     /** Guarded by the dispatcher's lock. */
     private final SeenConsumers seen;
+    private final ReadPosition reading;
     private ScheduledFuture<?> wake;
 
     /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */
@@ -24,6 +25,7 @@ final class DispatcherHost extends CursorHost {
         this.wakeups = wakeups;
         this.reopening = reopening;
         seen = new SeenConsumers(dispatcher.getConsumers());
+        reading = ReadPosition.of(dispatcher.getCursor());
     }
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */
@@ -57,6 +59,14 @@ final class DispatcherHost extends CursorHost {
     public void reopenTopic() {
         Topic topic = dispatcher.getTopic();
         reopening.reopen(topic.getName(), () -> topic.close(false));
+    }
+
+    /** Without a consumer a reset may be under way, and the next one that comes has the cursor rewound. */
+    @Override
+    public void pass(PositionSet held) {
+        if (hasConsumers()) {
+            reading.pass(held);
+        }
     }
 
     @Override

@@ -122,9 +122,13 @@ final class DispatcherSide {
         }
     }
 
-    /** Called before every read: notices resets and that all consumers were replaced, and tells whether reading must pause. */
+    /**
+     * Called before every read: notices resets and that all consumers were replaced, and tells whether reading must pause. If
+     * not, the read begins behind what is held.
+     */
     boolean shouldPause() {
         boolean replaced = host.consumersReplaced();
+        boolean pause;
         synchronized (lock) {
             cursor.noticeReset();
             long nowMs = clock.millis();
@@ -134,12 +138,15 @@ final class DispatcherSide {
                 ahead.want();
             }
             boolean hasDue = near.headMs() <= nowMs;
-            boolean pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue);
+            pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue);
             if (pause) {
                 alarm.arm();
             }
-            return pause;
         }
+        if (!pause) {
+            positions.pass(host);
+        }
+        return pause;
     }
 
     // ---- the subscription's fate ----------------------------------------------------------------------------------

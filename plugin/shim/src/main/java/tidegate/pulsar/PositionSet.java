@@ -2,7 +2,11 @@ package tidegate.pulsar;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.nio.LongBuffer;
 import java.util.Arrays;
+import org.roaringbitmap.CharIterator;
+import org.roaringbitmap.Container;
+import org.roaringbitmap.ContainerPointer;
 import org.roaringbitmap.RoaringBitmap;
 import org.roaringbitmap.RoaringBitmapWriter;
 
@@ -20,6 +24,10 @@ final class PositionSet {
     private static final int PAGE_WORDS = 1 << (PAGE_SHIFT - 6);
     private static final int PAGE_BYTES = PAGE_WORDS * Long.BYTES + 24;
     private static final int LEDGER_BYTES = 64;
+    private static final int CONTAINER_SHIFT = 16;
+    /** So many of a container's 65,536 are many. */
+    private static final int DENSE = 1_024;
+    private static final long[] NONE = new long[PAGE_WORDS];
     private static final Ledger[] NO_LEDGERS = new Ledger[0];
     private static final VarHandle WORD = MethodHandles.arrayElementVarHandle(long[].class);
     private static final VarHandle PAGE = MethodHandles.arrayElementVarHandle(long[][].class);
@@ -58,6 +66,21 @@ final class PositionSet {
         }
         long[] page = page(ledger.pages, entryId);
         return page != null && ((long) WORD.getOpaque(page, word(entryId)) >>> entryId & 1L) != 0;
+    }
+
+    /** The first entry of the ledger from that one on that is not in the set. Needs no lock. */
+    long firstAbsent(long ledgerId, long entryId) {
+        Ledger ledger = find(ledgerId);
+        long at = entryId;
+        while (ledger != null) {
+            long[] page = page(ledger.pages, at);
+            long absent = page == null ? 1L : ~(long) WORD.getOpaque(page, word(at)) >>> at;
+            if (absent != 0) {
+                return at + Long.numberOfTrailingZeros(absent);
+            }
+            at = (at | 63) + 1;
+        }
+        return at;
     }
 
     long size() {
@@ -163,8 +186,32 @@ final class PositionSet {
         SIZE.setOpaque(this, size - removed);
     }
 
+    /** Word by word where there are many: a new owner is told of millions, with code that is not compiled yet. */
     void addAll(Positions positions) {
-        positions.forEach(this::add);
+        positions.ledgers().forEach((ledgerId, entryIds) -> {
+            for (ContainerPointer at = entryIds.getContainerPointer(); at.getContainer() != null; at.advance()) {
+                addContainer(ledgerId, (long) at.key() << CONTAINER_SHIFT, at.getContainer());
+            }
+        });
+    }
+
+    private void addContainer(long ledgerId, long firstEntryId, Container entries) {
+        if (entries.getCardinality() < DENSE) {
+            for (CharIterator each = entries.getCharIterator(); each.hasNext();) {
+                add(ledgerId, firstEntryId + each.next());
+            }
+            return;
+        }
+        Ledger found = find(ledgerId);
+        Ledger ledger = found == null ? insert(ledgerId) : found;
+        LongBuffer words = entries.toBitmapContainer().toLongBuffer().rewind();
+        long[] page = new long[PAGE_WORDS];
+        for (int index = (int) (firstEntryId >>> PAGE_SHIFT); words.hasRemaining(); index++) {
+            words.get(page);
+            if (!Arrays.equals(page, NONE)) {
+                orPage(ledger, index, page);
+            }
+        }
     }
 
     void removeAll(Positions positions) {

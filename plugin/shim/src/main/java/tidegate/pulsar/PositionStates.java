@@ -48,6 +48,11 @@ final class PositionStates {
         return contained.contains(ledgerId, entryId);
     }
 
+    /** Has the dispatcher's cursor pass what it must not read. Takes no lock but Pulsar's. */
+    void pass(TrackerHost host) {
+        host.pass(contained);
+    }
+
     boolean isDecided() {
         return decided;
     }

@@ -138,6 +138,14 @@ interface TrackerHost {
     /** Acknowledges all of a lost ledger in every subscription of the topic, as the broker does when a normal read meets it. */
     void skipLedger(long ledgerId);
 
+    /**
+     * Has the dispatcher's next read begin behind what is held in one row from where it would begin, unless a read is on its way:
+     * Pulsar would get there too, but slowly. Any thread may change the set meanwhile. Dispatcher's lock held.
+     */
+    default void pass(PositionSet held) {
+        // A subscription that has no dispatcher reads nothing.
+    }
+
     /** Has the dispatcher look for something to deliver soon. */
     void readMore();
 

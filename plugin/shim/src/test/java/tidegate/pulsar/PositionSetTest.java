@@ -19,6 +19,33 @@ import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.TrackerHost.Position;
 
 class PositionSetTest {
+    /** Rows, many and few in a container, at its borders, and beside what is there already. */
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
+    void takesWhatAFrameCarries(long seed) {
+        Random random = new Random(seed);
+        PositionSet set = new PositionSet();
+        NavigableSet<Position> oracle = new TreeSet<>();
+        for (int frame = 0; frame < 6; frame++) {
+            Positions positions = new Positions();
+            for (int row = 0; row < 4; row++) {
+                long ledgerId = random.nextInt(3);
+                int first = random.nextInt(3) * 65_536 + random.nextInt(5_000);
+                int length = 1 << random.nextInt(17);
+                int step = 1 + random.nextInt(3);
+                for (int entry = first; entry < first + length; entry += step) {
+                    positions.add(ledgerId, entry);
+                    oracle.add(new Position(ledgerId, entry));
+                }
+            }
+            set.addAll(random.nextBoolean() ? positions.optimized() : positions);
+            assertEquals(oracle.size(), set.size());
+        }
+        List<Position> visited = new ArrayList<>();
+        set.forEach((ledgerId, entryId) -> visited.add(new Position(ledgerId, entryId)));
+        assertEquals(new ArrayList<>(oracle), visited);
+    }
+
     /** The same random operations on a sorted set of objects. */
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
@@ -69,6 +96,11 @@ class PositionSetTest {
             }
             assertEquals(oracle.size(), set.size());
             assertEquals(oracle.contains(position), set.contains(position.ledgerId(), position.entryId()));
+            long absent = position.entryId();
+            while (oracle.contains(new Position(position.ledgerId(), absent))) {
+                absent++;
+            }
+            assertEquals(absent, set.firstAbsent(position.ledgerId(), position.entryId()));
         }
         List<Position> visited = new ArrayList<>();
         set.forEach((ledgerId, entryId) -> visited.add(new Position(ledgerId, entryId)));

@@ -471,6 +471,18 @@ class ToyBroker implements TrackerHost {
         cursorCalls.add(() -> log.keySet().stream().filter(one -> one.ledgerId() == ledgerId).toList().forEach(this::delete));
     }
 
+    @Override
+    public void pass(PositionSet held) {
+        for (Position position : log.tailMap(readPosition, true).keySet()) {
+            boolean skipped = held.contains(position.ledgerId(), position.entryId())
+                    || isDeleted(position.ledgerId(), position.entryId());
+            if (consumers.isEmpty() || !skipped) {
+                return;
+            }
+            readPosition = new Position(position.ledgerId(), position.entryId() + 1);
+        }
+    }
+
     private boolean readNormally(TrackerMaker maker) {
         List<Position> entries = new ArrayList<>();
         for (Position position : log.tailMap(readPosition, true).keySet()) {
