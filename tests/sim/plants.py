@@ -353,6 +353,13 @@ def nobody_commits_upkeep() -> Iterator[None]:
 
 
 @contextmanager
+def taken_for_foreign() -> Iterator[None]:
+    """The simulator's own find: a directory of ours without its format record was somebody else's."""
+    with replaced(keys, "is_ours", lambda key: False):
+        yield
+
+
+@contextmanager
 def _former_life() -> Iterator[None]:
     """A subscription that was deleted and is made again has the index of its former life."""
 

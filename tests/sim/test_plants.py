@@ -19,6 +19,7 @@ from tests.sim.plants import (
     landed_without_a_mark,
     nobody_commits_upkeep,
     sealed_amid_a_reset,
+    taken_for_foreign,
     told_once,
 )
 from tests.sim.player import play
@@ -55,6 +56,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("credit_kept_short", given_back_in_eighths, "lost: "),
         ("left_of_a_restoration", landed_without_a_mark, "has stored what is of no subscription"),
         ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
+        ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
     ],
 )
 def test_a_kept_history_fails_with_the_bug_that_it_once_showed(
