@@ -26,9 +26,9 @@ CHAIN = b"P"
 QUARANTINE = b"Q"
 
 SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, CARRY, JOURNAL, INTENT, CHAIN)
-_KINDS = frozenset({FORMAT_KEY[:1], IDENTITY, QUARANTINE, *SUBSCRIPTION_KINDS})
 """Kinds that hold the data of one subscription and go with it."""
 
+_KINDS = frozenset({FORMAT_KEY[:1], IDENTITY, QUARANTINE, *SUBSCRIPTION_KINDS})
 _BIAS = 1 << 63
 _SUBSCRIPTION = struct.Struct(">cQ")
 _SLICE = struct.Struct(">cQQQ")

@@ -25,7 +25,7 @@ final class DispatcherHost extends CursorHost {
         this.wakeups = wakeups;
         this.reopening = reopening;
         seen = new SeenConsumers(dispatcher.getConsumers());
-        reading = ReadPosition.of(dispatcher.getCursor());
+        reading = new ReadPosition(dispatcher.getCursor(), dispatcher::isHavePendingRead);
     }
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */

@@ -5,7 +5,6 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
-import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 
 /**
  * Where the dispatcher's cursor reads on, and how it gets past a backlog that need not be read.
@@ -14,7 +13,8 @@ import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
  * held ones, with code that a new owner has not compiled yet, for a second. Here a ledger is a walk over bitmaps.
  *
  * <p>Only what lies in one row from the read position on is passed: held, or acknowledged. What is lost of it later is read again
- * as if Pulsar had skipped it ({@link SoughtPositions}).
+ * as if Pulsar had skipped it ({@link SoughtPositions}). The last that is held is left to Pulsar: so there is always something to
+ * read, and a read that ends at once, as Pulsar needs one to rewind when its consumers have changed meanwhile.
  */
 final class ReadPosition {
     /** As many as Pulsar skips at once are not worth a seek. */
@@ -25,40 +25,41 @@ final class ReadPosition {
     private final ManagedCursor cursor;
     private final BooleanSupplier reading;
 
-    /** {@code reading} tells whether a read of the cursor is on its way, which would set its position. */
+    /** {@code reading} tells whether the dispatcher waits for a read, which sets the position; by the dispatcher's lock. */
     ReadPosition(ManagedCursor cursor, BooleanSupplier reading) {
         this.cursor = cursor;
         this.reading = reading;
     }
 
-    static ReadPosition of(ManagedCursor cursor) {
-        return new ReadPosition(cursor, () -> isReading(cursor));
-    }
-
-    private static boolean isReading(ManagedCursor cursor) {
-        return !(cursor instanceof ManagedCursorImpl known) || known.getPendingReadOpsCount() > 0 || known.hasPendingReadRequest();
-    }
-
     /**
-     * Passes what is held. The dispatcher's lock is held and a consumer connected: so nothing else sets the position, a reset of
-     * the cursor neither.
+     * Passes what is held. The dispatcher's lock is held and a consumer connected: so nothing else sets the position back, a reset
+     * of the cursor neither. Skipping and clearing the backlog may set it forward meanwhile; what they have left behind is then
+     * held no more, and read in vain at most.
      */
     void pass(PositionSet held) {
+        if (reading.getAsBoolean()) {
+            return;
+        }
         Position from = cursor.getReadPosition();
-        if (!isHeld(held, from) || reading.getAsBoolean()) {
+        if (!isHeld(held, from)) {
             return;
         }
         ManagedLedger ledger = cursor.getManagedLedger();
         Position at = from;
-        long passed = 0;
+        Position lastHeld = from;
+        long walked = 0;
+        long worth = 0;
         int acknowledged = 0;
         while (true) {
             Position last;
             if (isHeld(held, at)) {
                 long end = held.firstAbsent(at.getLedgerId(), at.getEntryId());
-                passed += end - at.getEntryId();
+                walked += end - at.getEntryId();
+                worth = walked;
                 last = PositionFactory.create(at.getLedgerId(), end - 1);
+                lastHeld = last;
             } else if (acknowledged++ < ACKNOWLEDGED_MAX && cursor.isMessageDeleted(at)) {
+                walked++;
                 last = at;
             } else {
                 break;
@@ -69,8 +70,8 @@ final class ReadPosition {
             }
             at = next;
         }
-        if (passed >= WORTH) {
-            cursor.seek(at);
+        if (worth > WORTH) {
+            cursor.seek(lastHeld);
         }
     }
 

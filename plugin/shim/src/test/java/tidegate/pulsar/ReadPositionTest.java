@@ -1,8 +1,8 @@
 package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.reflect.Proxy;
 import java.util.HashSet;
@@ -80,16 +80,16 @@ class ReadPositionTest {
         hold(4, 0, 4_999);
         hold(9, 0, 99);
         position.pass(held);
-        assertEquals(PositionFactory.create(9, 100), sought);
+        assertEquals(PositionFactory.create(9, 99), sought);
     }
 
     @Test
-    void stopsAtTheFirstThatNobodyHolds() {
+    void stopsBeforeTheFirstThatNobodyHolds() {
         hold(1, 5, 4_999);
         hold(4, 0, 2_999);
         hold(4, 3_001, 4_999);
         position.pass(held);
-        assertEquals(PositionFactory.create(4, 3_000), sought);
+        assertEquals(PositionFactory.create(4, 2_999), sought);
     }
 
     @Test
@@ -99,15 +99,18 @@ class ReadPositionTest {
         deleted.add(PositionFactory.create(1, 3_002));
         hold(1, 3_003, 4_000);
         position.pass(held);
-        assertEquals(PositionFactory.create(1, 4_001), sought);
+        assertEquals(PositionFactory.create(1, 4_000), sought);
     }
 
     @Test
-    void endsBehindTheLastEntryOfTheTopic() {
+    void theTopicsLastEntryIsLeftToRead() {
         ledgers.tailMap(4L).clear();
-        hold(1, 5, 4_999);
+        hold(1, 5, 4_000);
+        for (long entry = 4_001; entry < 5_000; entry++) {
+            deleted.add(PositionFactory.create(1, entry));
+        }
         position.pass(held);
-        assertEquals(PositionFactory.create(1, 5_000), sought, "what comes next is read");
+        assertEquals(PositionFactory.create(1, 4_000), sought, "behind the end a read waits, and a rewind with it");
     }
 
     @Test
@@ -116,7 +119,7 @@ class ReadPositionTest {
         hold(1, 5, 4_999);
         hold(4, 0, 2_999);
         position.pass(held);
-        assertEquals(PositionFactory.create(4, 3_000), sought);
+        assertEquals(PositionFactory.create(4, 2_999), sought);
     }
 
     @Test
@@ -125,6 +128,27 @@ class ReadPositionTest {
         reading = true;
         position.pass(held);
         assertNull(sought);
+    }
+
+    @Test
+    void theEndOfTheRowIsNotPassedAgain() {
+        hold(1, 5, 4_000);
+        position.pass(held);
+        readPosition = sought;
+        sought = null;
+        position.pass(held);
+        assertNull(sought);
+    }
+
+    @Test
+    void fewHeldOnesBetweenManyAcknowledgedOnesArePassed() {
+        hold(1, 5, 6);
+        for (long entry = 7; entry < 3_000; entry++) {
+            deleted.add(PositionFactory.create(1, entry));
+        }
+        hold(1, 3_000, 3_001);
+        position.pass(held);
+        assertEquals(PositionFactory.create(1, 3_001), sought);
     }
 
     @Test
@@ -170,6 +194,6 @@ class ReadPositionTest {
                 }
             }
         }
-        assertFalse(held.contains(sought.getLedgerId(), sought.getEntryId()) || deleted.contains(sought));
+        assertTrue(held.contains(sought.getLedgerId(), sought.getEntryId()));
     }
 }
