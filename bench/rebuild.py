@@ -64,6 +64,7 @@ ALL_IN_ALL = "entries a second, all in all"
 
 def run(plan: Plan, recorder: Recorder) -> None:
     """Measure both."""
+    check_installed()
     sizes: tuple[int, ...] = MESSAGES_QUICK if plan.quick else MESSAGES
     made: tuple[int, ...] = MADE_QUICK if plan.quick else MADE
     if plan.entries:
@@ -74,7 +75,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
             for count in sizes:
                 of_topic(plan, recorder, stand, count)
                 compared(recorder, count)
-    without = {POLARS} if importlib.util.find_spec("polars") is None else set()
+    without = set() if is_installed("polars") else {POLARS}
     if without.intersection(plan.peers):
         recorder.note("Polars is not installed (make bench-peers): left out.")
     for count in made:
@@ -84,6 +85,21 @@ def run(plan: Plan, recorder: Recorder) -> None:
                     plan.say(f"{count:,} made entries, {peer}")
                     packed(recorder, peer, count)
     judged(recorder, made)
+
+
+def check_installed() -> None:
+    """Before anything long: whether the pipeline can be run; raises BenchError that names the extra."""
+    missing = [name for name in ("pyspark", "pyarrow", "google.protobuf") if not is_installed(name)]
+    if missing:
+        raise BenchError(f"it needs {', '.join(missing)}: run pip install -e '.[bench,spark]'")
+
+
+def is_installed(name: str) -> bool:
+    """Whether a module, of a package or not, can be imported; nothing is."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even its package
+        return False
 
 
 def of_topic(plan: Plan, recorder: Recorder, stand: Stand, count: int) -> None:

@@ -225,7 +225,11 @@ class Course:
         )
 
     def _take_back(self) -> int:
-        """Set the cursor back to the beginning; when that was done. Everything has come again on return."""
+        """Set the cursor back to the beginning; when that was done.
+
+        On return everything has come again, and the owner has the acknowledgements: those of many thousand
+        in a burst are on their way for longer than the client gathers them.
+        """
         again = {one.number for one in self.traffic.arrivals}
         begun_ns = time.time_ns()
 
@@ -243,7 +247,12 @@ class Course:
                 one.number for one in list(self.traffic.arrivals) if one.arrived_at_ns >= begun_ns
             }
 
+        def acknowledged() -> bool:
+            left = self.place.unacknowledged()
+            return left is not None and left <= PER_S
+
         until("what was taken back to come again", came, self.patience_s)
+        until("what came again to be acknowledged", acknowledged, self.patience_s, interval_s=0.05)
         return done_ns
 
     # ---- results

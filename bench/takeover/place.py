@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import numpy as np
@@ -127,16 +127,25 @@ class Place:
 
     def consumer_since_ns(self) -> int | None:
         """Since when the topic's owner has its consumer, by its own word; None if it does not say."""
-        url = self.owner().broker.admin_url
-        asked = StandAdmin(lambda: url)
-        try:
-            found = asked.subscription(TOPIC, SUBSCRIPTION)
-        finally:
-            asked.close()
+        found = self._subscription()
         consumers = [] if found is None else found["consumers"]
         if len(consumers) != 1:
             return None
         return int(datetime.fromisoformat(consumers[0]["connectedSince"]).timestamp() * 1e9)
+
+    def unacknowledged(self) -> int | None:
+        """How much the consumer has got and its owner has no acknowledgement for; None if not told."""
+        found = self._subscription()
+        return None if found is None else int(found["unackedMessages"])
+
+    def _subscription(self) -> dict[str, Any] | None:
+        """What the topic's owner tells of the subscription."""
+        url = self.owner().broker.admin_url
+        asked = StandAdmin(lambda: url)
+        try:
+            return asked.subscription(TOPIC, SUBSCRIPTION)
+        finally:
+            asked.close()
 
     def entries_read(self) -> int:
         """Entries of the topic that its owner has read from the bookie since it opened the topic."""

@@ -66,6 +66,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             thread.setDaemon(true);
             return thread;
         });
+        background.execute(ShimClasses::load);
         logs = new LogLedgers.Shared(config.indexLog(), pulsar::getBookKeeperClient, background, new AtomicLong());
         leftovers = new LeftoverSnapshots(pulsar, background);
         reopening = new TopicReopening(background, System::nanoTime);

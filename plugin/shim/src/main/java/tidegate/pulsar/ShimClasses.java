@@ -1,0 +1,45 @@
+package tidegate.pulsar;
+
+import java.io.IOException;
+import java.net.URISyntaxException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.CodeSource;
+import java.util.List;
+import java.util.jar.JarFile;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The shim's classes, loaded when the broker starts: otherwise the first topic that comes after a failover waits for it. */
+final class ShimClasses {
+    private static final Logger LOG = LoggerFactory.getLogger(ShimClasses.class);
+    private static final String SUFFIX = ".class";
+
+    private ShimClasses() {
+    }
+
+    /** Loads and verifies all of them. What cannot be loaded now is loaded, or said, when it is needed. */
+    static void load() {
+        try {
+            for (String name : names(ShimClasses.class.getProtectionDomain().getCodeSource())) {
+                Class.forName(name, true, ShimClasses.class.getClassLoader());
+            }
+        } catch (IOException | URISyntaxException | ClassNotFoundException | LinkageError e) {
+            LOG.info("The shim's classes are loaded when they are needed, not now: {}", e.toString());
+        }
+    }
+
+    /** The names of the classes in a jar; none if they come from something else. */
+    static List<String> names(CodeSource source) throws IOException, URISyntaxException {
+        if (source == null || !Files.isRegularFile(Path.of(source.getLocation().toURI()))) {
+            return List.of();
+        }
+        String folder = ShimClasses.class.getPackageName().replace('.', '/') + "/";
+        try (JarFile jar = new JarFile(Path.of(source.getLocation().toURI()).toFile())) {
+            return jar.stream().map(entry -> entry.getName())
+                    .filter(name -> name.startsWith(folder) && name.endsWith(SUFFIX))
+                    .map(name -> name.substring(0, name.length() - SUFFIX.length()).replace('/', '.'))
+                    .toList();
+        }
+    }
+}

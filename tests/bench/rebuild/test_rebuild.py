@@ -1,0 +1,23 @@
+"""What the bench rebuild says before it begins."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from rich.console import Console
+
+from bench import rebuild
+from bench.harness import driver
+from bench.harness.errors import BenchError
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "google", "google.protobuf"])
+def test_what_is_not_installed_is_said_at_once_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(BenchError, match=rf"needs .*{missing}.*'\.\[bench,spark\]'"):
+        driver.run(
+            rebuild.BENCH, quick=True, runs=1, only=[], console=Console(quiet=True), command="-", trace=None
+        )
