@@ -17,6 +17,7 @@ from tests.support.keys import key_pair
 from tests.support.lane import MINUTES_10_MS, Lane
 from tests.support.transactions import Transaction, send_in_transactions
 from tests.support.waiting import wait_until
+from tidegate.plugin.drill.stands.admin import StandAdmin
 
 pytestmark = pytest.mark.tidegate_only
 
@@ -67,6 +68,13 @@ def test_the_first_consumer_of_a_backlog(lane: Lane, keys: pulsar.CryptoKeyReade
     lane.wait_delayed(3 * FAR + len(committed))
     # More than any two of the three kinds: some of each.
     wait_read_ahead(lane, 2 * FAR + 1)
+    read_ahead = int(lane.metrics("pulsar_delayed_tidegate_")["read_ahead_entries"])
+    asked = StandAdmin(lambda: lane.admin.base_url)
+    try:
+        name = "pulsar_delayed_tidegate_read_ahead_entries"
+        assert asked.gauge(name, f"persistent://{lane.topic}") == read_ahead
+    finally:
+        asked.close()
     # What is behind the open transaction is not to be seen before that has timed out.
     assert_exactly(inbox.arrivals, expected)
     lane.not_early(inbox.arrivals)

@@ -90,14 +90,14 @@ class StandAdmin:
 
     def gauge(self, name: str, topic: str) -> int | None:
         """A figure of the topic among the broker's metrics, summed over its subscriptions; None if it has
-        none.
+        none. Pulsar tells the sum as well, without a subscription.
         """
         pattern = rf"^{re.escape(name)}\{{([^}}]*)\}}\s+([0-9.eE+]+)"
         mine = f'topic="{topic}"'
         found = [
             int(float(value))
             for labels, value in re.findall(pattern, self.text("/metrics/") or "", re.MULTILINE)
-            if mine in labels
+            if mine in labels and 'subscription="' in labels
         ]
         return sum(found) if found else None
 

@@ -12,7 +12,8 @@ import java.util.concurrent.TimeUnit;
  * feels, and this becomes the measure. Beside live traffic what is read is read in small pieces, one after the other: a
  * publisher waits for the pieces that are under way, however slowly they follow each other. After each there is a rest, twice
  * as long as the piece took: a mean tells too late of a machine that is busy for a moment, a piece that takes longer tells at
- * once. Pure: times and figures are passed in. Not thread-safe.
+ * once. But where pieces always take long a rest is no longer than the lowest speed allows. Pure: times and figures are passed
+ * in. Not thread-safe.
  */
 final class Pace {
     /** What live traffic took since the last look, a mean in ms; NaN where there was none. */
@@ -193,8 +194,13 @@ final class Pace {
                 freeAtNs = nowNs - BURST_NS;
             }
             freeAtNs += (long) Math.min(LONGEST_REST_NS, entries * 1e9 / perSecond);
-            restUntilNs = nowNs + (isQuiet() ? 0 : (long) Math.min(LONGEST_YIELD_NS, tookNs * REST));
+            restUntilNs = nowNs + (isQuiet() ? 0 : restNs(entries, tookNs));
             limited |= freeAtNs - restUntilNs >= 0;
         }
+    }
+
+    private long restNs(long entries, long tookNs) {
+        double longestNs = Math.max(0, entries * 1e9 / lowest - tookNs);
+        return (long) Math.min(longestNs, Math.min(LONGEST_YIELD_NS, tookNs * REST));
     }
 }

@@ -168,16 +168,39 @@ class PaceTest {
     void besideLiveTrafficEachPieceIsFollowedByARest() {
         long tookNs = TimeUnit.MILLISECONDS.toNanos(10);
         pace.look(CALM);
-        pace.spend(1, tookNs, nowNs);
+        pace.spend(2_000, tookNs, nowNs);
         assertFalse(pace.mayRead(nowNs + 2 * tookNs - 1));
         assertTrue(pace.mayRead(nowNs + 2 * tookNs));
         // As long as pieces take, but not as long as one that hung.
         nowNs += tookNs;
-        pace.spend(1, 4 * tookNs, nowNs);
+        pace.spend(8_000, 4 * tookNs, nowNs);
         assertFalse(pace.mayRead(nowNs + 8 * tookNs - 1));
         nowNs += 8 * tookNs;
         pace.spend(1, TimeUnit.MINUTES.toNanos(1), nowNs);
         assertTrue(pace.mayRead(nowNs + TimeUnit.MILLISECONDS.toNanos(100)));
+    }
+
+    @Test
+    void aRestDoesNotMakeItSlowerThanTheLowestSpeed() {
+        // Nobody feels it, but pieces take long: the machine is like that.
+        for (long tookMs : new long[] {2, 4, 8}) {
+            Pace slow = new Pace(HIGHEST, nowNs);
+            slow.look(CALM);
+            long beganNs = nowNs;
+            long read = 0;
+            for (int piece = 0; piece < 200; piece++) {
+                while (!slow.mayRead(nowNs)) {
+                    nowNs += 10_000;
+                }
+                int batch = slow.batch(4096);
+                nowNs += TimeUnit.MILLISECONDS.toNanos(tookMs);
+                slow.spend(batch, TimeUnit.MILLISECONDS.toNanos(tookMs), nowNs);
+                slow.look(CALM);
+                read += batch;
+            }
+            double perSecond = read * 1e9 / (nowNs - beganNs);
+            assertTrue(perSecond >= Pace.LOWEST_PER_SECOND * 0.9, perSecond + " a second, pieces of " + tookMs + " ms");
+        }
     }
 
     @Test
