@@ -16,6 +16,8 @@ from bench.harness.errors import BenchError
 def test_what_is_not_installed_is_said_at_once_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
+    for loaded in [name for name in sys.modules if name.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(BenchError, match=rf"needs .*{missing}.*'\.\[bench,spark\]'"):
         driver.run(
