@@ -68,7 +68,7 @@ class ResetLane:
 
 
 def seek(consumer: pulsar.Consumer, to: pulsar.MessageId | int) -> None:
-    """Again where Pulsar refuses it, because it meets an owner's first write of the cursor: docs/failover.md."""
+    """Again where Pulsar refuses it, as it meets an owner's first write of the cursor: docs/failover.md."""
 
     def done() -> bool:
         try:
