@@ -194,12 +194,12 @@ final class Pace {
                 freeAtNs = nowNs - BURST_NS;
             }
             freeAtNs += (long) Math.min(LONGEST_REST_NS, entries * 1e9 / perSecond);
-            restUntilNs = nowNs + (isQuiet() ? 0 : restNs(entries, tookNs));
+            restUntilNs = nowNs + (isQuiet() ? 0 : yieldNs(entries, tookNs));
             limited |= freeAtNs - restUntilNs >= 0;
         }
     }
 
-    private long restNs(long entries, long tookNs) {
+    private long yieldNs(long entries, long tookNs) {
         double longestNs = Math.max(0, entries * 1e9 / lowest - tookNs);
         return (long) Math.min(longestNs, Math.min(LONGEST_YIELD_NS, tookNs * REST));
     }

@@ -31,11 +31,12 @@ final class ShimClasses {
 
     /** The names of the classes in a jar; none if they come from something else. */
     static List<String> names(CodeSource source) throws IOException, URISyntaxException {
-        if (source == null || !Files.isRegularFile(Path.of(source.getLocation().toURI()))) {
+        Path path = source == null ? null : Path.of(source.getLocation().toURI());
+        if (path == null || !Files.isRegularFile(path)) {
             return List.of();
         }
         String folder = ShimClasses.class.getPackageName().replace('.', '/') + "/";
-        try (JarFile jar = new JarFile(Path.of(source.getLocation().toURI()).toFile())) {
+        try (JarFile jar = new JarFile(path.toFile())) {
             return jar.stream().map(entry -> entry.getName())
                     .filter(name -> name.startsWith(folder) && name.endsWith(SUFFIX))
                     .map(name -> name.substring(0, name.length() - SUFFIX.length()).replace('/', '.'))
