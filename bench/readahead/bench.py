@@ -15,7 +15,8 @@ ledgers by batch reads of the bookie's wire protocol.
 Live traffic is a producer and a consumer of plain messages on another topic of the same broker
 (``bench.pulsar.live``), with the same polling of statistics when nothing is read ahead as when something is.
 A large backlog is read so slowly that its publishers do not feel it. A small one is read at full speed,
-once in some minutes; so it is asked what they feel of it at the time, and in a hundred seconds with one of them.
+once in some minutes; so it is asked what they feel of it at the time, and in a hundred seconds
+with one of them.
 """
 
 from __future__ import annotations
