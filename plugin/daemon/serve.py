@@ -220,15 +220,15 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> 
             await asyncio.to_thread(prepare, log)
             await asyncio.to_thread(product_version)
             collect_rarely()
+            totals = (await daemon.engine.surveyor.survey()).totals
             if not stop.is_set():  # else it has said already that it stops
-                stats = daemon.engine.catalog.stats()
                 log.info(
                     "serving",
                     socket=str(settings.socket),
                     data=str(settings.data),
                     http=_where(settings.http_address, daemon.http_port),
-                    subscriptions=stats.subscriptions,
-                    entries_held=stats.held,
+                    subscriptions=totals.subscriptions,
+                    entries_held=totals.held,
                 )
             waiting = [asyncio.ensure_future(event.wait()) for event in (stop, daemon.engine.lost)]
             try:
