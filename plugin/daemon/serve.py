@@ -41,8 +41,7 @@ from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server
-from tidegate.plugin.daemon.settings import Settings, read_token
-from tidegate.plugin.environment import unknown
+from tidegate.plugin.daemon.settings import Settings, read_token, unknown_variables
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
@@ -205,7 +204,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     loop.set_exception_handler(log_bugs(log))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    for name in unknown(os.environ):
+    for name in unknown_variables():
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     while await _serve_until(stop, settings, log):
         log.warning("the daemon begins anew with what its data directory still has")
