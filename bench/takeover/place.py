@@ -37,6 +37,8 @@ _CLOCK_TICKS = 100
 _COUNTING = {
     "enableStatistics": "true",
     "statsProviderClass": "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider",
+    # Its own HTTP server tells it.
+    "prometheusStatsHttpEnable": "false",
 }
 _WRITTEN = re.compile(r"^bookie_WRITE_BYTES(?:_total)?(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
