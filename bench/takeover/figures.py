@@ -33,7 +33,6 @@ class Figures:
         read, raw = read_again(worst.readings), worst.readings[-1]
         connected_s = max((one.connected_ns - one.begun_ns) / 1e9 for one in stages)
         first_s = max(one.first_s for one in stages)
-        planned = 0 if fault.is_planned else None
         restored_s = [one.restored_s for one in stages if one.restored_s is not None]
         peak_mib = [one.peak_mib for one in stages if one.peak_mib is not None]
         if restored_s:
@@ -50,9 +49,13 @@ class Figures:
         self.add(title, "delivered meanwhile", "messages", raw.delivered, headline=False)
         self.add(title, "early", "messages", outcome.early, 0)
         self.add(title, "lost", "messages", outcome.lost, 0)
+        self.add_repeats(title, outcome, target=0 if fault.is_planned else None)
+
+    def add_repeats(self, title: str, outcome: Outcome, target: float | None) -> None:
+        """What came again; ``target``: how much of that may be that was acknowledged just before."""
         self.add(title, "repeated, acknowledged 0.2 s before", "messages", outcome.repeated_old, 0)
-        self.add(title, "repeated, acknowledged later", "messages", outcome.repeated_young, planned)
-        self.add(title, UNDER_WAY, "messages", outcome.repeated_under_way, planned)
+        self.add(title, "repeated, acknowledged later", "messages", outcome.repeated_young, target)
+        self.add(title, UNDER_WAY, "messages", outcome.repeated_under_way, target)
         self.add(title, "repeated, not acknowledged", "messages", outcome.repeated_in_flight, headline=False)
 
     def add_publishing(self, scenario: str, title: str, took_ms: NDArray[np.float64]) -> None:
