@@ -19,7 +19,7 @@ from bench.takeover.figures import GOAL_S, LAG_GOAL_S, Figures
 from bench.takeover.flood import Flood, confirmed_by, soon
 from bench.takeover.judge import Outage, Outcome, judge, missing
 from bench.takeover.place import TOPIC, Place
-from bench.takeover.reads import read_again
+from bench.takeover.reads import given_since, read_again
 from bench.takeover.stage import Stages, moved
 from bench.takeover.traffic import PER_S, Traffic
 from tidegate.plugin.drill.fault import FaultError
@@ -30,8 +30,8 @@ MOVES_S = 180.0
 REWINDS_AT = (3, 7)
 TICK_MS = 2_000
 """Pulsar's trackers may hand out by a tick early."""
-COST_S, COST_QUICK_S = 20.0, 5.0
-FAULTS_S = 200.0
+COST_S, COST_QUICK_S = 15.0, 5.0
+FAULTS_S = 210.0
 """What a round of faults and moves takes when nothing is read again, about."""
 FLOOD_MAX = 100_000
 FLOOD_S, FLOOD_SOON_S = 2.0, 25.0
@@ -297,14 +297,24 @@ class Course:
         title = f"{scenario}: broker and daemon killed amid a fill"
         given_before = self._stages.given()
         soon_ms = now_ms() + int(FLOOD_SOON_S * 1_000)
-        machine = self.stand.part("machine")
-        with Flood(self.place.live_url(), TOPIC, self.place.folder, soon_ms) as flood:
+        owner, machine = self.place.owner(), self.stand.part("machine")
+        logs = self.place.ours and self.place.log
+        with (
+            LagWatch(self.place) if logs else contextlib.nullcontext() as watch,
+            Flood(self.place.live_url(), TOPIC, self.place.folder, soon_ms) as flood,
+        ):
             flood.wait_confirmed(1)
             time.sleep(FLOOD_S)
+            asked_ns = time.time_ns()
+            given = given_since(given_before, owner.name, self.place.given(owner)) if self.place.ours else 0
             begun_ns = time.time_ns()
             machine.kill()
         notes = flood.notes()
         confirmed = confirmed_by(notes, time.time_ns())
+        if self.place.ours:
+            self._plan.say(
+                f"{self._peer}: {confirmed_by(notes, asked_ns):,} were confirmed, {given:,} given on"
+            )
         last_second = confirmed - confirmed_by(notes, begun_ns - 1_000_000_000)
         due = soon(confirmed, soon_ms)
         self.traffic.due.update(due)
@@ -320,6 +330,8 @@ class Course:
             f"message {first_s:.3f} s after the consumer, {read:,} entries read again ({readings}), {outcome}"
         )
         machine.start()
+        if watch is not None:
+            self._figures.add(title, "index log behind before it, longest", "s", watch.longest_s, LAG_GOAL_S)
         self._figures.add(title, "published in the last second", "messages", last_second, headline=False)
         self._figures.add(title, "first due message after that", "s", first_s, GOAL_S)
         self._figures.add(title, "entries read again", "entries", read)

@@ -18,7 +18,7 @@ from tidegate.plugin.drill.fault import FaultError
 
 T = TypeVar("T")
 
-WARM_S = 6.0
+WARM_S = 5.0
 REST_S = 0.3
 HORIZON_MS = 2_000
 """How far ahead the shim has what is due, and delivers it without the daemon."""
@@ -123,7 +123,8 @@ class Stages:
             self._patience_s,
             interval_s=0.005,
         )
-        return ready_ns, (came_ns - max(ready_ns, due[number] * 1_000_000)) / 1e9
+        # It may serve before it is seen to be ready.
+        return ready_ns, max(0, came_ns - max(ready_ns, due[number] * 1_000_000)) / 1e9
 
     def given(self) -> dict[str, Given]:
         """What each daemon was given so far."""
