@@ -113,6 +113,7 @@ build/.tools: plugin/local/toolchain.py
 	@$(PYTHON) -B plugin/local/toolchain.py --need python jdk maven --path .
 	@mkdir -p build && touch $@
 
+# Compiled at once: where Python may write no bytecode of its own, each start of the daemon would compile, twice as long.
 $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	@$(WRITABLE)
 	@test -n "$(PYTHON)" || \
@@ -123,6 +124,7 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	@echo "installing the Python dependencies into $(VENV)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' || \
 		{ echo "tidegate: pip could not install the dependencies: check the network, then run make again" >&2; exit 1; }
+	@$(BIN)/python -m compileall -q index plugin pipeline || true
 	@touch $@
 
 # Apart, for its 800 MB: the demo needs none of it.

@@ -14,6 +14,9 @@ ledgers by batch reads of the bookie's wire protocol.
 
 Live traffic is a producer and a consumer of plain messages on another topic of the same broker
 (``bench.pulsar.live``), with the same polling of statistics when nothing is read ahead as when something is.
+A large backlog is read so slowly that its publishers do not feel it. A small one is read at full speed,
+once in some minutes; so it is asked what they feel of it at the time, and in a hundred seconds
+with one of them.
 """
 
 from __future__ import annotations
@@ -46,12 +49,18 @@ DUE = 100
 FAR_MS = (2 * 3_600_000, 24 * 3_600_000)
 LIVE_PER_S = 500
 QUIET_S, QUIET_QUICK_S = 10.0, 4.0
+LONG_S = 100.0
+"""So long live traffic is looked at around a small backlog."""
 SLOW_MS = 20.0
 """A publisher that waits longer than that has felt something."""
 WARM_UP_S = 3.0
 POLL_S = 0.05
 PATIENCE_S = 600.0
-TARGETS_S = {("first attach", 1_000_000): 5.0, ("moved, nothing left", 100_000): 1.0}
+TARGETS_S = {
+    ("first attach", 1_000_000): 5.0,
+    ("moved, nothing left", 100_000): 1.0,
+    ("first attach beside live traffic", 100_000): 1.0,
+}
 """Seconds until all are held."""
 RATE_TARGET = 150_000.0
 
@@ -246,6 +255,8 @@ def measure(plan: Plan, recorder: Recorder, peer: str, *, with_storage: bool) ->
                     "first attach beside live traffic",
                 )
                 windows["a backlog is read"].append(at_live)
+            if not plan.quick:
+                windows |= around_a_small_one(plan, recorder, stand, min(topics.items()))
             record_live(recorder, peer, live, windows)
         if with_storage:
             for count, topic in topics.items():
@@ -254,6 +265,22 @@ def measure(plan: Plan, recorder: Recorder, peer: str, *, with_storage: bool) ->
                     per_s = entries_per_s(stand.broker.admin_url, topic)
                     recorder.metric(scenario, "entries a second", "1/s").add(STORAGE, round(per_s))
                     plan.say(f"{STORAGE}, {count:,}: {per_s:,.0f} a second")
+
+
+def around_a_small_one(
+    plan: Plan, recorder: Recorder, stand: Stand, smallest: tuple[int, str]
+) -> dict[str, list[Window]]:
+    """Windows: while a small backlog is read; and a hundred seconds, without one and with that one."""
+    count, topic = smallest
+    idle = quiet(stand, topic, LONG_S)
+    small = attach(plan, recorder, stand, topic, "live", count, "first attach beside live traffic")
+    rest_s = LONG_S - (small.ended_ns - small.began_ns) / 1e9
+    end = quiet(stand, topic, max(0.0, rest_s))
+    return {
+        "a small backlog is read": [small],
+        "100 s without a small backlog": [idle],
+        "100 s with a small backlog": [Window(small.began_ns, end.ended_ns)],
+    }
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
@@ -267,7 +294,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
 BENCH = Bench(
     name="readahead",
     measures="seconds until a backlog that no index has is held, and live traffic's latency meanwhile",
-    takes="9 min",
+    takes="26 min",
     takes_quick="4 min",
     peers=(OURS, WITHOUT, IN_MEMORY, BUCKET, STORAGE),
     runs=3,

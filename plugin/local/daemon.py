@@ -29,6 +29,8 @@ class Daemon(LocalProcess):
     """
 
     name = "daemon"
+    program: Sequence[str] = ("-m", "tidegate.plugin.cli")
+    """What Python is told to run."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Daemon(LocalProcess):
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
         command = [
-            sys.executable, "-m", "tidegate.plugin.cli", "serve",
+            sys.executable, *self.program, "serve",
             "--data", str(self.data_dir), "--socket", str(self.socket_path),
             *(["--http", self.http] if "--http" not in self._arguments else []), *self._arguments,
         ]  # fmt: skip

@@ -93,6 +93,7 @@ def test_an_index_that_was_lost_is_made_again(lane: Lane, cluster: Cluster) -> N
     shutil.rmtree(cluster.daemon.data_dir)
     cluster.daemon.start()
     wait_read_ahead(lane, FAR // 2)
+    assert cluster.told_lost(lane.topic) == left, "and the broker's log says so"
     done += lane.send_in(*[100] * 20, None)
     lane.finish_partly(inbox, done, left=left)
 

@@ -88,6 +88,7 @@ def test_daemon_data_wiped_while_the_broker_runs(lane: Lane, cluster: Cluster) -
     cluster.daemon.start()
     before.wait_for(held[:500])
     lane.wait_delayed(500)
+    assert 500 <= cluster.told_lost(lane.topic) <= len(held), "and the broker's log says so"
     assert_exactly(before.arrivals, done + in_hand + held[:500])
     lane.not_early(before.arrivals)
 

@@ -29,6 +29,13 @@ def _is_of_the_shim(record: str) -> bool:
     return not refused and any(line.startswith("\tat tidegate.pulsar.") for line in trace)
 
 
+def test_a_broker_that_starts_loads_the_classes_of_the_shim(cluster: Cluster) -> None:
+    text = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace")
+    told = re.findall(r"(\d+) of the shim's (\d+) classes are loaded", text)
+    assert told
+    assert all(loaded == known and int(known) > 50 for loaded, known in told), told
+
+
 def test_the_bookie_never_takes_its_own_registration_for_lost(cluster: Cluster) -> None:
     # docs/decisions/stale-bookie.md: it would then do so thousands of times a second, and no topic be loaded.
     # The notice of its own release, at a graceful stop, may also be logged; only a valid lock is taken again.

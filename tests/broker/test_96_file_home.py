@@ -104,6 +104,7 @@ def test_a_daemon_that_lost_its_data_gets_it_from_the_folder(lane: Lane, stand: 
     wait_until(lambda: stand.held(lane.topic).get("sub") == len(far) + len(due), "it holds them again")
     assert counted(stand, "tidegate_index_log_restored_total") >= 1
     assert counted(stand, "tidegate_entries_added_total") <= READ_AHEAD, "nothing is read again"
+    assert "the index was restored from its log" in stand.daemon.log_path.read_text(encoding="utf-8")
     lane.finish_partly(inbox, done + due, left=len(far))
 
 

@@ -27,7 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
     """ZooKeeper, a bookie, two brokers and two daemons.
 
-    A module says where index logs are kept with ``INDEX_LOG``.
+    A module says where index logs are kept with ``INDEX_LOG``, and if it wants to, what the daemons are told
+    with ``DAEMON_SETTINGS`` and what is run in the place of ``tidegate`` with ``DAEMON_PROGRAM``.
     """
     try:
         check_parts(TrackerKind.TIDEGATE)
@@ -36,7 +37,11 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     # A socket's path may have about 100 bytes; pytest's own directories can be longer.
     with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
         started = TwoBrokers(
-            tmp_path_factory.mktemp("cluster"), Path(short), index_log=request.module.INDEX_LOG
+            tmp_path_factory.mktemp("cluster"),
+            Path(short),
+            index_log=request.module.INDEX_LOG,
+            daemon_settings=getattr(request.module, "DAEMON_SETTINGS", None),
+            daemon_program=getattr(request.module, "DAEMON_PROGRAM", None),
         )
         try:
             started.start()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar
 import pytest
 
 from tests.support import offloading
-from tests.support.inbox import UID, Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
+from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
+from tests.support.keeper import Keeper
 from tests.support.lane import MINUTES_10_MS, SHARED, Lane
 from tests.support.resetting import keep_only
 from tests.support.two_brokers import LEDGER_ENTRIES, MOVING, TwoBrokers
@@ -33,36 +33,6 @@ def odd(sent: list[Sent]) -> list[Sent]:
 def even(sent: list[Sent]) -> list[Sent]:
     """The messages with an even uid."""
     return [one for one in sent if int(one.uid) % 2 == 0]
-
-
-class Keeper:
-    """A consumer's listener that acknowledges what it is told to, and keeps the other messages for later."""
-
-    def __init__(self, acknowledges: Callable[[int], bool]) -> None:
-        self._acknowledges = acknowledges
-        self._changed = threading.Condition()
-        self.kept: dict[int, pulsar.Message] = {}
-
-    def listener(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        """Called by the client for each message."""
-        uid = int(message.properties()[UID])
-        if self._acknowledges(uid):
-            consumer.acknowledge(message)
-            return
-        with self._changed:
-            self.kept[uid] = message
-            self._changed.notify_all()
-
-    def wait_for(self, uids: set[int]) -> None:
-        """Return once all of these are kept."""
-        with self._changed:
-            came = self._changed.wait_for(lambda: uids <= self.kept.keys(), timeout=60.0)
-        assert came, f"{len(uids - self.kept.keys())} of {len(uids)} messages did not come within 60 s"
-
-    def acknowledge(self, consumer: pulsar.Consumer, count: int | None = None) -> None:
-        """Acknowledge the first ``count`` of what is kept, or all."""
-        for uid in sorted(self.kept)[:count]:
-            consumer.acknowledge(self.kept[uid])
 
 
 def test_a_reset_at_the_other_broker_is_not_undone_by_what_the_first_one_knows(

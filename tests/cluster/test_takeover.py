@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import partial
+from typing import Any
 
+from tests.support.daemons import run
 from tests.support.inbox import Inbox
 from tests.support.lane import MINUTES_10_MS, SHARED, Lane
 from tests.support.metadata import MetadataWriter
-from tests.support.two_brokers import TwoBrokers
+from tests.support.two_brokers import MOVING, TwoBrokers
 from tests.support.waiting import wait_until
 from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, find_orphans
 from tidegate.pipeline.topic.access import Access
@@ -103,6 +106,7 @@ def test_a_daemon_that_lost_its_data_gets_it_from_the_log(two: TwoBrokers, lane:
     # On a busy machine some are due and delivered before it is asked.
     wait_until(lambda: two.held(two.a, lane.topic) >= len(far), "daemon a holds them again")
     assert two.counted(two.a, ADDED) <= READ_AHEAD
+    assert two.said(two.a, lane.topic, "the index was restored from its log"), "and it says so"
     lane.finish_partly(inbox, due, left=len(far))
 
 
@@ -191,6 +195,33 @@ def test_who_looks_for_orphans_at_a_bookie_sees_whose_a_log_is(two: TwoBrokers, 
     assert _is_gone(two, ledger_id)
 
 
+def test_a_log_that_is_left_behind_is_named_by_verify(two: TwoBrokers, lane: Lane) -> None:
+    """Pulsar asks no tracker when a subscription is deleted while delayed delivery is off for its topic."""
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox())
+    lane.send_in(*[MINUTES_10_MS] * 100)
+    lane.wait_delayed(100)
+    two.wait_logged(two.a, lane.topic, 100)
+    ledger_id = two.log(two.a, lane.topic)["ledger_id"]
+    lane.disconnect()
+    assert _look_for_orphans(two, lane) == (0, [])
+    lane.admin.set_namespace_delayed_delivery(MOVING, active=False)
+    try:
+        lane.admin.unload(lane.topic)  # who loads it knows that
+        lane.admin.delete_subscription(lane.topic, "sub")
+    finally:
+        lane.admin.call("DELETE", f"/namespaces/{MOVING}/delayedDelivery")
+    orphan = {
+        "home": BOOKKEEPER,
+        "ledger_id": ledger_id,
+        "topic": f"persistent://{lane.topic}",
+        "subscription": "sub",
+    }
+    assert _look_for_orphans(two, lane) == (1, [orphan])
+    assert _look_for_orphans(two, lane, "--repair") == (0, [orphan])
+    assert _is_gone(two, ledger_id)
+
+
 def test_a_bookie_that_was_killed_is_there_again(two: TwoBrokers, lane: Lane) -> None:
     two.move(lane.topic, two.a)
     inbox = Inbox()
@@ -205,3 +236,12 @@ def test_a_bookie_that_was_killed_is_there_again(two: TwoBrokers, lane: Lane) ->
 
 def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:
     return ledger_id not in two.ledgers()
+
+
+def _look_for_orphans(two: TwoBrokers, lane: Lane, *more: str) -> tuple[int, list[dict[str, Any]]]:
+    """What ``tidegate verify`` finds of the topic at the bookie, and its exit code."""
+    where = ["--admin-url", two.a.broker.admin_url, "--bookie-url", two.cluster.bookie_url]
+    where += ["--socket", str(two.a.daemon.socket_path)]
+    done = run("verify", f"persistent://{lane.topic}", "*", "--logs", *where, "--json", *more)
+    assert done.returncode in {0, 1}, done.stderr
+    return done.returncode, json.loads(done.stdout)["orphans"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +149,12 @@ class Cluster:
     def acknowledged(self, topic: str) -> dict[str, int]:
         """How many positions each subscription's index knows acknowledged above the mark-delete position."""
         return self._of_status(topic, "acknowledged")
+
+    def told_lost(self, topic: str) -> int:
+        """How many positions the shim has said that the daemon no longer holds, and that are read again."""
+        text = self.broker.log_path.read_text(encoding="utf-8", errors="replace")
+        said = rf"\[[^]]*{re.escape(topic)}\b.* The daemon no longer holds (\d+) positions: they are read"
+        return sum(map(int, re.findall(said, text)))
 
     def _of_status(self, topic: str, field: str) -> dict[str, int]:
         status = ask_socket(self.daemon.socket_path, {"what": "status"})

@@ -68,12 +68,24 @@ class ResetLane:
 
 
 def seek(consumer: pulsar.Consumer, to: pulsar.MessageId | int) -> None:
-    """Again where Pulsar refuses it, as it meets an owner's first write of the cursor: docs/failover.md."""
+    """Again where Pulsar refuses it, as it meets an owner's first write of the cursor: docs/failover.md.
+
+    It is refused for a moment: so no more than twice. The consumer connects anew after that.
+    """
+    refused = 0
 
     def done() -> bool:
+        nonlocal refused
         try:
             consumer.seek(to)
-        except (pulsar.UnknownError, pulsar.NotConnected):
+        except pulsar.UnknownError:
+            refused += 1
+            if refused > 2:
+                raise
+            return False
+        except pulsar.NotConnected:
+            if refused == 0:
+                raise
             return False
         return True
 

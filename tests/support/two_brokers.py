@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pulsar
 from tests.support.admin import Admin
 from tests.support.cluster import PULSAR_HOME, SHIM_JAR, TrackerKind
 from tests.support.waiting import wait_until
+from tidegate.pipeline.rebuild.orphans import BookieLedgers
 from tidegate.plugin.local.cluster import LocalCluster, Node
 from tidegate.plugin.wire.client import ask_socket
 
@@ -36,10 +38,23 @@ class TwoBrokers:
 
     kind = TrackerKind.TIDEGATE
 
-    def __init__(self, work_dir: Path, socket_dir: Path, *, index_log: str) -> None:
+    def __init__(
+        self,
+        work_dir: Path,
+        socket_dir: Path,
+        *,
+        index_log: str,
+        daemon_settings: Mapping[str, str] | None = None,
+        daemon_program: Path | None = None,
+    ) -> None:
         # Pulsar's own choice is one directory in /tmp for everybody.
         conf = {**_CONF, "narExtractionDirectory": str(work_dir / "nar"), "tidegateIndexLog": index_log}
-        self.cluster = LocalCluster(PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf)
+        self.cluster = LocalCluster(
+            PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf, daemon_settings=daemon_settings
+        )
+        if daemon_program is not None:
+            for node in self.cluster.nodes:
+                node.daemon.program = ("-P", str(daemon_program))
         self.a, self.b = self.cluster.nodes
         self._admins = {node.name: Admin(node.broker.admin_url) for node in self.cluster.nodes}
         self.admin = self.admin_of(self.a)
@@ -128,16 +143,24 @@ class TwoBrokers:
         """How many positions the daemon of ``node`` holds."""
         return self._status(node, topic, "held")
 
+    def blocks(self, node: Node, topic: str) -> int:
+        """How many blocks the index at ``node`` has."""
+        return self._status(node, topic, "blocks")
+
     def log(self, node: Node, topic: str) -> dict[str, Any]:
         """How the index log of the topic's subscription stands at ``node``; empty if it has none there."""
         logs = [one["index_log"] for one in self._subscriptions(node, topic)]
         return next((log for log in logs if log is not None), {})
 
-    def wait_logged(self, node: Node, topic: str, held: int) -> None:
-        """Wait until the daemon of ``node`` holds so many, and the index log has all that it knows."""
+    def wait_logged(self, node: Node, topic: str, held: int, *, or_more: bool = False) -> None:
+        """Wait until the daemon of ``node`` holds so many, and the index log has all that it knows.
+
+        or_more: the broker may have left it some of what is due soon, or in a consumer's hands.
+        """
 
         def logged() -> bool:
-            if self.held(node, topic) != held:
+            found = self.held(node, topic)
+            if found < held or (found > held and not or_more):
                 return False
             log = self.log(node, topic)
             return bool(log) and log["ledger_id"] is not None and not log["lag_seconds"]
@@ -148,6 +171,11 @@ class TwoBrokers:
         """Every ledger that there is."""
         answer = httpx.get(f"{self.cluster.bookie_url}/api/v1/ledger/list", timeout=5.0, trust_env=False)
         return {int(ledger_id) for ledger_id in answer.raise_for_status().json()}
+
+    def log_ledgers(self, topic: str) -> set[int]:
+        """Every ledger of index logs of the topic that there is, of blocks or not."""
+        found = BookieLedgers(self.cluster.bookie_url).list()
+        return {one.ledger_id for one in found if one.topic == f"persistent://{topic}"}
 
     def delete_ledger(self, ledger_id: int) -> None:
         """Delete a ledger, whoever needs it."""
@@ -170,8 +198,17 @@ class TwoBrokers:
 
     def epoch(self, topic: str) -> int:
         """How many trackers the subscription had had when its topic was loaded."""
-        properties = self.admin.stats(topic)["subscriptions"]["sub"]["subscriptionProperties"]
-        return int(properties["#pulsar.internal.tidegate.owner"].rpartition(":")[2])
+        return int(_property(self.admin, topic, "owner").rpartition(":")[2])
+
+    def pointer(self, asked: Node, topic: str) -> str:
+        """The pointer to the index log that the cursor had when its topic was loaded."""
+        return _property(self.admin_of(asked), topic, "log")
+
+    def said(self, node: Node, topic: str, event: str) -> list[dict[str, Any]]:
+        """What the daemon of ``node`` has logged as ``event`` of a topic."""
+        whole, _, _ = node.daemon.log_path.read_text(encoding="utf-8").rpartition("\n")
+        lines = map(json.loads, whole.splitlines())
+        return [one for one in lines if one["event"] == event and one["topic"] == f"persistent://{topic}"]
 
     @contextlib.contextmanager
     def client(self) -> Iterator[pulsar.Client]:
@@ -195,3 +232,8 @@ class TwoBrokers:
                 client.close()
             else:
                 client.shutdown()
+
+
+def _property(admin: Admin, topic: str, name: str) -> str:
+    properties = admin.stats(topic)["subscriptions"]["sub"]["subscriptionProperties"]
+    return str(properties[f"#pulsar.internal.tidegate.{name}"])

@@ -171,6 +171,29 @@ async def test_older_local_data_gives_way_to_the_log(start: StartDaemon, socket_
         assert daemon.engine.catalog.stats().subscriptions == 1
 
 
+@pytest.mark.parametrize("reset", [False, True])
+async def test_without_the_log_older_local_acknowledgements_count_under_their_seal(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, reset: bool
+) -> None:
+    """What was acknowledged elsewhere meanwhile is not known here: the cursor has it, or it comes again."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        stream.ack(PositionSet.of((1, entry_id) for entry_id in range(50)))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+    world.ledgers.clear()
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3, generation=GENERATION + reset)
+        assert UNREADABLE in log.getvalue()
+        assert len(stream.held) == 90
+        assert len(stream.acknowledged) == (0 if reset else 10)
+
+
 @pytest.mark.parametrize("what", ["gone", "empty", "flipped", "away", "pointer"])
 async def test_a_log_that_cannot_be_read_is_said_and_the_stream_opens(
     start: StartDaemon, socket_path: Path, log: io.StringIO, what: str

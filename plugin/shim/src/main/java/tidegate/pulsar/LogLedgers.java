@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -279,7 +280,7 @@ final class LogLedgers implements LogHome {
         String[] parts = pointer.split(";", 4);
         if (parts.length == 4 && parts[0].equals("1") && parts[3].equals(BOOKKEEPER)) {
             for (String id : (parts[1] + "," + parts[2]).split(",")) {
-                if (id.matches("[0-9]{1,18}")) {
+                if (id.matches("[0-9]{1,19}") && new BigInteger(id).bitLength() < Long.SIZE) {
                     ledgers.add(Long.parseLong(id));
                 }
             }

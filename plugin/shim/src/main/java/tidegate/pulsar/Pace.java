@@ -12,8 +12,11 @@ import java.util.concurrent.TimeUnit;
  * feels, and this becomes the measure. Beside live traffic what is read is read in small pieces, one after the other: a
  * publisher waits for the pieces that are under way, however slowly they follow each other. After each there is a rest, twice
  * as long as the piece took: a mean tells too late of a machine that is busy for a moment, a piece that takes longer tells at
- * once. But where pieces always take long a rest is no longer than the lowest speed allows. Pure: times and figures are passed
- * in. Not thread-safe.
+ * once. But where pieces always take long a rest is no longer than the lowest speed allows.
+ *
+ * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some
+ * hundred thousand entries may be read so, which is half a second's work, and in some minutes they are saved up again. What is
+ * felt meanwhile tells nothing of the speed that is looked for. Pure: times and figures are passed in. Not thread-safe.
  */
 final class Pace {
     /** What live traffic took since the last look, a mean in ms; NaN where there was none. */
@@ -23,6 +26,10 @@ final class Pace {
 
     /** As fast as a dispatcher reads: less would make a subscription wait for what is meant to help it. */
     static final long LOWEST_PER_SECOND = 50_000;
+    /** So many entries may be read in a hurry at once. */
+    static final long MOST_HURRIED = 120_000;
+    /** So many a second may be read in a hurry in the long run: in 100 seconds a fifth of what may be at once. */
+    private static final double HURRIED_PER_SECOND = MOST_HURRIED / 500.0;
     /** How fast it begins where somebody publishes. */
     private static final long FIRST_PER_SECOND = 100_000;
     private static final double FALL = 0.5;
@@ -38,7 +45,7 @@ final class Pace {
     /** About 2 ms of processor time from the bookie to the daemon. */
     private static final long LARGEST_BATCH = 512;
     /** Of the time that a piece took. Two thirds of the time are nobody's but live traffic's. */
-    private static final double REST = 2;
+    private static final double REST_FACTOR = 2;
     /** A piece that hung tells nothing of how busy the machine is. */
     private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
     /** What was not used of the speed so long ago may be made up for. */
@@ -99,6 +106,12 @@ final class Pace {
     private boolean spent;
     /** Whether more would have been read since the last look, had the speed been higher. */
     private boolean limited;
+    /** Whether it is read in a hurry, and whether it was since the last look. */
+    private boolean hurries;
+    private boolean hasHurried;
+    /** How many entries may be read in a hurry still, as of when. */
+    private double hurriesLeft = MOST_HURRIED;
+    private long hurriesLeftAtNs;
 
     Pace(long highestPerSecond, long nowNs) {
         highest = highestPerSecond;
@@ -106,25 +119,42 @@ final class Pace {
         perSecond = Math.min(FIRST_PER_SECOND, highest);
         freeAtNs = nowNs;
         restUntilNs = nowNs;
+        hurriesLeftAtNs = nowNs;
     }
 
     long perSecond() {
         return (long) perSecond;
     }
 
+    /** So many entries are to be read still, of all that are read now: in a hurry, if that is not more than may be. */
+    void want(long entries, long nowNs) {
+        hurriesLeft = Math.min(MOST_HURRIED, hurriesLeft + (nowNs - hurriesLeftAtNs) / 1e9 * HURRIED_PER_SECOND);
+        hurriesLeftAtNs = nowNs;
+        hurries = entries > 0 && entries <= hurriesLeft && highest > lowest && !isQuiet();
+        if (hurries && !hasHurried) {
+            hasHurried = true;
+            freeAtNs = nowNs;
+            restUntilNs = nowNs;
+        }
+    }
+
     /** Takes what live traffic has felt since the last look, which is a short while ago. */
     void look(Felt felt) {
         boolean wasReading = spent;
         boolean wasLimited = limited;
+        boolean wasHurried = hasHurried;
         spent = false;
         limited = false;
-        publish.look(felt.publishMs());
-        dispatch.look(felt.dispatchMs());
+        hasHurried = hurries;
+        if (!wasHurried) {
+            publish.look(felt.publishMs());
+            dispatch.look(felt.dispatchMs());
+        }
         boolean isPublished = !Double.isNaN(felt.publishMs());
         boolean wasQuiet = isQuiet();
         // Between two passes the looks are far apart: one is enough.
         quietLooks = isPublished ? 0 : wasReading ? quietLooks + 1 : QUIET_LOOKS;
-        if (!wasReading) {
+        if (!wasReading && !wasHurried) {
             learn(IDLE_WEIGHT);
         }
         if (isQuiet()) {
@@ -132,7 +162,7 @@ final class Pace {
             feltPerSecond = Double.MAX_VALUE;
         } else if (wasQuiet || !wasReading) {
             perSecond = Math.min(perSecond, Math.min(FIRST_PER_SECOND, highest));
-        } else {
+        } else if (!wasHurried) {
             adapt(isPublished && (publish.isHigh() || dispatch.isHigh()), wasLimited);
         }
     }
@@ -140,6 +170,10 @@ final class Pace {
     /** Whether nobody publishes. */
     private boolean isQuiet() {
         return quietLooks >= QUIET_LOOKS;
+    }
+
+    private boolean isAtFullSpeed() {
+        return hurries || isQuiet();
     }
 
     private void adapt(boolean isFelt, boolean isLimited) {
@@ -164,7 +198,7 @@ final class Pace {
 
     /** How many entries to ask for at once, {@code most} at most. */
     int batch(int most) {
-        if (isQuiet()) {
+        if (isAtFullSpeed()) {
             return most;
         }
         long piece = Math.min(LARGEST_BATCH, Math.max(SMALLEST_BATCH, (long) perSecond / BATCHES_PER_SECOND));
@@ -173,7 +207,7 @@ final class Pace {
 
     /** How many reads may be under way, {@code most} at most. */
     int reads(int most) {
-        return isQuiet() ? most : 1;
+        return isAtFullSpeed() ? most : 1;
     }
 
     /** Whether more may be asked for now. */
@@ -190,17 +224,18 @@ final class Pace {
     void spend(long entries, long tookNs, long nowNs) {
         if (entries > 0) {
             spent = true;
+            hurriesLeft = hurries ? Math.max(0, hurriesLeft - entries) : hurriesLeft;
             if (freeAtNs - nowNs < -BURST_NS) {
                 freeAtNs = nowNs - BURST_NS;
             }
-            freeAtNs += (long) Math.min(LONGEST_REST_NS, entries * 1e9 / perSecond);
-            restUntilNs = nowNs + (isQuiet() ? 0 : yieldNs(entries, tookNs));
+            freeAtNs += (long) Math.min(LONGEST_REST_NS, entries * 1e9 / (hurries ? highest : perSecond));
+            restUntilNs = nowNs + (isAtFullSpeed() ? 0 : yieldNs(entries, tookNs));
             limited |= freeAtNs - restUntilNs >= 0;
         }
     }
 
     private long yieldNs(long entries, long tookNs) {
         double longestNs = Math.max(0, entries * 1e9 / lowest - tookNs);
-        return (long) Math.min(longestNs, Math.min(LONGEST_YIELD_NS, tookNs * REST));
+        return (long) Math.min(longestNs, Math.min(LONGEST_YIELD_NS, tookNs * REST_FACTOR));
     }
 }

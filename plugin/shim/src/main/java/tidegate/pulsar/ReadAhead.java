@@ -28,6 +28,7 @@ final class ReadAhead implements AutoCloseable {
     private static final int MAX_READS = 4;
     /** A pass goes on for so long, whether it gets on or not, before one that waits takes its place. */
     private static final long TURN_MS = 500;
+    private static final long HANGS_MS = 100;
     private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
     /** Of a larger entry each part of this size counts as one: bytes take time, too. */
     private static final long ENTRY_BYTES = 256;
@@ -41,11 +42,49 @@ final class ReadAhead implements AutoCloseable {
         final TrackerCore core;
         final ScanPass pass;
         final Wait sinceBegun = new Wait();
+        /** Since it has got on, or began to read. */
+        private final Wait sinceAdvance = new Wait();
+        /** What was to be read when it began, about; what was read since, and what that counted as. */
+        private final long entries;
+        private long read;
+        private long counted;
 
-        Turn(TrackerCore core, ScanPass pass, long nowMs) {
+        Turn(TrackerCore core, ScanPass pass, long entries, long nowMs) {
             this.core = core;
             this.pass = pass;
+            this.entries = entries;
             sinceBegun.begin(nowMs);
+        }
+
+        /** A step of the pass. */
+        ScanPass.Progress step(int window, int entries, long nowMs) {
+            boolean waits = pass.underWay() > 0;
+            ScanPass.Progress progress = pass.step(window, entries);
+            if (!waits || progress == ScanPass.Progress.ADVANCED) {
+                sinceAdvance.begin(nowMs);
+            }
+            return progress;
+        }
+
+        /** How many reads it has under way; none if they hang: others do not wait for them. */
+        int reads(long nowMs) {
+            return sinceAdvance.isOver(nowMs, HANGS_MS) ? 0 : pass.underWay();
+        }
+
+        /** What the last step read, as the pace counts it: bytes take time, too. */
+        long count() {
+            long step = Math.max(pass.stepRead(), pass.stepBytes() / ENTRY_BYTES);
+            read += pass.stepRead();
+            counted += step;
+            return step;
+        }
+
+        /** What is left to be read, about, counted alike. A large one is one to its end: it is not hurried for a part. */
+        long left() {
+            if (entries > Pace.MOST_HURRIED) {
+                return entries;
+            }
+            return (long) (Math.max(0, entries - read) * (read > 0 ? (double) counted / read : 1));
         }
     }
 
@@ -189,27 +228,36 @@ final class ReadAhead implements AutoCloseable {
 
     private void begin(TrackerCore core, TopicReader reader) {
         long ticket = core.ahead().begin();
-        if (core.ahead().mayAdd(ticket) && reader.isAllowed() && isWorthwhile(core, reader)) {
+        if (!core.ahead().mayAdd(ticket) || !reader.isAllowed()) {
+            return;
+        }
+        long entries = worthwhile(core, reader);
+        if (entries >= stride.worthwhile()) {
             long nowMs = clock.millis();
-            active.add(new Turn(core, new ScanPass(core, reader, stride, ticket, nowMs, nanoTime, this::wake), nowMs));
+            ScanPass pass = new ScanPass(core, reader, stride, ticket, nowMs, nanoTime, this::wake);
+            active.add(new Turn(core, pass, entries, nowMs));
         }
     }
 
-    /** A few that nobody holds, behind many that are held, are read at once by the dispatcher, which does not wait for a pass. */
-    private boolean isWorthwhile(TrackerCore core, TopicReader reader) {
+    /**
+     * How many entries there are to be read, about: a few that nobody holds, behind many that are held, are read at once by the
+     * dispatcher, which does not wait for a pass.
+     */
+    private static long worthwhile(TrackerCore core, TopicReader reader) {
         long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.ahead().contained());
-        return Math.max(unknown, core.ahead().sought()) >= stride.worthwhile();
+        return Math.max(unknown, core.ahead().sought());
     }
 
     private boolean round() {
         boolean moved = false;
-        int window = Math.max(1, pace.reads(MAX_READS) / Math.max(1, active.size()));
+        pace.want(active.stream().mapToLong(Turn::left).sum(), nanoTime.getAsLong());
+        int part = Math.max(1, pace.reads(MAX_READS) / Math.max(1, active.size()));
         for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
             Turn turn = i.next();
+            int window = Math.min(part, MAX_READS - readsOfOthers(turn));
             boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.ahead().hasRoom(maxWaiting);
-            ScanPass.Progress progress = turn.pass.step(window, mayRead ? pace.batch(stride.batch()) : 0);
-            pace.spend(Math.max(turn.pass.stepRead(), turn.pass.stepBytes() / ENTRY_BYTES), turn.pass.stepTookNs(),
-                    nanoTime.getAsLong());
+            ScanPass.Progress progress = turn.step(window, mayRead ? pace.batch(stride.batch()) : 0, clock.millis());
+            pace.spend(turn.count(), turn.pass.stepTookNs(), nanoTime.getAsLong());
             if (progress == ScanPass.Progress.ENDED) {
                 i.remove();
                 end(turn);
@@ -218,6 +266,12 @@ final class ReadAhead implements AutoCloseable {
             }
         }
         return moved;
+    }
+
+    /** One that was alone may still have more than its part. */
+    private int readsOfOthers(Turn turn) {
+        long nowMs = clock.millis();
+        return active.stream().filter(other -> other != turn).mapToInt(other -> other.reads(nowMs)).sum();
     }
 
     private void end(Turn turn) {

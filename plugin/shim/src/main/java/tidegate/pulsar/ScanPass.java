@@ -115,6 +115,11 @@ final class ScanPass {
         return goesOn ? Progress.ADVANCED : Progress.ENDED;
     }
 
+    /** How many of its reads are under way, or were not dealt with yet. */
+    int underWay() {
+        return ranges.size();
+    }
+
     /** How many entries the last step read. */
     int stepRead() {
         return stepRead;

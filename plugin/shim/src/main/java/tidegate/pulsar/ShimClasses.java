@@ -20,18 +20,30 @@ final class ShimClasses {
 
     /** Loads and verifies all of them. What cannot be loaded now is loaded, or said, when it is needed. */
     static void load() {
+        ClassLoader loader = ShimClasses.class.getClassLoader();
         try {
-            for (String name : names(ShimClasses.class.getProtectionDomain().getCodeSource())) {
-                Class.forName(name, true, ShimClasses.class.getClassLoader());
-            }
-        } catch (IOException | URISyntaxException | ClassNotFoundException | LinkageError e) {
+            List<String> names = names(ShimClasses.class.getProtectionDomain().getCodeSource());
+            long loaded = names.stream().filter(name -> isLoaded(name, loader)).count();
+            LOG.info("{} of the shim's {} classes are loaded", loaded, names.size());
+        } catch (IOException | URISyntaxException | RuntimeException e) {
             LOG.info("The shim's classes are loaded when they are needed, not now: {}", e.toString());
+        }
+    }
+
+    /** Loads and verifies one of them; whether it is. */
+    static boolean isLoaded(String name, ClassLoader loader) {
+        try {
+            Class.forName(name, true, loader);
+            return true;
+        } catch (ClassNotFoundException | LinkageError e) {
+            LOG.debug("{} cannot be loaded now", name, e);
+            return false;
         }
     }
 
     /** The names of the classes in a jar; none if they come from something else. */
     static List<String> names(CodeSource source) throws IOException, URISyntaxException {
-        Path path = source == null ? null : Path.of(source.getLocation().toURI());
+        Path path = source == null || source.getLocation() == null ? null : Path.of(source.getLocation().toURI());
         if (path == null || !Files.isRegularFile(path)) {
             return List.of();
         }

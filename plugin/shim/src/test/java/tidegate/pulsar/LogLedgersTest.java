@@ -6,9 +6,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.bookkeeper.client.api.BKException;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.client.api.CreateBuilder;
 import org.apache.bookkeeper.client.api.DeleteBuilder;
@@ -24,12 +30,21 @@ import org.junit.jupiter.api.Test;
 
 /** The ledgers of one index log; the test plays the cursor and BookKeeper's client. */
 class LogLedgersTest {
+    private static final String POINTER = CursorHost.PREFIX + "log";
+
     private interface Calls {
         Object call(String method, Object[] arguments);
     }
 
     private final CompletableFuture<Object> made = new CompletableFuture<>();
     private int closed;
+    /** Of the cursor. */
+    private final Map<String, String> properties = new HashMap<>();
+    private final List<Long> deleted = new ArrayList<>();
+    /** The ledgers that BookKeeper does not delete just now. */
+    private final Set<Long> stuck = new HashSet<>();
+    /** Ledgers of messages: a pointer that names one is wrong. */
+    private final Set<Long> strange = new HashSet<>();
     private final LogLedgers log = new LogLedgers("test", cursor(),
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
 
@@ -45,11 +60,16 @@ class LogLedgersTest {
         return answers.get(method);
     }
 
-    private static ManagedCursor cursor() {
+    private ManagedCursor cursor() {
         ManagedLedger ledger = played(ManagedLedger.class, (method, arguments) ->
                 is(Map.of("getConfig", new ManagedLedgerConfig(), "getName", "public/default/persistent/t"), method));
-        return played(ManagedCursor.class, (method, arguments) ->
-                is(Map.of("getManagedLedger", ledger, "getName", "sub"), method));
+        return played(ManagedCursor.class, (method, arguments) -> {
+            if (method.equals("removeCursorProperty")) {
+                properties.remove(arguments[0]);
+                return CompletableFuture.completedFuture(null);
+            }
+            return is(Map.of("getManagedLedger", ledger, "getName", "sub", "getCursorProperties", Map.copyOf(properties)), method);
+        });
     }
 
     /** No proxy: that would load what the client is configured with. */
@@ -67,7 +87,7 @@ class LogLedgersTest {
 
             @Override
             public DeleteBuilder newDeleteLedgerOp() {
-                throw new UnsupportedOperationException();
+                return deletion();
             }
 
             @Override
@@ -77,13 +97,35 @@ class LogLedgersTest {
 
             @Override
             public CompletableFuture<LedgerMetadata> getLedgerMetadata(long ledgerId) {
+                String application = strange.contains(ledgerId) ? "pulsar" : "tidegate";
                 return CompletableFuture.completedFuture(played(LedgerMetadata.class, (method, arguments) ->
-                        is(Map.of("getCustomMetadata", Map.of("application", "tidegate".getBytes(StandardCharsets.UTF_8))), method)));
+                        is(Map.of("getCustomMetadata", Map.of("application", application.getBytes(StandardCharsets.UTF_8))), method)));
             }
 
             @Override
             public void close() {
                 throw new UnsupportedOperationException();
+            }
+        };
+    }
+
+    private DeleteBuilder deletion() {
+        return new DeleteBuilder() {
+            private long ledgerId;
+
+            @Override
+            public DeleteBuilder withLedgerId(long wanted) {
+                ledgerId = wanted;
+                return this;
+            }
+
+            @Override
+            public CompletableFuture<Void> execute() {
+                if (stuck.contains(ledgerId)) {
+                    return CompletableFuture.failedFuture(new BKException(BKException.Code.MetadataVersionException));
+                }
+                deleted.add(ledgerId);
+                return CompletableFuture.completedFuture(null);
             }
         };
     }
@@ -130,5 +172,35 @@ class LogLedgersTest {
         assertEquals(0, closed);
         log.close();
         assertEquals(1, closed);
+    }
+
+    @Test
+    void aPointerNamesTheLogAndAllOthers() {
+        assertEquals(Set.of(5L, 7L, 9L), LogLedgers.ledgersOf("1;5;7,9;bookkeeper"));
+        assertEquals(Set.of(5L), LogLedgers.ledgersOf("1;5;;bookkeeper"));
+        assertEquals(Set.of(7L), LogLedgers.ledgersOf("1;-1;7;bookkeeper"));
+        assertEquals(Set.of(Long.MAX_VALUE), LogLedgers.ledgersOf("1;" + Long.MAX_VALUE + ";;bookkeeper"));
+        for (String other : List.of("", "1;-1;;bookkeeper", "1;5;7;file:///logs", "2;5;7;bookkeeper", "1;5;7",
+                "1;9999999999999999999;;bookkeeper")) {
+            assertEquals(Set.of(), LogLedgers.ledgersOf(other), other);
+        }
+    }
+
+    @Test
+    void withTheSubscriptionAllGoThatThePointerNames() {
+        properties.put(POINTER, "1;5;7,9,11;bookkeeper");
+        log.deleteAll().join();
+        assertEquals(List.of(5L, 7L, 9L, 11L), deleted);
+        assertEquals(Map.of(), properties);
+    }
+
+    @Test
+    void oneThatStaysKeepsNoOther() {
+        properties.put(POINTER, "1;5;7,9,11;bookkeeper");
+        stuck.add(5L);
+        strange.add(9L);
+        log.deleteAll().join();
+        assertEquals(List.of(7L, 11L), deleted);
+        assertEquals(Map.of(), properties);
     }
 }

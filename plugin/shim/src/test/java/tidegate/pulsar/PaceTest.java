@@ -164,20 +164,32 @@ class PaceTest {
         assertTrue(readUntilLook(CALM) <= HIGHEST / 10);
     }
 
+    /** At a speed that keeps nothing waiting. */
+    private Pace fast() {
+        Pace fast = new Pace(10_000_000, nowNs);
+        fast.look(CALM);
+        for (int i = 0; i < 100; i++) {
+            fast.spend(10_000_000, 0, nowNs);
+            nowNs += TimeUnit.SECONDS.toNanos(2);
+            fast.look(CALM);
+        }
+        assertEquals(10_000_000, fast.perSecond());
+        return fast;
+    }
+
     @Test
     void besideLiveTrafficEachPieceIsFollowedByARest() {
+        Pace fast = fast();
         long tookNs = TimeUnit.MILLISECONDS.toNanos(10);
-        pace.look(CALM);
-        pace.spend(2_000, tookNs, nowNs);
-        assertFalse(pace.mayRead(nowNs + 2 * tookNs - 1));
-        assertTrue(pace.mayRead(nowNs + 2 * tookNs));
+        fast.spend(2_000, tookNs, nowNs);
+        assertFalse(fast.mayRead(nowNs + 2 * tookNs - 1));
+        assertTrue(fast.mayRead(nowNs + 2 * tookNs));
         // As long as pieces take, but not as long as one that hung.
-        nowNs += tookNs;
-        pace.spend(8_000, 4 * tookNs, nowNs);
-        assertFalse(pace.mayRead(nowNs + 8 * tookNs - 1));
-        nowNs += 8 * tookNs;
-        pace.spend(1, TimeUnit.MINUTES.toNanos(1), nowNs);
-        assertTrue(pace.mayRead(nowNs + TimeUnit.MILLISECONDS.toNanos(100)));
+        nowNs += 2 * tookNs;
+        long longestNs = TimeUnit.MILLISECONDS.toNanos(100);
+        fast.spend(20_000, 6 * tookNs, nowNs);
+        assertFalse(fast.mayRead(nowNs + longestNs - 1));
+        assertTrue(fast.mayRead(nowNs + longestNs));
     }
 
     @Test
@@ -205,13 +217,7 @@ class PaceTest {
 
     @Test
     void besideLiveTrafficPiecesStaySmallHoweverFastItIs() {
-        Pace fast = new Pace(10_000_000, nowNs);
-        fast.look(CALM);
-        for (int i = 0; i < 100; i++) {
-            fast.spend(10_000_000, 0, nowNs);
-            fast.look(CALM);
-        }
-        assertEquals(10_000_000, fast.perSecond());
+        Pace fast = fast();
         assertTrue(fast.batch(4096) <= 512, fast.batch(4096) + " at once");
     }
 
@@ -253,5 +259,115 @@ class PaceTest {
         assertEquals(1000, slow.perSecond());
         assertFalse(slow.mayRead(TimeUnit.MILLISECONDS.toNanos(900)));
         assertTrue(slow.mayRead(TimeUnit.MILLISECONDS.toNanos(1000)));
+    }
+
+    /** Reads {@code entries} as a pass does, {@code perMs} a millisecond at most; how many of them were read in a hurry. */
+    private long hurry(long entries, int perMs, Pace.Felt felt) {
+        long hurried = 0;
+        long left = entries;
+        for (long ms = 0; left > 0 && ms < 600_000; ms++) {
+            pace.want(left, nowNs);
+            if (pace.mayRead(nowNs)) {
+                int batch = (int) Math.min(left, pace.batch(perMs));
+                hurried += pace.reads(4) == 4 ? batch : 0;
+                pace.spend(batch, 0, nowNs);
+                left -= batch;
+            }
+            nowNs += 1_000_000;
+            if (ms % 50 == 49) {
+                pace.look(felt);
+            }
+        }
+        pace.want(0, nowNs);
+        return hurried;
+    }
+
+    @Test
+    void aSmallBacklogIsReadAtFullSpeedWhoeverPublishes() {
+        beCalm();
+        pace.spend(10_000, TimeUnit.MILLISECONDS.toNanos(50), nowNs);
+        assertFalse(pace.mayRead(nowNs), "it rests");
+        pace.want(100_000, nowNs);
+        assertTrue(pace.mayRead(nowNs));
+        assertEquals(4096, pace.batch(4096));
+        long beganNs = nowNs;
+        assertEquals(100_000, hurry(100_000, 4096, SLOW_PUBLISH));
+        assertEquals(100_000 * 1e9 / HIGHEST, nowNs - beganNs, TimeUnit.MILLISECONDS.toNanos(25));
+        assertEquals(1, pace.reads(4), "it is over");
+    }
+
+    @Test
+    void aLargeBacklogIsNotHurriedForAPart() {
+        beCalm();
+        pace.want(Pace.MOST_HURRIED + 1, nowNs);
+        assertEquals(1, pace.reads(4));
+        pace.want(Pace.MOST_HURRIED, nowNs);
+        assertEquals(4, pace.reads(4));
+    }
+
+    @Test
+    void manySmallOnesAreHurriedForLessThanAHundredthOfTheTime() {
+        beCalm();
+        long[] hurriedIn = new long[300];
+        for (long beganNs = nowNs; nowNs - beganNs < TimeUnit.SECONDS.toNanos(hurriedIn.length); ) {
+            int second = (int) TimeUnit.NANOSECONDS.toSeconds(nowNs - beganNs);
+            hurriedIn[second] += hurry(2_000, 400, CALM);
+        }
+        long window = 0;
+        long most = 0;
+        for (int second = 0; second < hurriedIn.length; second++) {
+            window += hurriedIn[second] - (second < 100 ? 0 : hurriedIn[second - 100]);
+            most = Math.max(most, window);
+        }
+        // At 150,000 a second, which is slow, it is a second.
+        assertTrue(most >= Pace.MOST_HURRIED && most <= 150_000, most + " in 100 s");
+        long later = 0;
+        for (int second = 200; second < hurriedIn.length; second++) {
+            later += hurriedIn[second];
+        }
+        assertEquals(Pace.MOST_HURRIED / 5, later, 2_500);
+    }
+
+    @Test
+    void waitingInAHurryCostsNothing() {
+        beCalm();
+        for (int i = 0; i < 100; i++) {
+            pace.want(100_000, nowNs);
+            assertEquals(4, pace.reads(4), "nothing was read yet");
+            nowNs += TimeUnit.MINUTES.toNanos(1);
+        }
+        assertEquals(100_000, hurry(100_000, 400, CALM));
+    }
+
+    @Test
+    void whatIsFeltOfAHurryDoesNotMakeItSlowerAfterwards() {
+        beCalm();
+        read(40, CALM);
+        assertEquals(HIGHEST, pace.perSecond());
+        assertEquals(100_000, hurry(100_000, 400, SLOW_PUBLISH));
+        readUntilLook(SLOW_PUBLISH);
+        readUntilLook(CALM);
+        assertEquals(HIGHEST, pace.perSecond());
+    }
+
+    @Test
+    void whereNobodyPublishesHurriesAreSavedForLater() {
+        read(40, Pace.Felt.NOTHING);
+        for (int i = 0; i < 1000; i++) {
+            pace.want(1000, nowNs);
+            pace.spend(1000, 0, nowNs);
+            nowNs += 1_000_000;
+        }
+        pace.want(0, nowNs);
+        readUntilLook(CALM);
+        assertEquals(Pace.MOST_HURRIED, hurry(Pace.MOST_HURRIED, 400, SLOW_PUBLISH));
+    }
+
+    @Test
+    void whatIsAllowedAtMostIsNotExceededInAHurry() {
+        Pace slow = new Pace(Pace.LOWEST_PER_SECOND, 0);
+        slow.look(CALM);
+        slow.want(1000, 0);
+        assertEquals(1, slow.reads(4), "there is no speed to be won");
     }
 }

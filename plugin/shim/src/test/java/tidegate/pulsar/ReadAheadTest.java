@@ -20,6 +20,7 @@ class ReadAheadTest {
     private final List<ToyWorld> worlds = new ArrayList<>();
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
     private ReadAhead shared;
+    private Pace.Felt felt = Pace.Felt.NOTHING;
 
     private ToyWorld world(int backlog) {
         ToyWorld world = new ToyWorld(new Random(worlds.size()));
@@ -28,7 +29,7 @@ class ReadAheadTest {
         world.readFailures = 0;
         if (shared == null) {
             shared = new ReadAhead(clock, world::nanoTime, world.stride, new Pace(Long.MAX_VALUE, world.nanoTime()),
-                    () -> Pace.Felt.NOTHING, world.maxWaiting);
+                    () -> felt, world.maxWaiting);
         }
         world.readAhead = shared;
         for (int entry = 0; entry < backlog; entry++) {
@@ -116,5 +117,41 @@ class ReadAheadTest {
         runFor(3_000);
         assertTrue(other.takenAhead() > SMALL / 2, other.takenAhead() + " taken");
         assertTrue(isRead(other, SMALL), other.core().dispatcher().delayedMessages() + " known");
+    }
+
+    /** Until it is read; the most reads that were under way. */
+    private int mostUnderWay(ToyWorld world, int backlog) {
+        int most = 0;
+        for (int i = 0; i < 30_000 && !isRead(world, backlog); i++) {
+            runFor(1);
+            most = Math.max(most, world.reader.underWay());
+        }
+        assertTrue(isRead(world, backlog), "it was not read");
+        return most;
+    }
+
+    @Test
+    void aSmallBacklogIsReadAtOnceWhoeverPublishes() {
+        felt = new Pace.Felt(50, 50);
+        int most = mostUnderWay(world(SMALL), SMALL);
+        assertTrue(most > 1, most + " reads under way");
+    }
+
+    @Test
+    void aLargeBacklogIsReadSlowlyToItsEndWherePublishersFeelIt() {
+        felt = new Pace.Felt(50, 50);
+        int large = (int) Pace.MOST_HURRIED + 5_000;
+        assertEquals(1, mostUnderWay(world(large), large));
+    }
+
+    @Test
+    void onesThatAreSmallEachAndLargeTogetherAreNotHurried() {
+        felt = new Pace.Felt(50, 50);
+        int half = (int) Pace.MOST_HURRIED * 3 / 5;
+        ToyWorld first = world(half);
+        ToyWorld second = world(half);
+        runFor(100);
+        assertTrue(first.takenAhead() > 0 && second.takenAhead() > 0, "both have their turns");
+        assertTrue(first.reader.underWay() <= 1 && second.reader.underWay() <= 1, "one read each");
     }
 }

@@ -1,6 +1,8 @@
 package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -32,6 +34,14 @@ class ShimClassesTest {
     void whatIsNotAJarNamesNone() throws Exception {
         assertEquals(List.of(), ShimClasses.names(source(folder)));
         assertEquals(List.of(), ShimClasses.names(null));
+        assertEquals(List.of(), ShimClasses.names(new CodeSource(null, (Certificate[]) null)));
+    }
+
+    @Test
+    void oneThatCannotBeLoadedKeepsNoneOfTheOthers() {
+        ClassLoader loader = ShimClasses.class.getClassLoader();
+        assertFalse(ShimClasses.isLoaded("tidegate.pulsar.NoSuchClass", loader));
+        assertTrue(ShimClasses.isLoaded("tidegate.pulsar.Pace", loader));
     }
 
     private static CodeSource source(Path path) throws Exception {

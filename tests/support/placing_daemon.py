@@ -1,0 +1,21 @@
+"""``tidegate`` whose index logs have their blocks in ledgers of their own, as those of large backlogs do.
+
+Run in the place of ``tidegate``. An index is also persisted when its journal has 8 KiB, so that there are
+blocks after some thousand messages.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from unittest.mock import patch
+
+from tidegate.index.log.log_options import LogOptions
+from tidegate.plugin import cli
+from tidegate.plugin.daemon import serve
+from tidegate.plugin.daemon.index_logs import IndexLogs
+
+OPTIONS = LogOptions(inline_bytes=0, journal_bytes=1 << 13)
+
+if __name__ == "__main__":
+    with patch.object(serve, "IndexLogs", partial(IndexLogs, options=OPTIONS)):
+        cli.main()
