@@ -311,10 +311,8 @@ class Course:
             machine.kill()
         notes = flood.notes()
         confirmed = confirmed_by(notes, time.time_ns())
-        if self.place.ours:
-            self._plan.say(
-                f"{self._peer}: {confirmed_by(notes, asked_ns):,} were confirmed, {given:,} given on"
-            )
+        # What the former owner had not come to yet is not read again, but for the first time.
+        fresh = max(0, confirmed_by(notes, asked_ns) - given) if self.place.ours else 0
         last_second = confirmed - confirmed_by(notes, begun_ns - 1_000_000_000)
         due = soon(confirmed, soon_ms)
         self.traffic.due.update(due)
@@ -323,16 +321,18 @@ class Course:
         self.traffic.replace(self.place.service_url)
         connected_ns, first_s = self._stages.first_due(self.traffic.wait_connected(begun_ns, self.patience_s))
         readings = self._stages.readings(connected_ns, 0, given_before)
-        read = read_again(readings)
+        read = max(0, read_again(readings) - fresh)
         outcome = self._judge(begun_ns, [Outage(begun_ns, connected_ns)])
         self._plan.say(
             f"{self._peer}, {title}: {confirmed:,} confirmed, {last_second:,} in the last second; first due "
-            f"message {first_s:.3f} s after the consumer, {read:,} entries read again ({readings}), {outcome}"
+            f"message {first_s:.3f} s after the consumer, {read:,} entries read again, {fresh:,} for the "
+            f"first time, {readings}, {outcome}"
         )
         machine.start()
         if watch is not None:
             self._figures.add(title, "index log behind before it, longest", "s", watch.longest_s, LAG_GOAL_S)
         self._figures.add(title, "published in the last second", "messages", last_second, headline=False)
+        self._figures.add(title, "not read by the former owner yet", "entries", fresh, headline=False)
         self._figures.add(title, "first due message after that", "s", first_s, GOAL_S)
         self._figures.add(title, "entries read again", "entries", read)
         self._figures.add(title, "entries read again beyond those", "entries", max(0, read - last_second), 0)
