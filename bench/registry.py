@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import acks, add, failover, lateness, rebuild
+from bench import acks, add, failover, lateness
 from bench.bounds import bench as bounds
 from bench.daemon import bench as daemon
 from bench.harness.driver import Bench
@@ -12,6 +12,7 @@ from bench.libraries import bench as libraries
 from bench.peers import bench as peers
 from bench.profile import bench as profile
 from bench.readahead import bench as readahead
+from bench.rebuild import bench as rebuild
 from bench.scale import bench as scale
 from bench.takeover import bench as takeover
 from bench.throughput import bench as throughput

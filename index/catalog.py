@@ -1,7 +1,7 @@
 """All subscriptions of one data directory, and what they share: store, journal, budget, heap of due times.
 
-The core is single-threaded: every method is called by one thread. What is slow (the write of a commit, a
-persist, a compaction) is an object that is begun here, run anywhere and finished here.
+The core is single-threaded: every method but `disk_bytes` is called by one thread. What is slow (the write of
+a commit, a persist, a compaction) is an object that is begun here, run anywhere and finished here.
 
 Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
 has written a block, unless it has been given time before it (`pacing`); the due heap has exactly the
@@ -393,10 +393,15 @@ class Catalog:
 
     # ---- telling
 
-    def stats(self, each: Sequence[IndexStats] | None = None) -> CatalogStats:
+    def disk_bytes(self) -> int:
+        """Bytes of the store, an estimate. Any thread may ask; it looks at every file, and may take long."""
+        return self._store.disk_bytes()
+
+    def stats(self, each: Sequence[IndexStats] | None = None, disk_bytes: int | None = None) -> CatalogStats:
         """Sums over all subscriptions, and of the store.
 
         each: what the subscriptions have said already, for a caller that cannot wait for all of them at once.
+        disk_bytes: what `disk_bytes` has said already, for one that cannot wait for the disk.
         """
         if each is None:
             each = [index.stats() for index in self]
@@ -415,7 +420,7 @@ class Catalog:
             corrupt_records=self._context.corrupt_records,
             lost_commits=self._context.lost_commits,
             memory_bytes=sum(one.memory_bytes for one in each),
-            disk_bytes=self._store.disk_bytes(),
+            disk_bytes=self.disk_bytes() if disk_bytes is None else disk_bytes,
             journal_bytes=self._journal.size_bytes,
             durable_token=self._journal.durable_token,
             appended_token=self._journal.appended_token,

@@ -108,7 +108,7 @@ class Store(Protocol):
         ...
 
     def disk_bytes(self) -> int:
-        """Bytes on the medium, an estimate."""
+        """Bytes on the medium, an estimate. Any thread may ask, beside everything else; it may take long."""
         ...
 
     def close(self) -> None:

@@ -22,8 +22,10 @@ EXTRA_PACKAGES = ("numba", "polars", "pyarrow")  # of the optional dependencies 
 
 def machine() -> Machine:
     """The machine now; the load average says how disturbed it was when the bench began."""
+    told = _cpuinfo()
     return Machine(
-        cpu=_cpu_model(),
+        cpu=cpu_model(told) or platform.processor() or platform.machine(),
+        avx512=has_avx512(told),
         cores=os.cpu_count() or 1,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         system=f"{platform.system()} {platform.release()}",
@@ -57,13 +59,26 @@ def revision() -> str:
     return f"{commit}+changes" if changed else commit
 
 
-def _cpu_model() -> str:
+def _cpuinfo() -> str:
+    """What Linux says of the processors; empty if it says nothing."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        return platform.processor() or platform.machine()
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else platform.machine()
+        return ""
+
+
+def cpu_model(cpuinfo: str) -> str | None:
+    """The name of the first processor; None if it has none there."""
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return found.group(1).strip() if found else None
+
+
+def has_avx512(cpuinfo: str) -> bool | None:
+    """Whether the processors have AVX-512: its foundation, which all else of it needs. None: not known."""
+    if not cpuinfo:
+        return None
+    flags = re.search(r"^flags\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return flags is not None and "avx512f" in flags.group(1).split()
 
 
 def java_version() -> str:

@@ -117,9 +117,10 @@ def describe(result: Result) -> str:
     place = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     quick = ", quick" if result.quick else ""
+    avx512 = {True: " with AVX-512", False: " without AVX-512", None: ""}[place.avx512]
     return (
         f"`{result.command}`, {result.runs} rounds{quick}, {result.started_at[:16]}Z, "
-        f"{result.duration_s:,.0f} s; {place.cpu}, {place.cores} cores, {place.memory_gib:g} GiB, "
+        f"{result.duration_s:,.0f} s; {place.cpu}{avx512}, {place.cores} cores, {place.memory_gib:g} GiB, "
         f"{place.system}, load {place.load_1min_at_start:g} at the start; {versions}; "
         f"revision {result.revision}"
     )

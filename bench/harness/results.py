@@ -10,7 +10,14 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from bench.harness.errors import BenchError
 
@@ -51,13 +58,23 @@ class Series(BaseModel):
 
 
 class Machine(BaseModel):
-    """Where it ran; nothing that names the machine itself."""
+    """Where it ran; nothing that names the machine itself.
+
+    avx512: whether the processor has AVX-512, which NumPy sorts with where it can; None, and not written,
+        where that is not known, as in results of before it was asked.
+    """
 
     cpu: str
+    avx512: bool | None = None
     cores: int
     memory_gib: float
     system: str
     load_1min_at_start: float
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_known(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        written: dict[str, object] = handler(self)
+        return {name: value for name, value in written.items() if value is not None}
 
 
 class Result(BaseModel):

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_plus
 
 from tidegate.index import UnreadableLogError
-from tidegate.index.log.object_home import ABOUT, About
-from tidegate.index.log.pointer import NO_LEDGER, Pointer
+from tidegate.index.log import ABOUT, NO_LEDGER, About, Pointer
 from tidegate.pipeline.errors import NoTopicError, OptionError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.topic.admin import Admin

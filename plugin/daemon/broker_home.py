@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakSet
 
-from tidegate.index.log.home import (
+from tidegate.index.log import (
     AwayError,
     FencedError,
     HomeError,

@@ -31,9 +31,21 @@ from tidegate.index import (
     TappedStore,
     UnreadableLogError,
 )
-from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, RefusedError
-from tidegate.index.log.places import BlockRecord, Places, StoredBlock, by_record, read_record, writes
-from tidegate.index.log.pointer import NO_LEDGER, of_home
+from tidegate.index.log import (
+    NO_LEDGER,
+    AwayError,
+    BlockRecord,
+    Home,
+    HomeError,
+    NoLedgerError,
+    Places,
+    RefusedError,
+    StoredBlock,
+    by_record,
+    of_home,
+    read_record,
+    writes,
+)
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.stream import Stream

@@ -9,8 +9,7 @@ from __future__ import annotations
 import secrets
 
 from tidegate.index import Identity, SubscriptionName
-from tidegate.index.log.home import Home, RefusedError
-from tidegate.index.log.object_home import About, ObjectHome
+from tidegate.index.log import About, Home, ObjectHome, RefusedError
 from tidegate.plugin.daemon.broker_home import BOOKKEEPER, BrokerHome, LogRequests
 from tidegate.plugin.daemon.object_stores import (
     TAIL_ENTRIES_MAX,

@@ -28,12 +28,18 @@ from tidegate.index import (
     TappedStore,
     UnreadableLogError,
 )
-from tidegate.index.log.home import Home, HomeError, RefusedError
-from tidegate.index.log.log_options import LogOptions
-from tidegate.index.log.object_home import ObjectHome
-from tidegate.index.log.places import Places
-from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
-from tidegate.index.log.writer import LogWriter
+from tidegate.index.log import (
+    NO_LEDGER,
+    Home,
+    HomeError,
+    LogOptions,
+    LogWriter,
+    ObjectHome,
+    Places,
+    Pointer,
+    RefusedError,
+    of_home,
+)
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.fetching import Fetches
 from tidegate.plugin.daemon.homes import Homes

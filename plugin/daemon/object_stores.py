@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tidegate.index.log.objects import FolderObjects, Objects
+from tidegate.index.log import FolderObjects, Objects
 from tidegate.plugin.shown import one_line
 
 FILE = "file"

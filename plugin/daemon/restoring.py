@@ -29,12 +29,18 @@ from tidegate.index import (
     TidegateIndexError,
     UnreadableLogError,
 )
-from tidegate.index.log.home import Home, HomeError, RefusedError
-from tidegate.index.log.landing import Landing
-from tidegate.index.log.places import Places, block_ids
-from tidegate.index.log.pointer import NO_LEDGER, Pointer
-from tidegate.index.log.reader import read_log
-from tidegate.index.log.restore import named_places
+from tidegate.index.log import (
+    NO_LEDGER,
+    Home,
+    HomeError,
+    Landing,
+    Places,
+    Pointer,
+    RefusedError,
+    block_ids,
+    named_places,
+    read_log,
+)
 from tidegate.plugin.daemon.broker_home import LogRequests
 from tidegate.plugin.daemon.homes import Homes
 from tidegate.plugin.daemon.turns import Turns

@@ -41,8 +41,7 @@ from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server
-from tidegate.plugin.daemon.settings import Settings, read_token
-from tidegate.plugin.environment import unknown
+from tidegate.plugin.daemon.settings import Settings, read_token, unknown_variables
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
@@ -205,7 +204,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     loop.set_exception_handler(log_bugs(log))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    for name in unknown(os.environ):
+    for name in unknown_variables():
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     while await _serve_until(stop, settings, log):
         log.warning("the daemon begins anew with what its data directory still has")
@@ -220,15 +219,15 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> 
             await asyncio.to_thread(prepare, log)
             await asyncio.to_thread(product_version)
             collect_rarely()
+            totals = (await daemon.engine.surveyor.survey()).totals
             if not stop.is_set():  # else it has said already that it stops
-                stats = daemon.engine.catalog.stats()
                 log.info(
                     "serving",
                     socket=str(settings.socket),
                     data=str(settings.data),
                     http=_where(settings.http_address, daemon.http_port),
-                    subscriptions=stats.subscriptions,
-                    entries_held=stats.held,
+                    subscriptions=totals.subscriptions,
+                    entries_held=totals.held,
                 )
             waiting = [asyncio.ensure_future(event.wait()) for event in (stop, daemon.engine.lost)]
             try:

@@ -2,8 +2,8 @@
 
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
 unknown name in the file, nearly a known one in the environment, and a value that makes no sense are refused
-with one line that names the setting; nothing else of the daemon reads the environment. (Of the tools,
-``environment`` says what they read.)
+with one line that names the setting; nothing else of the daemon reads the environment, but for what a store
+of objects finds there by itself (``object_stores``). Of the tools, ``environment`` says what they read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from tidegate.plugin.environment import PREFIX, own_default_socket
+from tidegate.plugin.environment import PREFIX, own_default_socket, unknown
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.telemetry.address import HttpAddress
 
@@ -216,6 +216,11 @@ def _from_environment(names: Iterable[str]) -> dict[str, str]:
     said = {name.lower(): value for name, value in os.environ.items() if value}
     found = {name: said.get(f"{PREFIX}{name}".lower()) for name in names}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def unknown_variables() -> list[str]:
+    """The variables in the environment that begin like a setting and are none, sorted."""
+    return unknown(os.environ)
 
 
 def read_token(path: Path) -> str:

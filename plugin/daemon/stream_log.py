@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from tidegate.index import SubscriptionName, TidegateIndexError
-from tidegate.index.log.home import Home, HomeError, RefusedError, StalePointerError
-from tidegate.index.log.log_options import LogOptions
-from tidegate.index.log.writer import LogWriter
+from tidegate.index.log import Home, HomeError, LogOptions, LogWriter, RefusedError, StalePointerError
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.telemetry.metrics import Metrics
 

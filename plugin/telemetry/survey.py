@@ -3,7 +3,8 @@
 With thousands of subscriptions the walk takes most of a second, on the loop that serves the brokers.
 Invariants:
 
-- one turn of the loop gives it ``TURN_S`` and one subscription more;
+- one turn of the loop gives it ``TURN_S`` and one subscription more; the files on the disk are looked at by
+  another thread;
 - who asks while a walk is on its way gets its result; a result is good for ten times as long as it took,
   for a second at most, so that asking all the time costs little and the answer is exact where it is cheap;
 - what is removed meanwhile is left out; nothing is ever counted twice.
@@ -65,14 +66,20 @@ class Surveyor:
         self._walking = None
 
     async def _walk(self) -> Survey:
+        # First: what is removed while it is waited for is left out.
+        disk_bytes, took_s = await asyncio.to_thread(self._look_at_disk)
         each: list[IndexStats] = []
-        took_s = 0.0
         async for index in in_turns(self._catalog):
             if self._catalog.get(index.name) is index:
                 began_s = time.perf_counter()
                 each.append(index.stats()._replace(slices=[]))
                 took_s += time.perf_counter() - began_s
         fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
-        self._latest = Survey(self._catalog.stats(each), [one.name for one in fullest])
+        self._latest = Survey(self._catalog.stats(each, disk_bytes), [one.name for one in fullest])
         self._good_until_s = time.perf_counter() + min(GOOD_FOR * took_s, GOOD_FOR_MAX_S)
         return self._latest
+
+    def _look_at_disk(self) -> tuple[int, float]:
+        """How many bytes are there, and how many seconds it took to say so. In another thread."""
+        began_s = time.perf_counter()
+        return self._catalog.disk_bytes(), time.perf_counter() - began_s

@@ -73,6 +73,19 @@ def test_the_page_shows_headline_metrics_by_scenario_and_where_they_come_from() 
     assert max(map(len, page.splitlines())) <= report.DOCS_WIDTH
 
 
+@pytest.mark.parametrize(
+    ("avx512", "said"),
+    [
+        (True, "; a processor with AVX-512, 2 cores, "),
+        (False, "; a processor without AVX-512, 2 cores, "),
+        (None, "; a processor, 2 cores, "),
+    ],
+)
+def test_where_it_ran_says_whether_there_is_avx_512(avx512: bool | None, said: str) -> None:
+    place = result().machine.model_copy(update={"avx512": avx512})
+    assert said in report.describe(result(machine=place))
+
+
 def test_every_table_of_the_page_has_as_many_cells_as_titles() -> None:
     page = report.markdown(result(metric(samples={"tidegate": [1.0], "bucket": [2.0]})))
     assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {8}
@@ -136,6 +149,16 @@ def test_a_saved_result_is_loaded_as_it_was(tmp_path: Path) -> None:
     made = result(metric(samples={"tidegate": [0.1, 0.2]}))
     results.save(made, tmp_path / "deep" / "failover.json")
     assert results.load_all(tmp_path / "deep") == [made]
+
+
+def test_a_result_of_before_avx_512_was_asked_for_is_loaded_and_saved_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "failover.json"
+    results.save(result(), path)
+    assert "avx512" not in path.read_text(encoding="utf-8")
+    assert results.load(path).machine.avx512 is None
+    asked = result(machine=result().machine.model_copy(update={"avx512": False}))
+    results.save(asked, path)
+    assert results.load(path) == asked
 
 
 def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:

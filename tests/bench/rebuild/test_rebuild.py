@@ -7,9 +7,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from bench import rebuild
 from bench.harness import driver
 from bench.harness.errors import BenchError
+from bench.rebuild import bench as rebuild
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "google", "google.protobuf"])

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.plugin.daemon import settings as settings_module
 from tidegate.plugin.daemon.serve import index_options
-from tidegate.plugin.daemon.settings import Settings, load_settings, read_token
+from tidegate.plugin.daemon.settings import Settings, load_settings, read_token, unknown_variables
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.telemetry.address import HttpAddress
 
@@ -194,3 +195,16 @@ def test_a_token_file_allows_an_address_off_loopback(tmp_path: Path) -> None:
     settings = load_settings({"data": tmp_path, "http": "0.0.0.0:80", "http_token_file": tmp_path / "token"})
     assert settings.http_address is not None
     assert not settings.http_address.is_loopback
+
+
+def test_nothing_else_of_the_daemon_reads_the_environment() -> None:
+    here = Path(settings_module.__file__)
+    readers = {
+        path for path in here.parent.glob("*.py") if re.search(r"\bos\.(environb?|getenv)", path.read_text())
+    }
+    assert readers == {here}
+
+
+def test_variables_that_are_no_settings_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_ZONE", "eu")
+    assert "TIDEGATE_ZONE" in unknown_variables()

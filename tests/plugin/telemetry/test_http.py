@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import re
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -190,6 +191,29 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         assert seen[("tidegate_journal_bytes", ())] > staged
         assert seen[("tidegate_bytes_received_total", ())] == client.sent_bytes > staged * RECORD_BYTES
         assert seen[("tidegate_bytes_sent_total", ())] == client.received_bytes
+
+
+async def test_whoever_asks_the_disk_is_looked_at_beside_the_loop(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    asked: list[int] = []
+
+    class Watched(MemoryStore):
+        def disk_bytes(self) -> int:
+            asked.append(threading.get_ident())
+            return super().disk_bytes()
+
+    async with (
+        start(store=Watched(), http="127.0.0.1:0") as daemon,
+        await ShimClient.connect(socket_path) as client,
+    ):
+        stream = await client.open(TOPIC)
+        stream.add(entries(4, now_ms() + HOUR_MS))
+        await stream.durable()
+        for page in ("metrics", "status", "healthz", "readyz"):
+            await get(daemon.http_port, f"/{page}")
+    assert asked
+    assert threading.get_ident() not in asked
 
 
 async def sent_bytes(daemon: RunningDaemon) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -78,6 +79,23 @@ async def test_other_work_has_its_turns_meanwhile(catalog: Catalog) -> None:
     await Surveyor(catalog).survey()
     working.cancel()
     assert turns >= COUNT
+
+
+async def test_the_loop_does_not_wait_for_the_disk() -> None:
+    answers = threading.Event()
+
+    class SlowDisk(MemoryStore):
+        def disk_bytes(self) -> int:
+            assert answers.wait(10), "the loop that lets it answer stands still"
+            return 4_711
+
+    catalog = Catalog.open(SlowDisk(), ManualClock(0))
+    surveying = asyncio.create_task(Surveyor(catalog).survey())
+    await asyncio.sleep(0.01)
+    assert not surveying.done()
+    answers.set()
+    assert (await surveying).totals.disk_bytes == 4_711
+    catalog.close()
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -106,4 +106,17 @@ final class AheadGate {
         boolean isAllTold = last.lastLeft().compareTo(from) < 0;
         return isAllTold || new Position(from.ledgerId(), from.entryId() + reach - 1).compareTo(last.next()) >= 0;
     }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        require(ticket == NO_TICKET || ticket == lastTicket, "an old ticket is valid");
+        require(!wanted || reader != null && ticket != NO_TICKET, "a pass is wanted that could add nothing");
+        require(readInVain == 0 || readInVain < enoughInVain, readInVain + " were read in vain, and nothing is wanted");
+    }
+
+    private void require(boolean holds, String broken) {
+        if (!holds) {
+            throw new IllegalStateException(broken + ": ticket " + ticket + " of " + lastTicket);
+        }
+    }
 }

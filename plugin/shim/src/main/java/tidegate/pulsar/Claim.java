@@ -94,4 +94,16 @@ final class Claim {
     boolean isStale() {
         return !owned && conflicts >= MAX_CONFLICTS;
     }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        require(!owned || !writing, "an epoch is written by who owns one");
+        require(conflicts <= refusals, conflicts + " conflicts among " + refusals + " refusals");
+    }
+
+    private void require(boolean holds, String broken) {
+        if (!holds) {
+            throw new IllegalStateException(broken + ": " + ownership);
+        }
+    }
 }

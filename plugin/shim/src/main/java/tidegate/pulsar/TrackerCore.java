@@ -166,6 +166,13 @@ final class TrackerCore {
         return Thread.holdsLock(parts.lock);
     }
 
+    /** Does something with the tracker's lock held. For tests: what must not wait for it comes to its end meanwhile. */
+    void holdingLock(Runnable action) {
+        synchronized (parts.lock) {
+            action.run();
+        }
+    }
+
     /** @throws IllegalStateException if an invariant of a part does not hold */
     void check() {
         parts.check();

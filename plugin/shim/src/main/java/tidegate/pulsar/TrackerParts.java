@@ -46,10 +46,12 @@ final class TrackerParts {
     /** @throws IllegalStateException if an invariant of a part does not hold */
     void check() {
         synchronized (lock) {
+            claim.check();
             near.check();
             sought.check();
             positions.check();
             outbox.check();
+            ahead.check();
             stream.check();
             deletes.check();
             cursor.check();

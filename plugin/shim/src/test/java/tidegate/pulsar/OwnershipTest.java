@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.Random;
@@ -62,6 +63,15 @@ class OwnershipTest {
         Claim claim = new Claim(cursor, first);
         assertEquals(1, claim.begin(0).epoch());
         assertNull(claim.begin(60_000), "the answer to the first is still to come");
+    }
+
+    @Test
+    void whoOwnsAnEpochWritesNone() {
+        Claim claim = new Claim(cursor, first);
+        claim.begin(0);
+        claim.check();
+        claim.take();
+        assertThrows(IllegalStateException.class, claim::check);
     }
 
     @Test

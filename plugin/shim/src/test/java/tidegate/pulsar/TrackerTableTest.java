@@ -190,10 +190,9 @@ class TrackerTableTest {
         assertEquals(List.of(new Frame.Close()), sent(done));
         daemonSends(2, 1, new Frame.Durable());
         daemonSends(2, 0, new Frame.Close());
-        synchronized (busy) {
-            // On a thread of its own, which does not hold the lock.
-            assertTimeoutPreemptively(Duration.ofSeconds(5), () -> table.forgetClosed(clock.millis()));
-        }
+        // On a thread of its own, which does not hold the lock.
+        busy.holdingLock(() ->
+                assertTimeoutPreemptively(Duration.ofSeconds(5), () -> table.forgetClosed(clock.millis())));
         assertTrue(done.whenClosed().isDone());
         assertFalse(table.isEmpty(), "the busy one is still there");
     }
@@ -207,9 +206,8 @@ class TrackerTableTest {
         table.register(waiting);
         connect();
         assertFalse(waiting.daemon().isOpen(), "it has claimed nothing yet");
-        synchronized (waiting) {
-            assertTimeoutPreemptively(Duration.ofSeconds(5), () -> session.tick(clock.millis()));
-        }
+        waiting.holdingLock(() ->
+                assertTimeoutPreemptively(Duration.ofSeconds(5), () -> session.tick(clock.millis())));
         waiting.speakForLast();
         assertEquals(List.of(), answerOpens());
         assertFalse(waiting.daemon().isOpen(), "nobody has said that it can be opened now");

@@ -1,4 +1,4 @@
-"""Packs made parts with Spark, as a rebuild does: ``python -m bench.rebuild_spark FOLDER BINS MASTER``.
+"""Packs made parts with Spark, as a rebuild does: ``python -m bench.rebuild.spark FOLDER BINS MASTER``.
 
 Prints, as JSON, how many entries, how long it took once Spark and its Python workers were there, and the most
 memory that one of these workers has had.

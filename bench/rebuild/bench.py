@@ -249,7 +249,7 @@ def packed(recorder: Recorder, peer: str, count: int) -> None:
         began_s = time.monotonic()
         if peer in MASTERS:
             done = subprocess.run(
-                [sys.executable, "-m", "bench.rebuild_spark", folder, json.dumps(bins), MASTERS[peer]],
+                [sys.executable, "-m", "bench.rebuild.spark", folder, json.dumps(bins), MASTERS[peer]],
                 capture_output=True, text=True, check=False, timeout=PATIENCE_S,
             )  # fmt: skip
             if done.returncode != 0:
