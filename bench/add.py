@@ -1,15 +1,19 @@
 """Nanoseconds per addMessage on the dispatcher's thread: each tracker's own class, in one JVM (bench/java).
 
 The dispatcher holds its lock while it adds, so that this is time in which a subscription delivers nothing.
-Ours runs with its real daemon: its own threads send what was added over the socket meanwhile.
+Ours runs with its real daemon: its own threads send what was added over the socket meanwhile. Once more it
+runs with an index log in a folder, which the daemon writes meanwhile.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+import httpx
 
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError
@@ -24,6 +28,9 @@ TARGET_NS = 40.0
 JVM_OPTIONS = ("-Xms1g", "-Xmx2g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseZGC")
 """Roomy, with the collector that Pulsar's own start script chooses."""
 TIMEOUT_S = 900.0
+LOGGED = "tidegate, index log"
+NAMES = {LOGGED: "tidegate-log"}
+"""Of those that bench/java/AddBench.java calls otherwise."""
 WORKLOADS = {"uniform": "due evenly over 24 h", "fixed": "one fixed delay"}
 
 
@@ -37,10 +44,23 @@ def run_harness(jars: Sequence[Path], arguments: Sequence[str]) -> list[list[str
     return lines
 
 
+def names(peers: Sequence[str]) -> str:
+    """As AddBench wants them."""
+    return ",".join(NAMES.get(peer, peer) for peer in peers)
+
+
+def logged_bytes(daemon: Daemon) -> float:
+    """What the daemon has appended to index logs since its start."""
+    text = httpx.get(f"{daemon.url}/metrics", timeout=5.0, trust_env=False).text
+    found = re.search(r"^tidegate_index_log_bytes_total (\S+)$", text, re.MULTILINE)
+    return 0.0 if found is None else float(found[1])
+
+
 def record(recorder: Recorder, lines: Sequence[Sequence[str]]) -> None:
     """Turn the harness's lines into metrics."""
-    for _, peer, workload, _, mean, cpu, p50, p99, longest, paused_ms in lines:
-        scenario = WORKLOADS[workload]
+    peers = {name: peer for peer, name in NAMES.items()}
+    for _, name, workload, _, mean, cpu, p50, p99, longest, paused_ms in lines:
+        scenario, peer = WORKLOADS[workload], peers.get(name, name)
         for title, unit, text, target, headline in (
             ("add, mean", "ns", mean, TARGET_NS, True),
             ("add, CPU time of the thread", "ns", cpu, None, True),
@@ -59,12 +79,15 @@ def run(plan: Plan, recorder: Recorder) -> None:
     recorder.parameters |= {"messages": messages, "warm_up_rounds": WARM_UPS, "entries_per_ledger": 50_000}
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         daemon = Daemon(Path(folder) / "daemon")
-        jars = [shim_jar()] if OURS in plan.peers else []
-        if OURS in plan.peers:
+        jars = [shim_jar()] if {OURS, LOGGED} & set(plan.peers) else []
+        if jars:
             daemon.start()
         try:
             counts = [str(messages), str(WARM_UPS), str(plan.runs)]
-            lines = run_harness(jars, [str(daemon.socket_path), *counts, ",".join(plan.peers)])
+            arguments = [str(daemon.socket_path), *counts, names(plan.peers), folder]
+            lines = run_harness(jars, arguments)
+            if LOGGED in plan.peers and not logged_bytes(daemon):
+                raise BenchError("the daemon has written no index log")
         finally:
             daemon.kill()
     record(recorder, lines)
@@ -76,7 +99,7 @@ BENCH = Bench(
     measures="nanoseconds per addMessage on the dispatcher's thread, the trackers' own classes in one JVM",
     takes="1 min",
     takes_quick="30 s",
-    peers=(OURS, IN_MEMORY, BUCKET),
+    peers=(OURS, LOGGED, IN_MEMORY, BUCKET),
     runs=7,
     runs_quick=5,
     run=run,

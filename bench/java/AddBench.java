@@ -1,10 +1,14 @@
 import io.netty.util.HashedWheelTimer;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -29,8 +33,10 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
  * the tracker is a stub whose calls cost nothing. Bucket's snapshot storage answers at once: building a
  * snapshot is timed, storing it is not, which favours it.
  *
+ * <p>Ours is there twice: "tidegate", and "tidegate-log" whose daemon keeps an index log as well.
+ *
  * <p>Arguments: daemon socket or "-", messages a round, warm-up rounds, measured rounds, trackers (comma
- * separated). Prints one line a round: {@code round TRACKER WORKLOAD NUMBER MEAN_NS CPU_NS P50_NS P99_NS MAX_MS
+ * separated), and for "tidegate-log" an empty folder. Prints one line a round: {@code round TRACKER WORKLOAD NUMBER MEAN_NS CPU_NS P50_NS P99_NS MAX_MS
  * PAUSED_MS}, where median and p99 are of a batch divided by its size and MAX_MS is of a whole batch.
  */
 public final class AddBench {
@@ -49,7 +55,7 @@ public final class AddBench {
         int warmUps = Integer.parseInt(arguments[2]);
         int rounds = Integer.parseInt(arguments[3]);
         List<String> trackers = Arrays.asList(arguments[4].split(","));
-        try (Makers makers = new Makers(socket)) {
+        try (Makers makers = new Makers(socket, Path.of(arguments.length > 5 ? arguments[5] : ""))) {
             for (int number = -warmUps; number < rounds; number++) {
                 for (String workload : List.of("uniform", "fixed")) {
                     long[] deliverAt = workload.equals("uniform") ? uniform(messages) : fixed(messages);
@@ -84,7 +90,7 @@ public final class AddBench {
 
     private static void measure(Makers makers, String name, String workload, int number, long[] deliverAt)
             throws Exception {
-        PersistentDispatcherMultipleConsumers dispatcher = Stubs.dispatcher(name + "-" + NAMES.incrementAndGet());
+        PersistentDispatcherMultipleConsumers dispatcher = makers.dispatcher(name);
         DelayedDeliveryTracker tracker = makers.make(name, dispatcher);
         // The tracker is made by the first delayed message; what it does once is not what an add costs.
         tracker.addMessage(0, 0, deliverAt[0]);
@@ -139,11 +145,23 @@ public final class AddBench {
     private static final class Makers implements AutoCloseable {
         private static final long TICK_MS = 1_000;
         private final HashedWheelTimer timer = new HashedWheelTimer();
+        private static final String OURS = "tidegate";
+        private static final String LOGGED = "tidegate-log";
         private final String socket;
-        private DelayedDeliveryTrackerFactory ours;
+        private final Path folder;
+        private final Map<String, DelayedDeliveryTrackerFactory> ours = new HashMap<>();
 
-        Makers(String socket) {
+        Makers(String socket, Path folder) {
             this.socket = socket;
+            this.folder = folder;
+        }
+
+        /** A new subscription; its cursor keeps the pointer to an index log, if there is one. */
+        PersistentDispatcherMultipleConsumers dispatcher(String tracker) throws Exception {
+            String subscription = tracker + "-" + NAMES.incrementAndGet();
+            return tracker.equals(LOGGED)
+                    ? Stubs.dispatcher(subscription, new CursorFile(folder.resolve(subscription)), null)
+                    : Stubs.dispatcher(subscription);
         }
 
         DelayedDeliveryTracker make(String name, PersistentDispatcherMultipleConsumers dispatcher) throws Exception {
@@ -155,21 +173,29 @@ public final class AddBench {
                 case "bucket":
                     return new BucketDelayedDeliveryTracker(dispatcher, timer, TICK_MS, false,
                             new ForgetfulSnapshots(), 50_000, TimeUnit.SECONDS.toMillis(300), 5_000, -1);
-                case "tidegate":
-                    if (ours == null) {
-                        ours = (DelayedDeliveryTrackerFactory) Class.forName("tidegate.pulsar.TrackerFactory")
-                                .getDeclaredConstructor().newInstance();
-                        ours.initialize(Stubs.pulsar(socket));
-                    }
-                    return ours.newTracker(dispatcher);
+                case OURS, LOGGED:
+                    return factory(name).newTracker(dispatcher);
                 default:
                     throw new IllegalArgumentException("no tracker " + name);
             }
         }
 
+        private DelayedDeliveryTrackerFactory factory(String name) throws Exception {
+            DelayedDeliveryTrackerFactory known = ours.get(name);
+            if (known != null) {
+                return known;
+            }
+            DelayedDeliveryTrackerFactory made = (DelayedDeliveryTrackerFactory) Class
+                    .forName("tidegate.pulsar.TrackerFactory").getDeclaredConstructor().newInstance();
+            String log = name.equals(LOGGED) ? "file://" + Files.createDirectories(folder.resolve("logs")) : "none";
+            made.initialize(Stubs.pulsar(socket, name, log));
+            ours.put(name, made);
+            return made;
+        }
+
         /** Ours answers before the daemon has: wait until it has, as all but the first adds in a broker do. */
         void awaitOpen(String name, DelayedDeliveryTracker tracker) {
-            if (!name.equals("tidegate")) {
+            if (!ours.containsKey(name)) {
                 return;
             }
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
@@ -184,8 +210,8 @@ public final class AddBench {
         @Override
         public void close() throws Exception {
             timer.stop();
-            if (ours != null) {
-                ours.close();
+            for (DelayedDeliveryTrackerFactory factory : ours.values()) {
+                factory.close();
             }
         }
     }

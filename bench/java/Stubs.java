@@ -47,12 +47,14 @@ final class Stubs {
         return dispatcher;
     }
 
-    static PulsarService pulsar(String socket) throws ReflectiveOperationException {
+    /** A broker by that name, which keeps index logs at a URL; "none" for none. */
+    static PulsarService pulsar(String socket, String name, String indexLog) throws ReflectiveOperationException {
         Pulsar pulsar = allocate(Pulsar.class);
         pulsar.stubConfiguration = new ServiceConfiguration();
         Properties properties = new Properties();
         properties.setProperty("tidegateSocket", socket);
-        properties.setProperty("tidegateBrokerName", "bench");
+        properties.setProperty("tidegateBrokerName", name);
+        properties.setProperty("tidegateIndexLog", indexLog);
         // The stub has no storage to read from.
         properties.setProperty("tidegateReadAhead", "false");
         pulsar.stubConfiguration.setProperties(properties);
@@ -80,6 +82,8 @@ final class Stubs {
                 new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
                     case "getName" -> name;
                     case "getManagedLedger" -> ledger;
+                    // What does not outlive its consumers has nowhere to keep the pointer to an index log.
+                    case "isDurable" -> properties != null;
                     case "getCursorProperties" -> properties == null ? Map.of() : properties.all();
                     case "getReadPosition", "getMarkDeletedPosition", "getPersistentMarkDeletedPosition" -> start;
                     case "putCursorProperty" -> {

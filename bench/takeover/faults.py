@@ -1,4 +1,8 @@
-"""What is done to the owner of a topic, in the order in which it is done. Each fault says how to undo it."""
+"""What is done to the owner of a topic, in the order in which it is done. Each fault says how to undo it.
+
+A rolling restart restarts the owner's machine and, when that is up again, the other one, which has the topic
+by then: each of the two, once.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,10 @@ class Fault:
     title: str
     do: Callable[[Place, Traffic], Callable[[], None]]
     moves: bool = True
-    repeats_young: float | None = None
-    """How many messages may come again that were acknowledged just before; None: as many as there are."""
+    is_planned: bool = False
+    """The client rests before it, as one that is drained: nothing that was acknowledged may come again."""
+    times: int = 1
+    """How often in a row: each time to whoever has the topic then."""
     needs_daemon: bool = False
 
 
@@ -78,9 +84,9 @@ def lose_disk(place: Place, _: Traffic) -> Callable[[], None]:
 
 
 FAULTS = (
-    Fault("unload", unload, repeats_young=0),
+    Fault("unload", unload, is_planned=True),
     Fault("broker and daemon killed", kill),
-    Fault("rolling restart", restart, repeats_young=0),
+    Fault("rolling restart", restart, is_planned=True, times=2),
     Fault("broker and daemon paused past the session's end", stand_still),
     Fault("the daemon's disk lost, from the start of another", lose_disk, moves=False, needs_daemon=True),
 )

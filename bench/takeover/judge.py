@@ -57,6 +57,23 @@ def first_after(arrivals: Sequence[Arrival], moment_ns: int) -> int | None:
     return min((one.arrived_at_ns for one in arrivals if one.arrived_at_ns >= moment_ns), default=None)
 
 
+def earliest_past(due: Mapping[int, int], past_ms: int) -> int | None:
+    """The first to fall due of those (number: deliver_at in ms) that are due later; None if there is none."""
+    later = ((deliver_at_ms, number) for number, deliver_at_ms in due.items() if deliver_at_ms > past_ms)
+    return min(later, default=(0, None))[1]
+
+
+def came_at(arrivals: Sequence[Arrival], number: int) -> int | None:
+    """When a message came first, in ns; None if it has not."""
+    return min((one.arrived_at_ns for one in arrivals if one.number == number), default=None)
+
+
+def quiet_ns(arrivals: Sequence[Arrival], moment_ns: int) -> int:
+    """How long before a moment the client made its last acknowledgement."""
+    made = (one.acked_at_ns for one in arrivals if 0 < one.acked_at_ns <= moment_ns)
+    return moment_ns - max(made, default=0)
+
+
 def served_since(client_ns: int, owner_ns: int | None, first_ns: int) -> int:
     """Since when the new owner has had the consumer, all in ns.
 
@@ -67,14 +84,12 @@ def served_since(client_ns: int, owner_ns: int | None, first_ns: int) -> int:
 
 
 def missing(due: Mapping[int, int], arrivals: Sequence[Arrival], now_ms: int) -> set[int]:
-    """The confirmed messages (number: deliver_at in ms) that are due by now and have not come."""
-    came = {one.number for one in arrivals}
+    """The confirmed messages (number: deliver_at in ms) that are due by now and have not come.
+
+    What came and could not be acknowledged has to come again.
+    """
+    came = {one.number for one in arrivals if one.acked_at_ns}
     return {number for number, deliver_at_ms in due.items() if deliver_at_ms <= now_ms} - came
-
-
-def read_again(read: int, stored: int, delivered: int) -> int:
-    """Entries read beyond one for each that was stored meanwhile, and one for each that was delivered."""
-    return max(0, read - stored - delivered)
 
 
 def judge(

@@ -22,6 +22,7 @@ from bench.harness.machine import ROOT
 from bench.harness.parts import pulsar_home, shim_jar
 from bench.harness.waiting import until
 from bench.pulsar.stand import SUBSCRIPTION
+from bench.takeover.reads import Given
 from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.cluster import NAMESPACE, ClusterStand
 from tidegate.plugin.drill.stands.standalone import counted_reads
@@ -29,9 +30,25 @@ from tidegate.plugin.drill.stands.trackers import OURS, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.cluster import Node
 from tidegate.plugin.local.guard import Guard
+from tidegate.plugin.local.pulsar_process import Bookie
 
 TOPIC = f"persistent://{NAMESPACE}/takeover"
 _CLOCK_TICKS = 100
+_COUNTING = {
+    "enableStatistics": "true",
+    "statsProviderClass": "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider",
+    # Its own HTTP server tells it.
+    "prometheusStatsHttpEnable": "false",
+}
+_WRITTEN = re.compile(r"^bookie_WRITE_BYTES(?:_total)?(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+class _CountingBookie(Bookie):
+    """``plain`` as one that counts what it writes."""
+
+    def __init__(self, plain: Bookie) -> None:
+        vars(self).update(vars(plain))
+        self._conf = {**self._conf, **_COUNTING}
 
 
 class Place:
@@ -54,6 +71,7 @@ class Place:
             # As it is installed: the drills have tiny slices, so that everything happens soon.
             daemon_settings={},
         )
+        self.stand.cluster.bookie = _CountingBookie(self.stand.cluster.bookie)
 
     def __enter__(self) -> Self:
         self.stand.start()
@@ -155,15 +173,23 @@ class Place:
         return sum(counted_reads(owner.name, owner.counters_port, owner.broker.admin_url, TOPIC).values())
 
     def counted(self, node: Node, name: str) -> float:
-        """A counter of a daemon; 0 if there is none."""
+        """A counter of a daemon, which must answer; 0 if there is none."""
         if not self.ours:
             return 0.0
-        try:
-            text = httpx.get(f"{node.daemon.url}/metrics", timeout=5.0, trust_env=False).text
-        except httpx.HTTPError as error:
-            raise BenchError(f"the daemon of {node.name} does not answer: {error}") from error
+        text = _metrics(node.daemon.url, f"the daemon of {node.name}")
         found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
         return 0.0 if found is None else float(found[1])
+
+    def given(self, node: Node) -> Given:
+        """What the daemon was given to hold since its start; it must answer."""
+        return Given(node.daemon.pid, int(self.counted(node, "tidegate_entries_added_total")))
+
+    def bookie_written(self) -> float:
+        """Bytes of entries that the bookie has stored since its start, of whatever ledger."""
+        found = _WRITTEN.findall(_metrics(self.stand.cluster.bookie_url, "the bookie"))
+        if not found:
+            raise BenchError("the bookie does not say what it has written")
+        return sum(map(float, found))
 
     def restored_s(self, node: Node) -> float:
         """How long a daemon has restored indexes from their logs since its start; it must answer."""
@@ -191,12 +217,19 @@ class Place:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
         return 0.0 if found is None else int(found[1]) / 1_024
 
-    def processor_s(self) -> float:
-        """Processor time of the owner's broker and daemon since their starts, in seconds."""
+    def processor_s(self) -> tuple[float, float]:
+        """Processor time of the owner's broker, and of its daemon, since their starts, in seconds."""
         node = self.owner()
-        pids = [node.broker.pid, *([node.daemon.pid] if self.ours else [])]
-        ticks = 0
-        for pid in pids:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / _CLOCK_TICKS
+        return _processor_s(node.broker.pid), _processor_s(node.daemon.pid) if self.ours else 0.0
+
+
+def _metrics(base_url: str, who: str) -> str:
+    try:
+        return httpx.get(f"{base_url}/metrics", timeout=5.0, trust_env=False).text
+    except httpx.HTTPError as error:
+        raise BenchError(f"{who} does not answer: {error}") from error
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS

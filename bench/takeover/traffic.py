@@ -32,12 +32,28 @@ _WATCH_S = 0.001
 _CONNECT_S = 120.0
 
 
+class _Consumer:
+    """A consumer that can be told to acknowledge nothing more: it refuses, as without a connection."""
+
+    def __init__(self, consumer: pulsar.Consumer, traffic: Traffic) -> None:
+        self.receive = consumer.receive
+        self._consumer = consumer
+        self._traffic = traffic
+
+    def acknowledge(self, message: pulsar.Message) -> None:
+        """Acknowledge, or raise ``pulsar.PulsarException``."""
+        with self._traffic.acknowledging:
+            if self._traffic.rests:
+                raise pulsar.NotConnected(f"{message.message_id()} is not acknowledged: the client rests")
+            self._consumer.acknowledge(message)
+
+
 class Traffic:
     """Messages numbered from ``first``, ``PER_S`` a second, each delayed by some seconds, and their consumer.
 
     due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: how long each confirmation
     took. confirmed_at_ns: when they came. What is due in an hour is not this consumer's business and is not
-    noted.
+    noted. rests: nothing is acknowledged; changed and asked with ``acknowledging``.
     """
 
     def __init__(self, topic: str, log_path: Path, first: int) -> None:
@@ -46,9 +62,11 @@ class Traffic:
         self.confirmed_at_ns: list[int] = []
         self.arrivals: list[Arrival] = []
         self.connected_at_ns: list[int] = []
+        self.acknowledging = threading.Lock()
+        self.rests = False
         self._topic = topic
         self._log_path = log_path
-        self._next = first
+        self._next = self.first = first
         self._random = np.random.default_rng(first)
         self._workers = Workers()
         self._lock = threading.Lock()
@@ -70,6 +88,15 @@ class Traffic:
         """Give the client up, which may not notice for long that its broker is gone, and take a new one."""
         self._drop()
         self._connect(service_url)
+
+    def rest(self, quiet_s: float) -> None:
+        """Acknowledge nothing more, as a client that is drained; returns after ``quiet_s`` of that.
+
+        What comes meanwhile is noted as not acknowledged. It goes on by itself once it is connected anew.
+        """
+        with self.acknowledging:
+            self.rests = True
+        time.sleep(quiet_s)
 
     def wait_connected(self, since_ns: int, timeout_s: float) -> int:
         """When the consumer was connected first after a moment, both in ns of the wall clock."""
@@ -112,7 +139,7 @@ class Traffic:
                 consumer_type=pulsar.ConsumerType.Shared,
                 initial_position=pulsar.InitialPosition.Earliest,
             )
-            self.connected_at_ns.append(time.time_ns())
+            self._connected()
             producer = client.create_producer(self._topic, batching_enabled=False, send_timeout_millis=0)
         except BaseException:
             client.shutdown()
@@ -122,13 +149,19 @@ class Traffic:
         self._workers.run(self._receive, consumer)
         self._workers.run(self._watch, consumer)
 
+    def _connected(self) -> None:
+        """Note it."""
+        self.connected_at_ns.append(time.time_ns())
+        with self.acknowledging:
+            self.rests = False
+
     def _watch(self, consumer: pulsar.Consumer) -> None:
         """Note when the client has connected again by itself. The client has no event for it."""
         connected = True
         while not self._workers.closed.wait(_WATCH_S):
             now = consumer.is_connected()
             if now and not connected:
-                self.connected_at_ns.append(time.time_ns())
+                self._connected()
             connected = now
             with self._lock:
                 if self._client is None:
@@ -142,7 +175,8 @@ class Traffic:
             acked_at_ns = 0 if acked_at == NEVER else acked_at
             self.arrivals.append(Arrival(number, position, deliver_at_ms, received_at, acked_at_ns))
 
-        receive(consumer, self._workers.closed, time.time_ns, received, timeout_ms=_RECEIVE_MS)
+        taking = _Consumer(consumer, self)
+        receive(taking, self._workers.closed, time.time_ns, received, timeout_ms=_RECEIVE_MS)
 
     def _send(self) -> None:
         while not self._workers.closed.wait(1 / PER_S):

@@ -13,15 +13,18 @@ from tidegate.plugin.local.daemon import Daemon
 
 
 def test_every_tracker_adds_in_the_stub_of_a_broker(tmp_path: Path) -> None:
-    peers = (OURS, IN_MEMORY, BUCKET)
+    peers = (OURS, add.LOGGED, IN_MEMORY, BUCKET)
     daemon = Daemon(tmp_path / "daemon")
     daemon.start()
     try:
-        arguments = [str(daemon.socket_path), "2000", "0", "1", ",".join(peers)]
+        arguments = [str(daemon.socket_path), "2000", "0", "1", add.names(peers), str(tmp_path)]
         lines = add.run_harness([shim_jar()], arguments)
+        logged_bytes = add.logged_bytes(daemon)
     finally:
         daemon.kill()
-    assert sorted((line[1], line[2]) for line in lines) == sorted(itertools.product(peers, add.WORKLOADS))
+    assert logged_bytes > 0, "the index log that one of them has is written"
+    called = [add.NAMES.get(peer, peer) for peer in peers]
+    assert sorted((line[1], line[2]) for line in lines) == sorted(itertools.product(called, add.WORKLOADS))
     recorder = Recorder()
     add.record(recorder, lines)
     means = [metric for metric in recorder.metrics if metric.title == "add, mean"]

@@ -6,10 +6,12 @@ from bench.takeover.judge import (
     Arrival,
     Outage,
     Outcome,
+    came_at,
+    earliest_past,
     first_after,
     judge,
     missing,
-    read_again,
+    quiet_ns,
     served_since,
 )
 
@@ -41,6 +43,28 @@ def test_the_clock_runs_from_when_the_owner_has_the_consumer() -> None:
 def test_lost_is_what_is_due_and_has_not_come() -> None:
     due = {1: 10_000, 2: 10_500, 3: 12_000}
     assert missing(due, [arrival(1, 10_001)], now_ms=11_000) == {2}
+
+
+def test_what_came_and_could_not_be_acknowledged_has_to_come_again() -> None:
+    due = {1: 10_000, 2: 10_000}
+    first = [arrival(1, 10_001, acked_ms=0), arrival(2, 10_001)]
+    assert missing(due, first, now_ms=11_000) == {1}
+    assert missing(due, [*first, arrival(1, 10_400)], now_ms=11_000) == set()
+
+
+def test_what_is_due_past_the_horizon_is_the_first_that_only_a_daemon_can_have() -> None:
+    due = {1: 12_000, 2: 12_300, 3: 12_250, 4: 60_000}
+    assert earliest_past(due, 12_000) == 3, "not the one that is due just then, nor the first by number"
+    assert earliest_past(due, 60_000) is None
+    arrivals = [arrival(3, 12_900), arrival(3, 12_260), arrival(2, 12_255)]
+    assert came_at(arrivals, 3) == 12_260 * MS
+    assert came_at(arrivals, 4) is None
+
+
+def test_quiet_is_since_the_last_acknowledgement() -> None:
+    arrivals = [arrival(1, 9_500), arrival(2, 9_800, acked_ms=0), arrival(3, 10_100)]
+    assert quiet_ns(arrivals, FAULT_NS) == 500 * MS
+    assert quiet_ns([], FAULT_NS) == FAULT_NS
 
 
 def test_repeats_are_told_apart_by_when_they_had_been_acknowledged() -> None:
@@ -78,11 +102,6 @@ def test_an_acknowledgement_on_its_way_is_no_excuse_without_an_outage_between() 
     late = [Outage(10_100 * MS, 10_300 * MS)]
     outcome = judge({}, arrivals, since_ns=FAULT_NS, now_ms=0, outages=late)
     assert (outcome.repeated_young, outcome.repeated_under_way) == (1, 0)
-
-
-def test_what_is_published_meanwhile_is_not_read_again() -> None:
-    assert read_again(read=240, stored=100, delivered=120) == 20
-    assert read_again(read=90, stored=100, delivered=0) == 0
 
 
 def test_what_was_repeated_before_the_fault_or_sent_twice_is_no_repeat() -> None:

@@ -1,0 +1,80 @@
+"""What a stretch of a run costs: counters of the cluster before and after it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.harness.errors import BenchError
+from bench.takeover.place import Place
+from bench.takeover.traffic import Traffic
+
+_LAG_EVERY_S = 0.5
+
+
+class Counters(NamedTuple):
+    """At one moment. Processor times are of the topic's owner, in seconds since its start."""
+
+    at_s: float
+    metadata_writes: int
+    bookie_bytes: float
+    broker_s: float
+    daemon_s: float
+    confirmed: int
+
+    @classmethod
+    def of(cls, place: Place, traffic: Traffic) -> Self:
+        """Now."""
+        broker_s, daemon_s = place.processor_s()
+        return cls(
+            at_s=time.monotonic(),
+            metadata_writes=place.stand.cluster.metadata_writes(),
+            bookie_bytes=place.bookie_written(),
+            broker_s=broker_s,
+            daemon_s=daemon_s,
+            confirmed=len(traffic.confirm_ns),
+        )
+
+
+def writes_a_minute(before: Counters, after: Counters) -> float:
+    """Writes of the metadata store."""
+    return (after.metadata_writes - before.metadata_writes) / (after.at_s - before.at_s) * 60
+
+
+def publish_ms(traffic: Traffic, before: Counters, after: Counters) -> NDArray[np.float64]:
+    """How long each confirmation took of those that came between."""
+    return np.array(traffic.confirm_ns[before.confirmed : after.confirmed]) / 1e6
+
+
+class LagWatch:
+    """Asks a daemon again and again how far its index logs are behind. A context manager."""
+
+    def __init__(self, place: Place) -> None:
+        self.longest_s = 0.0
+        self._place = place
+        self._node = place.owner()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LAG_EVERY_S):
+            try:
+                lag_s = self._place.counted(self._node, "tidegate_index_log_lag_seconds")
+            except BenchError:
+                continue  # it is busy; the next answer says how far it is behind by then
+            self.longest_s = max(self.longest_s, lag_s)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        self._thread.join()
