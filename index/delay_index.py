@@ -142,6 +142,7 @@ class DelayIndex:
             positions=PositionState(found.held, found.acknowledged, state.mark_delete, state.generation),
             quarantine=Quarantine(audit=found.audit),
         )
+        index._positions.put_back(found.damaged_ledgers)
         index._persisting.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
