@@ -427,5 +427,8 @@ class DelayIndex:
                 self._blocks.look, complete=not self._quarantine.pending and not self._absent
             )
             self._persisting.check()
+            self._absent.check()
+            self._quarantine.check()
+            self._context.journal.check(self.log)
         except CheckError as error:
             raise CheckError(f"{self.name}: {error}\n{self.stats()}") from error
