@@ -4,14 +4,15 @@ An index that comes by its log answers for what it holds before its blocks are h
 order in which they are due. Until then what they have is held, and cannot be handed out, merged or looked
 through. Called by the core's thread only.
 
-Invariants: a block is absent only while a slice names it; what was written for a block that is not named any
-more is told to `Leftovers`.
+Invariants (walked by `check`): a block is absent only while a slice names it; what was written for a block
+that is not named any more is told to `Leftovers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidegate.index.checks import require
 from tidegate.index.format import keys
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.persist import StoredBlock
@@ -73,6 +74,15 @@ class AbsentBlocks:
             self._leftovers.orphan(key for each, key in self._arrived.items() if each not in known)
             self._arrived.clear()
             self._ids &= known
+
+    def check(self) -> None:
+        """Raise CheckError if an invariant does not hold."""
+        known = self._known()
+        require(self._ids <= known, f"absent blocks that no slice names: {self._ids - known}")
+        gone = self._arrived.keys() - known
+        require(not gone, f"blocks have arrived that no slice names, and nobody deletes them: {gone}")
+        twice = self._ids & self._arrived.keys()
+        require(not twice, f"blocks have arrived and are absent: {twice}")
 
     def _known(self) -> set[int]:
         return {descriptor.block_id for each in self._timeline.slices for descriptor in each.descriptors}

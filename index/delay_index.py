@@ -142,6 +142,7 @@ class DelayIndex:
             positions=PositionState(found.held, found.acknowledged, state.mark_delete, state.generation),
             quarantine=Quarantine(audit=found.audit),
         )
+        index._positions.put_back(found.damaged_ledgers)
         index._persisting.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
@@ -426,5 +427,8 @@ class DelayIndex:
                 self._blocks.look, complete=not self._quarantine.pending and not self._absent
             )
             self._persisting.check()
+            self._absent.check()
+            self._quarantine.check()
+            self._context.journal.check(self.log)
         except CheckError as error:
             raise CheckError(f"{self.name}: {error}\n{self.stats()}") from error

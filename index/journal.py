@@ -11,7 +11,8 @@ it looks at nothing of a `JournalLog` but the number of its subscription, and at
 leaves, an error or none, is there before anybody who waits for it goes on.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds what a synced write has
-covered; a `JournalLog` is written to by `Journal` only, on the core's thread, and read by everyone else.
+covered; a `JournalLog` is written to by `Journal` only, on the core's thread, and read by everyone else. What
+of that is state is walked by `check`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import struct
 import threading
 from enum import IntEnum
 
+from tidegate.index.checks import require
 from tidegate.index.entry import Entries
 from tidegate.index.errors import CorruptRecordError, StorageError, TidegateIndexError
 from tidegate.index.format import keys
@@ -349,6 +351,33 @@ class Journal:
                 raise commit.error
             self.durable_token = commit.token
         return self.durable_token
+
+    def check(self, log: JournalLog) -> None:
+        """Raise CheckError if an invariant does not hold, of all together or of this log. O(what waits)."""
+        writing, taken = self._writing, () if self._writing is None else self._writing.records
+        taken_token = self.durable_token if writing is None else writing.token
+        require(
+            log.identity_token <= self.appended_token
+            and self.durable_token <= taken_token <= self.appended_token,
+            f"tokens: {self.durable_token} durable, {taken_token} taken, {self.appended_token} appended",
+        )
+        require(
+            self.pending or not (self._pending or len(self._extra)), "no commit would take what is appended"
+        )
+        waiting = [record.sequence for record in (*taken, *self._pending) if record.log is log]
+        end = log.last_sequence + 1
+        require(
+            waiting == [*range(end - len(waiting), end)],
+            f"{waiting} wait, and {log.last_sequence} is the last",
+        )
+        require(
+            log._tail is None or any(record is log._tail for record in self._pending),
+            "a record is joined with that was taken",
+        )
+        count, size_bytes = log.records, log.size_bytes
+        require(0 <= count <= self.records, f"a log has {count} records of {self.records}")
+        require(0 <= size_bytes <= self.size_bytes, f"a log has {size_bytes} bytes of {self.size_bytes}")
+        require(count > 0 or (size_bytes, log.oldest_ms) == (0, None), "a log has bytes, and no record")
 
     def commit(self) -> int:
         """Take, write and finish; the durable token. Raises StorageError."""

@@ -3,15 +3,17 @@
 orphans: keys that count for nothing. uncertain: slices whose record may or may not have been written, because
 a commit can be in the store though its write has failed. cleared: slices of before a CLEAR.
 
-Invariant: while a slice is uncertain, its record is not written by anybody but a persist, which writes all
-uncertain ones together with whatever else the failed commit may have said.
+Invariants: while a slice is uncertain, its record is not written by anybody but a persist, which writes all
+uncertain ones together with whatever else the failed commit may have said; nothing that counts is an orphan
+or cleared (walked by `check`), because the next persist deletes those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from tidegate.index.checks import require
 from tidegate.index.format.keys import SliceId
 
 
@@ -61,3 +63,10 @@ class Leftovers:
         self._orphans = self._orphans[len(remains.orphans) :]
         self._uncertain -= remains.uncertain
         self._cleared -= remains.cleared
+
+    def check(self, slices: Collection[SliceId], keys: Collection[bytes]) -> None:
+        """Raise CheckError if one of these slices or keys, which count, would be deleted."""
+        again = self._cleared.intersection(slices)
+        require(not again, f"slices of before a CLEAR are there again: {again}")
+        counting = {key.hex() for key in set(self._orphans).intersection(keys)}
+        require(not counting, f"orphans that count: {counting}")

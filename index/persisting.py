@@ -20,6 +20,7 @@ from tidegate.index.clock import Clock
 from tidegate.index.distinct import ledgers_of
 from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State
 from tidegate.index.journal import Journal, JournalLog
@@ -273,6 +274,25 @@ class Persisting:
                 all(version <= self._version for version in versions.values()),
                 "a stored bitmap is of a persist that is still to come",
             )
+        self._leftovers.check({each.id for each in self._timeline.slices}, self._stored_keys())
+
+    def _stored_keys(self) -> set[bytes]:
+        """Of the blocks and bitmaps that count."""
+        subscription_id = self._log.subscription_id
+        found = {
+            keys.block_key(subscription_id, each.id, descriptor.block_id)
+            for each in self._timeline.slices
+            for descriptor in each.descriptors
+        }
+        for kind, versions in (
+            (keys.HELD, self._held_versions),
+            (keys.ACKNOWLEDGED, self._acknowledged_versions),
+        ):
+            found.update(
+                keys.bitmap_key(kind, subscription_id, ledger_id, version)
+                for ledger_id, version in versions.items()
+            )
+        return found
 
 
 def _exchange(versions: dict[int, int], changes: dict[int, int | None]) -> None:

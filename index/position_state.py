@@ -5,7 +5,8 @@ get snapshots.
 
 Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position; in
 flight is a subset of held. Which ledgers' bitmaps have changed is noted by the sets themselves; what a
-persist took and could not write comes back by `put_back`, and nobody else says that a ledger has changed.
+persist took and could not write comes back by `put_back`, as does what is found damaged in the store, and
+nobody else says that a ledger has changed.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class PositionState:
         return ChangedLedgers(self.held.take_dirty(), self.acknowledged.take_dirty())
 
     def put_back(self, changed: ChangedLedgers) -> None:
-        """These ledgers have to be written again: a persist has failed, or what it wrote does not count."""
+        """These ledgers are to be written again: a persist has failed, or what is stored does not count."""
         self.held.mark_dirty(changed.held)
         self.acknowledged.mark_dirty(changed.acknowledged)
 

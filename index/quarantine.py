@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tidegate.index.checks import require
 from tidegate.index.persist import StoredBlock
 from tidegate.index.positions import PositionSet
 from tidegate.index.slices import Block
@@ -78,3 +79,10 @@ class Quarantine:
         self._blocks = {}
         self._doubts = 0
         self._unheld = PositionSet()
+
+    def check(self) -> None:
+        """Raise CheckError if an invariant does not hold."""
+        require(
+            self._doubts >= 0, f"{-self._doubts} doubts more were settled than there were: one is overlooked"
+        )
+        require(len(self._blocks) <= self.blocks_total, "corrupt blocks are not counted")

@@ -30,6 +30,7 @@ from tidegate.index.format.packing import unpack_entries
 from tidegate.index.format.upgrade import format_record, upgrade
 from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.options import IndexOptions
+from tidegate.index.position_state import ChangedLedgers
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap
 from tidegate.index.store import Batch, Put, Store
@@ -100,6 +101,7 @@ class Recovered:
     reader: JournalReader
     held: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
     acknowledged: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
+    damaged_ledgers: ChangedLedgers = field(default_factory=lambda: ChangedLedgers(set(), set()))
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
     slices: dict[SliceId, list[BlockDescriptor]] = field(default_factory=dict)
@@ -307,9 +309,10 @@ def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
 
 
 def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[bytes], damage: Damage) -> None:
-    versions = found.held_versions if kind == keys.HELD else found.acknowledged_versions
+    versions, damaged = found.held_versions, found.damaged_ledgers.held
+    if kind == keys.ACKNOWLEDGED:
+        versions, damaged = found.acknowledged_versions, found.damaged_ledgers.acknowledged
     bodies: dict[int, bytes] = {}
-    damaged = set()
     for key, value in rows:
         if key in uncommitted:
             continue
@@ -340,7 +343,6 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
                 damage.report(key, seal(kind, bodies.pop(ledger_id)), str(error))
                 damaged.add(ledger_id)
         positions = PositionSet.of_portable(bodies.items(), tracked=True)
-    positions.mark_dirty(damaged)
     if kind == keys.HELD:
         found.held = positions
     else:

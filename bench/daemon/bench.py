@@ -49,6 +49,8 @@ KILLED = (
     Line("accepted_s", "the socket accepts, from the start of the process", "s"),
     Line("first_due_s", "first due entry, from the start of the process", "s"),
     Line("import_s", "imports alone", "s"),
+    Line("store_s", "… opening RocksDB, as the daemon says", "s"),
+    Line("indexes_s", "… reading the indexes, as it says", "s"),
     Line("first_due_beyond_imports_s", "first due entry, beyond the imports", "s", target=0.5),
 )
 SMALL = (

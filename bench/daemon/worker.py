@@ -12,6 +12,7 @@ and processor time are the daemon's alone, as the kernel counts them.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import urllib.request
@@ -125,6 +126,7 @@ def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Fi
         for start in range(count, count + MORE, BATCH):
             send(client, streams, source, start, BATCH)
         daemon.kill()
+    since = len(daemon.log_path.read_bytes())
     began_s = time.perf_counter()
     daemon.spawn()
     with until("the daemon's socket", lambda: connected(daemon), START_S, interval_s=0.002) as client:
@@ -132,13 +134,23 @@ def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Fi
         (stream,) = opened(client, 1, credit=1_000)
         client.until(lambda: bool(stream.due), "DUE")
         first_due_s = time.perf_counter() - began_s
+    serving = until("what the daemon says", lambda: said(daemon, since), START_S)
     import_s = min(took_s(sys.executable, "-c", IMPORTS) for _ in range(ROUNDS))
     return {
         "accepted_s": accepted_s,
         "first_due_s": first_due_s,
         "import_s": import_s,
+        "store_s": serving["store_ms"] / 1e3,
+        "indexes_s": serving["indexes_ms"] / 1e3,
         "first_due_beyond_imports_s": first_due_s - import_s,
     }
+
+
+def said(daemon: Daemon, since: int) -> dict[str, float] | None:
+    """What the daemon's log has behind so many bytes of its being ready; None if that is nothing yet."""
+    lines = daemon.log_path.read_bytes()[since:].splitlines(keepends=True)
+    events = (json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n"))
+    return next((event for event in events if event["event"] == "serving"), None)
 
 
 def opened(client: BrokerClient, subscriptions: int, credit: int = 0) -> list[BrokerStream]:

@@ -114,16 +114,18 @@ class BlockFetch:
             if not rested and due_at_ms > self._clock.now_ms() + SOON_MS:
                 await asyncio.sleep(REST_SECONDS)
                 rested = True
-            blocks = [each for each in planned if self._index.upkeep.is_absent(each[1].block_id)]
-            if not blocks:
+            if not self._still_absent(planned):
                 continue
             try:
                 if record is None:
                     raise UnreadableLogError("nobody knows where they lie")
-                await self._bring(record, blocks)
+                await self._bring(record, planned)
             except (UnreadableLogError, NoLedgerError) as error:
                 if not self._is_current:
                     return lost
+                blocks = self._still_absent(planned)
+                if not blocks:  # they were dropped meanwhile, and with them the ledger
+                    continue
                 self._say(
                     "blocks of an index cannot be read where its log says, their messages are read again",
                     error,
@@ -146,9 +148,15 @@ class BlockFetch:
         )
         return lost
 
-    async def _bring(self, record: BlockRecord, blocks: list[StoredBlock]) -> None:
-        """Read a record and write its blocks. Raises UnreadableLogError, HomeError."""
-        while True:
+    def _still_absent(self, blocks: list[StoredBlock]) -> list[StoredBlock]:
+        return [each for each in blocks if self._index.upkeep.is_absent(each[1].block_id)]
+
+    async def _bring(self, record: BlockRecord, planned: list[StoredBlock]) -> None:
+        """Read a record and write its blocks, if they are absent still.
+
+        Raises UnreadableLogError, HomeError.
+        """
+        while blocks := self._still_absent(planned):
             try:
                 async with self._at_once:
                     await self._read_and_write(record, blocks)
@@ -172,6 +180,7 @@ class BlockFetch:
         found = await read_record(self._home, record, last)
         batch, missing = writes(found, self._index.log.subscription_id, blocks)
         await self._write(batch)
+        missing = self._still_absent(missing)
         if missing and self._is_current:
             self._index.upkeep.lose_absent(missing, "is not where the index log says")
             self._landed(self._index)

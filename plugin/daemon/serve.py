@@ -19,7 +19,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,6 +55,15 @@ if TYPE_CHECKING:
 StoreFactory = Callable[[Settings], Store]
 Exposition = Callable[[], Awaitable[bytes]]
 OpenedT = TypeVar("OpenedT")
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How long opening the data directory took: who waits after a crash wants to know for what."""
+
+    store_ms: int
+    indexes_ms: int
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class RunningDaemon:
     exposition: Exposition
     health: Health
     http_port: int | None
+    opening: Opening
 
 
 @functools.cache
@@ -120,7 +130,8 @@ async def running_daemon(
         executor = stack.enter_context(_threads(2, "tidegate-index"))
         commit_executor = stack.enter_context(_threads(1, "tidegate-commit"))
         log_executor = stack.enter_context(_threads(1, "tidegate-log"))
-        catalog, store = stack.enter_context(_open_catalog(settings, clock, store_factory, executor, log))
+        opened = _open_catalog(settings, clock, store_factory, executor, log)
+        catalog, store, opening = stack.enter_context(opened)
         metrics, health = Metrics(product_version), Health()
         logs = IndexLogs(catalog, store, clock, loop, executor=log_executor, metrics=metrics, log=log)
         engine = DaemonEngine(
@@ -154,7 +165,7 @@ async def running_daemon(
             if http is not None:
                 await http.start()
             health.clear("http")
-            yield RunningDaemon(engine, exposition, health, None if http is None else http.port)
+            yield RunningDaemon(engine, exposition, health, None if http is None else http.port, opening)
         finally:
             engine.stop()
             await server.stop(settings.shutdown_seconds)
@@ -228,6 +239,7 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> 
                     http=_where(settings.http_address, daemon.http_port),
                     subscriptions=totals.subscriptions,
                     entries_held=totals.held,
+                    **asdict(daemon.opening),
                 )
             waiting = [asyncio.ensure_future(event.wait()) for event in (stop, daemon.engine.lost)]
             try:
@@ -250,25 +262,30 @@ def _where(address: HttpAddress | None, port: int | None) -> str | None:
 @contextmanager
 def _open_catalog(
     settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor, log: Logger
-) -> Iterator[tuple[Catalog, TappedStore]]:
-    def opened() -> tuple[Catalog, TappedStore]:
+) -> Iterator[tuple[Catalog, TappedStore, Opening]]:
+    def opened() -> tuple[Catalog, TappedStore, Opening]:
+        began_ns = clock.monotonic_ns()
         store = TappedStore(store_factory(settings), clock)
+        store_ns = clock.monotonic_ns()
         try:
-            return Catalog.open(store, clock, index_options(settings), executor), store
+            catalog = Catalog.open(store, clock, index_options(settings), executor)
         except TidegateIndexError:
             store.close()
             raise
+        opened_ns = clock.monotonic_ns()
+        took = Opening((store_ns - began_ns) // NS_PER_MS, (opened_ns - store_ns) // NS_PER_MS)
+        return catalog, store, took
 
     try:
         found = _unless_damaged(opened)
         if isinstance(found, DamagedDirectoryError):
             _move_aside(settings.data, found, log)
             found = opened()
-        catalog, store = found
+        catalog, store, took = found
     except TidegateIndexError as error:
         raise StartError(str(error)) from error
     try:
-        yield catalog, store
+        yield catalog, store, took
     finally:
         try:
             catalog.close()

@@ -201,6 +201,20 @@ def test_a_corrupt_acknowledged_bitmap_is_forgotten() -> None:
     index.check()
 
 
+@pytest.mark.parametrize("kind", [keys.HELD, keys.ACKNOWLEDGED])
+def test_the_next_persist_puts_another_in_place_of_a_corrupt_bitmap(kind: bytes) -> None:
+    """Though nothing of its ledger changes any more: else it would be met again at each start."""
+    store = MemoryStore()
+    persisted(store)
+    damage(store, stored(store, kind)[0][0])
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 1
+    settle(catalog)
+    catalog, index = reopened(store)
+    assert catalog.stats().corrupt_records == 0
+    index.check()
+
+
 def test_a_corrupt_carry_over_is_unheld() -> None:
     store = MemoryStore()
     options = replace(OPTIONS, carry_ms=2_000)

@@ -36,6 +36,7 @@ from tidegate.index.tap import Noted
 from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.fetching import BlockFetch
 from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.wire.messages import Unheld
 
@@ -356,6 +357,13 @@ def nobody_commits_upkeep() -> Iterator[None]:
 def taken_for_foreign() -> Iterator[None]:
     """The simulator's own find: a directory of ours without its format record was somebody else's."""
     with replaced(keys, "is_ours", lambda key: False):
+        yield
+
+
+@contextmanager
+def brings_what_was_dropped() -> Iterator[None]:
+    """The simulator's own find: a fetch went on with blocks that were dropped while the bookies were away."""
+    with replaced(BlockFetch, "_still_absent", lambda self, blocks: list(blocks)):
         yield
 
 

@@ -15,6 +15,7 @@ from tests.sim.history import History
 from tests.sim.plants import (
     PLANTS,
     Plant,
+    brings_what_was_dropped,
     given_back_in_eighths,
     landed_without_a_mark,
     nobody_commits_upkeep,
@@ -57,6 +58,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("left_of_a_restoration", landed_without_a_mark, "has stored what is of no subscription"),
         ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
         ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
+        ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
     ],
 )
 def test_a_kept_history_fails_with_the_bug_that_it_once_showed(

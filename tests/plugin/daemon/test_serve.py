@@ -62,8 +62,11 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
         assert error.code == ErrorCode.SHUTTING_DOWN
     assert code == 0
     assert not socket_path.exists()
-    events = [json.loads(line)["event"] for line in daemon.log().splitlines()]
-    assert "serving" in events
+    lines = [json.loads(line) for line in daemon.log().splitlines()]
+    events = [line["event"] for line in lines]
+    serving = lines[events.index("serving")]
+    assert serving["store_ms"] > 0  # RocksDB was made
+    assert serving["indexes_ms"] >= 0
     assert events[-1] == "stopped, everything received is on disk"
 
     await serve().ready()

@@ -1,0 +1,120 @@
+"""What `check` says of an index in which an invariant of a part was broken by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.catalogs import NAME, OTHER, START_MS, opened, spread
+from tidegate.index.delay_index import DelayIndex
+from tidegate.index.errors import CheckError
+from tidegate.index.format import keys
+from tidegate.index.slices import Block
+from tidegate.index.store import MemoryStore
+
+GONE = 1_000_000
+"""An id that no block has."""
+
+
+@pytest.fixture
+def index() -> DelayIndex:
+    """Has blocks, one of them loaded, bitmaps, and records in the journal: some are taken, some wait."""
+    catalog, index = opened(MemoryStore())
+    index.add(spread(1_000, 10_000))
+    index.acknowledge(index.held().within(0, 0))
+    catalog.commit()
+    catalog.persist(NAME)
+    assert len(index.pop_due(START_MS + 5_000, 10)) == 10
+    index.add(spread(10, 10_000, ledger_id=6))
+    catalog.subscription(OTHER, bytes(16)).add(spread(10, 10_000))
+    assert catalog.begin_commit() is not None
+    index.add(spread(10, 10_000, ledger_id=7))
+    index.check()
+    return index
+
+
+def loaded(index: DelayIndex) -> Block:
+    return next(
+        block for each in index._timeline.slices for block in each.blocks.values() if block.run is not None
+    )
+
+
+def nobody_names_an_absent_block(index: DelayIndex) -> None:
+    index._absent._ids.add(GONE)
+
+
+def nobody_deletes_what_has_come(index: DelayIndex) -> None:
+    index._absent._arrived[GONE] = b""
+
+
+def a_block_is_an_orphan(index: DelayIndex) -> None:
+    block = loaded(index)
+    key = keys.block_key(index.log.subscription_id, block.of.id, block.descriptor.block_id)
+    index._persisting._leftovers.orphan([key])
+
+
+def a_bitmap_is_an_orphan(index: DelayIndex) -> None:
+    ((ledger_id, version),) = index._persisting._held_versions.items()
+    key = keys.bitmap_key(keys.HELD, index.log.subscription_id, ledger_id, version)
+    index._persisting._leftovers.orphan([key])
+
+
+def a_slice_was_cleared(index: DelayIndex) -> None:
+    index._persisting._leftovers.clear([loaded(index).of.id])
+
+
+def a_doubt_is_settled_twice(index: DelayIndex) -> None:
+    index._quarantine.doubt()
+    index._quarantine.done([], 2)
+
+
+def a_taken_record_is_joined_with(index: DelayIndex) -> None:
+    writing = index._context.journal._writing
+    assert writing is not None
+    index.log._tail = writing.records[0]
+
+
+def a_record_is_forgotten(index: DelayIndex) -> None:
+    index._context.journal._pending.clear()
+
+
+def no_commit_would_take_it(index: DelayIndex) -> None:
+    journal = index._context.journal
+    journal.appended_token = journal._writing.token if journal._writing is not None else 0
+
+
+def more_is_durable_than_was_taken(index: DelayIndex) -> None:
+    index._context.journal.durable_token = index._context.journal.appended_token
+
+
+def a_log_is_longer_than_all(index: DelayIndex) -> None:
+    index._context.journal.size_bytes = 0
+
+
+def an_empty_log_has_bytes(index: DelayIndex) -> None:
+    index._context.journal.persisted(index.log, index.log.last_sequence, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (nobody_names_an_absent_block, "absent blocks that no slice names"),
+        (nobody_deletes_what_has_come, "nobody deletes them"),
+        (a_block_is_an_orphan, "orphans that count"),
+        (a_bitmap_is_an_orphan, "orphans that count"),
+        (a_slice_was_cleared, "there again"),
+        (a_doubt_is_settled_twice, "doubts more"),
+        (a_taken_record_is_joined_with, "joined with"),
+        (a_record_is_forgotten, "is the last"),
+        (no_commit_would_take_it, "no commit would take"),
+        (more_is_durable_than_was_taken, "tokens"),
+        (a_log_is_longer_than_all, "bytes of 0"),
+        (an_empty_log_has_bytes, "no record"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_what_is_broken_is_said(index: DelayIndex, broken: Callable[[DelayIndex], None], said: str) -> None:
+    broken(index)
+    with pytest.raises(CheckError, match=said):
+        index.check()
