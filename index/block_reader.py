@@ -23,7 +23,8 @@ _LOG = logging.getLogger(__name__)
 class BlockReader:
     """Methods raise StorageError if the store fails, and BlockAwayError where a block is still to come.
 
-    on_corrupt: called when a block is found damaged that was not known to be.
+    on_corrupt: called when a block is found damaged that was not known to be; with whether its index log, if
+        there is one, may have it whole.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class BlockReader:
         *,
         quarantine: Quarantine,
         absent: AbsentBlocks,
-        on_corrupt: Callable[[], None],
+        on_corrupt: Callable[[bool], None],
     ) -> None:
         self._name = name
         self._store = store
@@ -58,12 +59,15 @@ class BlockReader:
         except (CorruptBlockError, BlockAwayError):
             return None
 
-    def report(self, block: Block, reason: str, *, quietly: bool = False) -> None:
-        """A block cannot be read, by whoever tried. quietly: another line says so."""
+    def report(self, block: Block, reason: str, *, quietly: bool = False, logged: bool = True) -> None:
+        """A block cannot be read, by whoever tried.
+
+        quietly: another line says so. logged: False if it is not to be had from the index log either.
+        """
         if self._quarantine.report(block):
             if not quietly:
-                _LOG.error("%s: %s; its positions will be read again", self._name, reason)
-            self._on_corrupt()
+                _LOG.error("%s: %s; its positions come from its log, or are read again", self._name, reason)
+            self._on_corrupt(logged)
 
     def _read(self, block: Block) -> Entries:
         if block.descriptor.block_id in self._absent:

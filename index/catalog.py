@@ -12,7 +12,7 @@ anything is stored under it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 
 from heapdict import heapdict
@@ -261,6 +261,14 @@ class Catalog:
         self._due_changed(index)
 
     # ---- losses
+
+    def on_corrupt_block(self, met: Callable[[DelayIndex], None]) -> None:
+        """Call ``met`` with an index of which a block is damaged that its index log may have whole.
+
+        In the midst of what met it: nothing of the catalog or the index is to be called then. What only that
+        block had is lost with the index's next persist.
+        """
+        self._context.corrupt_block = met
 
     def unheld(self) -> list[DelayIndex]:
         """The subscriptions of which `take_unheld` has something. O(of these)."""

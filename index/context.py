@@ -20,6 +20,8 @@ class Context(Generic[IndexT]):
 
     due_changed: called with an index whose next due time may have changed.
     crowding_changed: called with an index that may have become more or less crowded.
+    corrupt_block: called with an index of which a block is damaged that its log may have whole. In the midst
+        of whatever met it: nothing of the index is to be called then.
     wanting: indexes with something for a persist to do besides spilling (drop, quarantine, put right), in the
         order in which they began to want it.
     unheld: indexes that have lost positions of which nobody has been told yet.
@@ -34,6 +36,7 @@ class Context(Generic[IndexT]):
     journal: Journal
     due_changed: Callable[[IndexT], None]
     crowding_changed: Callable[[IndexT], None]
+    corrupt_block: Callable[[IndexT], None] = lambda _: None
     wanting: dict[IndexT, None] = field(default_factory=dict)
     unheld: dict[IndexT, None] = field(default_factory=dict)
     corrupt_records: int = 0
@@ -72,6 +75,12 @@ class Notices(Generic[IndexT]):
         """A stored value cannot be read: a persist is to put that right."""
         self._context.corrupt_records += 1
         self.want_persist()
+
+    def corrupt_block(self, logged: bool) -> None:
+        """A block cannot be read; ``logged``: its index log may have it."""
+        self.corrupt_value()
+        if logged:
+            self._context.corrupt_block(self._index)
 
     def lost_positions(self) -> None:
         """There is something in `take_unheld`."""

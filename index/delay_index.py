@@ -59,7 +59,8 @@ class DelayIndex:
         self._notices = Notices(context, self)
         self._positions = positions or PositionState()
         self.damaged = False
-        """Whether something of it was found damaged or missing when it was opened: another copy is better."""
+        """Whether something of it was found damaged or missing, and a copy is better, as its index log. Set
+        when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`."""
         self._quarantine = quarantine or Quarantine()
         self._width = width
         self._timeline = Timeline(self._positions, context.options, context.clock, self._load_block)
@@ -71,7 +72,7 @@ class DelayIndex:
             log.subscription_id,
             quarantine=self._quarantine,
             absent=self._absent,
-            on_corrupt=self._notices.corrupt_value,
+            on_corrupt=self._notices.corrupt_block,
         )
         self._persisting = Persisting(
             name=self.name,

@@ -164,7 +164,7 @@ class Upkeep(Generic[IndexT]):
         self._absent.give_up(descriptor.block_id for _, descriptor in blocks)
         for number, (slice_id, descriptor) in enumerate(blocks):
             more = f" (and {len(blocks) - 1} more)" if len(blocks) > 1 else ""
-            self._report_block(slice_id, descriptor.block_id, reason + more, quietly=number > 0)
+            self._report_block(slice_id, descriptor.block_id, reason + more, quietly=number > 0, logged=False)
         self.tell_wishes()
         self._notices.due_changed()
 
@@ -224,8 +224,11 @@ class Upkeep(Generic[IndexT]):
         for slice_id, descriptor in corrupt:
             self._report_block(slice_id, descriptor.block_id, "is corrupt")
 
-    def _report_block(self, slice_id: SliceId, block_id: int, reason: str, *, quietly: bool = False) -> None:
+    def _report_block(
+        self, slice_id: SliceId, block_id: int, reason: str, *, quietly: bool = False, logged: bool = True
+    ) -> None:
         of = self._timeline.get(slice_id)
         block = None if of is None else of.blocks.get(block_id)
         if block is not None:
-            self._blocks.report(block, f"block {block_id} of slice {slice_id} {reason}", quietly=quietly)
+            what = f"block {block_id} of slice {slice_id} {reason}"
+            self._blocks.report(block, what, quietly=quietly, logged=logged)

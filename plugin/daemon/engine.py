@@ -3,7 +3,8 @@
 It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, what it is
 sent and when in ``handing_out`` and ``held_news``, when a change is durable in ``committer`` and
 ``durable_news``, how fast is read in ``reading_pace``, what control clients ask in ``queries``, what happens
-without a cause in ``maintenance``, what is not kept in ``forgetting``. Invariants:
+without a cause in ``maintenance``, what is not kept in ``forgetting``, what becomes of damage in ``repairs``.
+Invariants:
 
 - whatever the index raises, foreseen or not, ends at most the stream it was raised for;
 - a subscription is handed out to its current stream only;
@@ -39,6 +40,7 @@ from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
+from tidegate.plugin.daemon.repairs import Repairs
 from tidegate.plugin.daemon.replacing import Replacing
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.daemon.settings import Settings
@@ -131,6 +133,7 @@ class DaemonEngine:
         )
         if logs is not None:
             logs.on_change(self._committer.wake, brought=self._forgetting.unserved, landed=self._landed)
+            catalog.on_corrupt_block(Repairs(clock, loop, self.ownership, logs, log=log).met)
 
     @property
     def product(self) -> str:

@@ -302,6 +302,27 @@ class IndexLogs:
         if subscription_id is not None and subscription_id not in self._by_stream.values():
             self._end_id(subscription_id)
 
+    def readable(self, stream: Stream) -> bool:
+        """Whether there is a log that is all of what the stream's index has, or nearly."""
+        log = self._of(stream)
+        return (
+            log is not None
+            and log.stream is stream
+            and not (log.over or log.failure)
+            and log.writer.ledger_id != NO_LEDGER
+        )
+
+    def leave(self, stream: Stream) -> None:
+        """The log of a stream that is to end stays as it is, and begins anew with the next one.
+
+        Not even looks at what the store has written: for who is in the midst of a change.
+        """
+        subscription_id = self._by_stream[stream]
+        log = self._by_id.pop(subscription_id)
+        self._store.unwatch(subscription_id)
+        self._shipped.pop(subscription_id, None)
+        log.end()
+
     def _end_id(self, subscription_id: int) -> None:
         log = self._by_id.pop(subscription_id, None)
         if log is None:

@@ -11,6 +11,7 @@ from tests.support.lane import MINUTES_10_MS, SHARED, Lane
 from tests.support.two_brokers import TwoBrokers
 from tests.support.waiting import wait_until
 from tidegate.index.log.pointer import Pointer
+from tidegate.plugin.drill.faults.stored import damage_blocks
 from tidegate.plugin.local.cluster import Node
 
 INDEX_LOG = "bookkeeper"
@@ -124,6 +125,28 @@ def test_blocks_in_ledgers_of_their_own(two: TwoBrokers, lane: Lane) -> None:
     lane.disconnect()
     lane.admin.delete_subscription(lane.topic, "sub")
     wait_until(lambda: not two.log_ledgers(lane.topic), "the ledgers of blocks are deleted, too")
+
+
+def test_damaged_blocks_come_from_the_ledgers(two: TwoBrokers, lane: Lane) -> None:
+    """Those of a daemon that goes on with its topic: it reads its own log, as a new owner would."""
+    inbox = Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(inbox)
+    due = lane.send_in(*[40_000] * 500)
+    far = lane.send_in(*range(MINUTES_10_MS, MINUTES_10_MS + 90_000, 30))
+    two.wait_logged(two.a, lane.topic, len(due) + len(far))
+    wait_until(lambda: two.blocks(two.a, lane.topic), "there are blocks")
+    lane.admin.unload(lane.topic)  # the next log begins with what is there
+    far += lane.send_in(*[MINUTES_10_MS] * 100)
+    two.wait_logged(two.a, lane.topic, len(due) + len(far))
+    two.a.daemon.stop()
+    assert damage_blocks(two.a.daemon.data_dir)
+    two.a.daemon.start()
+    _wait_restored(two, two.a, lane)
+    inbox.wait_for(due)
+    two.wait_logged(two.a, lane.topic, len(far))
+    assert two.counted(two.a, ADDED) == 0, "nothing is read again"
+    lane.finish_partly(inbox, due, left=len(far))
 
 
 def _named(two: TwoBrokers, node: Node, lane: Lane) -> set[int]:

@@ -19,6 +19,7 @@ from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.places import Places, block_ids, by_record, read_record, writes
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.reader import LogText, read_log
+from tidegate.index.log.records import EntryKind
 from tidegate.index.log.restore import named_places, restoration
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.options import IndexOptions
@@ -111,6 +112,14 @@ def copy_of(world: World) -> World:
     for ledger_id, ledger in world.ledgers.items():
         made.ledgers[ledger_id] = type(ledger)(ledger.writer, list(ledger.entries))
     return made
+
+
+def ledgers_of_blocks(world: World) -> set[int]:
+    """Those that have any."""
+    return {
+        each for each, ledger in world.ledgers.items()
+        if any(entry[3:4] == EntryKind.BLOCKS.value for entry in ledger.entries)
+    }  # fmt: skip
 
 
 async def read(world: World, identity: Identity) -> LogText:

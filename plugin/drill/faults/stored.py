@@ -87,7 +87,7 @@ class DamageBlocks:
         directory = scene.stand.data_dir()
         _wait_for_blocks(scene)
         part.stop()
-        count = _damage(directory)
+        count = damage_blocks(directory)
         if not count:
             raise FaultError(f"there is no block in {directory} to be damaged: the fault was not done")
         part.start()
@@ -184,8 +184,8 @@ def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:
     return soon >= _SLICES_SOON_MIN and later >= _SLICES_LATER_MIN
 
 
-def _damage(directory: Path) -> int:
-    """Change the last byte of each block; returns how many there were."""
+def damage_blocks(directory: Path) -> int:
+    """Change the last byte of each block in a daemon's directory; returns how many there were."""
     store = RocksStore.open(directory)
     try:
         batch, count = Batch(), 0

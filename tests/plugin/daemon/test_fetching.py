@@ -11,7 +11,7 @@ import pytest
 
 from tests.plugin.daemon.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, pointed_to, up_to_date
 from tests.support.daemons import StartDaemon
-from tests.support.index_logs import copy_of, read
+from tests.support.index_logs import copy_of, ledgers_of_blocks, read
 from tests.support.shim_client import INCARNATION, ClientStream, ShimClient, entries
 from tests.support.stores import CrashStore
 from tests.support.waiting import until
@@ -48,14 +48,6 @@ class SlowHome(MemoryHome):
             await self.may_read.acquire()
             return found[:1]
         return found
-
-
-def ledgers_of_blocks(world: World) -> set[int]:
-    """Those that have any."""
-    return {
-        each for each, ledger in world.ledgers.items()
-        if any(entry[3:4] == EntryKind.BLOCKS.value for entry in ledger.entries)
-    }  # fmt: skip
 
 
 def place_blocks(daemon: RunningDaemon) -> None:

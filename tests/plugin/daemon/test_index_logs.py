@@ -426,44 +426,6 @@ async def test_a_flipped_byte_on_the_own_disk_is_made_good_from_the_log(
         assert daemon.engine.catalog.stats().subscriptions == 1
 
 
-async def test_a_flipped_byte_in_a_block_costs_reading_its_messages(
-    start: StartDaemon, socket_path: Path, log: io.StringIO
-) -> None:
-    """It is found when the block is loaded; the log goes on, and has no damage in it."""
-    world, store = World(), MemoryStore()
-    due_ms = now_ms() + 1_500
-    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
-        client.offer_logs(world)
-        stream = await client.open(TOPIC)
-        stream.add(entries(50, now_ms() + HOUR_MS))
-        await stream.durable()
-        daemon.engine.catalog.persist(NAME)
-        await until(lambda: up_to_date(daemon))
-    left = store.reopen()
-    for key, value in list(left.scan(*keys.kind_range(keys.BLOCK))):
-        batch = Batch()
-        batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
-        left.write(batch, sync=True)
-    async with (
-        start(store=left, prefetch_ms=2 * HOUR_MS) as daemon,
-        await ShimClient.connect(socket_path) as client,
-    ):
-        client.offer_logs(world)
-        stream = await client.open(TOPIC, epoch=2)
-        await stream.until(lambda: len(stream.unheld) == 50)
-        stream.add(entries(50, due_ms))
-        assert len(await stream.take_due(50)) == 50
-        await stream.durable()
-        await until(lambda: up_to_date(daemon))
-        assert "positions lost to a corrupt block are read again" in log.getvalue()
-    async with start() as daemon, await ShimClient.connect(socket_path) as client:
-        client.offer_logs(world)
-        stream = await client.open(TOPIC, epoch=3)
-        assert len(stream.held) == 50
-        assert len(await stream.take_due(50)) == 50
-        assert daemon.engine.catalog.stats().corrupt_records == 0
-
-
 async def test_what_a_new_owner_would_replay_one_by_one_is_kept_short(
     start: StartDaemon, socket_path: Path
 ) -> None:

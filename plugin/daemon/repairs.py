@@ -1,0 +1,72 @@
+"""An index of which a block is damaged, while its log has that block: the log is read instead.
+
+The stream ends, and the broker opens it again, as it does after any failure of the store; what it is answered
+then comes from the log. That is the way that an index takes to another machine, so there is no second one.
+
+Invariants:
+
+- an index that has no log, or whose log cannot be written, is left alone, and what its block had is read from
+  the topic; so is one that was read from its log a short while ago;
+- nothing that follows from the damage gets into the log;
+- what such an index is told from the damage to the end of its stream is in no log: the answer to the next
+  OPEN does not have it, and the broker tells it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidegate.index import Clock, DelayIndex
+from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.seldom import Seldom
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.logs import Logger
+
+REST_S = 600.0
+"""A disk that goes on losing what is written to it must not have its subscriptions opened all the time."""
+
+
+class Repairs:
+    """What is done about damaged blocks."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        ownership: Ownership[Stream],
+        logs: IndexLogs,
+        *,
+        log: Logger,
+    ) -> None:
+        self._seldom = Seldom(clock.monotonic_ns, REST_S)
+        self._loop = loop
+        self._ownership = ownership
+        self._logs = logs
+        self._log = log
+
+    def met(self, index: DelayIndex) -> None:
+        """One of its blocks is damaged. See `Catalog.on_corrupt_block` for what must not be done here."""
+        stream = self._ownership.get(index.name)
+        if index.damaged or stream is None or stream.session.index is not index:
+            return
+        if not self._logs.readable(stream) or self._seldom.more(index.name) is None:
+            return
+        # At once: the next persist takes the block out, and must not get into the log.
+        self._logs.leave(stream)
+        index.damaged = True
+        self._loop.call_soon(self._end, stream)
+
+    def _end(self, stream: Stream) -> None:
+        self._log.warning(
+            "a block of an index is damaged, its stream is opened again so that its log is read instead",
+            topic=stream.name.topic,
+            subscription=stream.name.subscription,
+        )
+        stream.connection.end_stream(
+            stream, ErrorCode.STORAGE, "a block of the index is damaged, its log is read instead"
+        )

@@ -1,0 +1,190 @@
+"""A block of the local data is damaged: the index is read from its log, or its messages from the topic."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.daemon.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, up_to_date
+from tests.support.daemons import StartDaemon
+from tests.support.index_logs import ledgers_of_blocks
+from tests.support.shim_client import ClientStream, ShimClient, entries
+from tests.support.stores import corrupt_blocks
+from tests.support.waiting import until
+from tidegate.index.entry import Entries
+from tidegate.index.log.log_options import LogOptions
+from tidegate.index.log.memory_home import World
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.serve import RunningDaemon
+from tidegate.plugin.errors import ErrorCode
+
+MENDED = "its stream is opened again so that its log is read instead"
+RESTORED = "the index was restored from its log"
+LOST = "positions lost to a corrupt block are read again"
+
+
+async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> ClientStream:
+    """50 entries in a block, which the log has, too; five of them acknowledged."""
+    client.offer_logs(world)
+    stream = await client.open(TOPIC)
+    stream.add(entries(50, now_ms() + HOUR_MS))
+    stream.ack(PositionSet.of((1, entry_id) for entry_id in range(5)))
+    await stream.durable()
+    daemon.engine.catalog.persist(NAME)
+    await until(lambda: up_to_date(daemon))
+    return stream
+
+
+async def again(client: ShimClient, epoch: int, horizon_ms: int = 0) -> ClientStream:
+    """The stream, opened anew after its end."""
+    return await client.open(TOPIC, epoch=epoch, horizon_ms=horizon_ms)
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["in the log", "in ledgers of their own"])
+async def test_a_block_that_is_damaged_is_made_good_from_the_log(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, *, placed: bool
+) -> None:
+    """It is found when the block is loaded."""
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        if placed:
+            assert daemon.engine._logs is not None
+            daemon.engine._logs.options = LogOptions(inline_bytes=0)
+        await fill(client, daemon, world)
+        assert bool(ledgers_of_blocks(world)) == placed
+        corrupt_blocks(store)
+        # Its broker has room for what is due in the next two hours, and so the block is loaded.
+        stream = await again(client, 2, 2 * HOUR_MS)
+        error = await stream.ended()
+        assert error.code == ErrorCode.STORAGE
+        assert not stream.unheld
+        stream = await again(client, 2, 2 * HOUR_MS)
+        assert len(stream.held) == 45
+        assert len(stream.acknowledged) == 5
+        assert len(await stream.take_due(45)) == 45
+        assert not stream.unheld
+        assert MENDED in log.getvalue()
+        assert RESTORED in log.getvalue()
+        assert LOST not in log.getvalue()
+        stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))  # which goes on
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        index.check()
+
+
+async def test_so_is_one_that_was_damaged_while_the_daemon_was_down(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """It is found when the log is begun anew, by reading the blocks for that."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    left = store.reopen()
+    corrupt_blocks(left)
+    async with start(store=left, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await again(client, 2)
+        assert (await stream.ended()).code == ErrorCode.STORAGE
+        stream = await again(client, 2, 2 * HOUR_MS)
+        assert len(stream.held) == 45
+        assert len(await stream.take_due(45)) == 45
+        assert not stream.unheld
+        assert LOST not in log.getvalue()
+        await until(lambda: up_to_date(daemon))
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await again(client, 3)
+        assert len(stream.held) == 45
+        assert daemon.engine.catalog.stats().corrupt_records == 0
+
+
+async def test_what_was_told_since_the_log_was_left_is_told_again(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """The answer to OPEN says what the index has; nothing else than that is left out by a broker."""
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        client.log_silent = True  # from now on nothing gets into the log
+        stream = client.streams[1]
+        stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
+        stream.ack(PositionSet.of((1, entry_id) for entry_id in range(5, 9)))
+        await stream.durable()
+        corrupt_blocks(store)
+        stream = await again(client, 2, 2 * HOUR_MS)
+        await stream.ended()
+        client.log_silent = False
+        stream = await again(client, 2)
+        assert stream.held.issubset(PositionSet.of((1, entry_id) for entry_id in range(5, 50)))
+        assert len(stream.held) >= 41
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert index.held() == stream.held
+        stream.add(entries(10, now_ms() - 1, ledger_id=2))
+        assert len(await stream.take_due(10)) == 10
+
+
+@pytest.mark.parametrize("logs", ["none", "gone"])
+async def test_without_a_log_its_messages_are_read_again(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, logs: str
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        corrupt_blocks(store)
+        if logs == "none":
+            client.logs = None
+            stream = await again(client, 2, 2 * HOUR_MS)
+            await stream.until(lambda: len(stream.unheld) == 45)
+        else:
+            world.ledgers.clear()
+            stream = await again(client, 2, 2 * HOUR_MS)
+            assert (await stream.ended()).code == ErrorCode.STORAGE
+            stream = await again(client, 2, 2 * HOUR_MS)
+            await stream.until(lambda: len(stream.held.difference(stream.unheld)) == 0)
+            assert "the index log cannot be read" in log.getvalue()
+        stream.add(entries(50, now_ms() + HOUR_MS))
+        assert len(await stream.take_due(45)) == 45
+        assert RESTORED not in log.getvalue()
+
+
+async def test_a_disk_that_goes_on_losing_is_not_read_around_again_and_again(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        corrupt_blocks(store)
+        await (await again(client, 2, 2 * HOUR_MS)).ended()
+        await again(client, 2)
+        assert log.getvalue().count(RESTORED) == 1
+        await until(lambda: up_to_date(daemon))
+        corrupt_blocks(store)
+        stream = await again(client, 2, 2 * HOUR_MS)
+        await stream.until(lambda: len(stream.unheld) == 45)
+        assert stream.error is None
+        assert log.getvalue().count(MENDED) == 1
+
+
+async def test_many_damaged_blocks_end_their_stream_once(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(Entries.of((now_ms() + HOUR_MS * day, 1, day) for day in range(1, 30)))
+        await stream.durable()
+        daemon.engine.catalog.persist(NAME)
+        await until(lambda: up_to_date(daemon))
+        corrupt_blocks(store)
+        await (await again(client, 2, 48 * HOUR_MS)).ended()
+        stream = await again(client, 2, 48 * HOUR_MS)
+        assert len(await stream.take_due(29)) == 29
+        assert not stream.unheld
+        assert log.getvalue().count(MENDED) == 1
