@@ -49,8 +49,8 @@ def run(plan: Plan, recorder: Recorder) -> None:
             if far > OURS_ALONE_ABOVE and round_.move_rereads:
                 round_ = KILLED_ALONE
                 recorder.note(
-                    f"{far:,} messages: {peer} reads all of them again at each fault, so only one was done to "
-                    f"it: {KILL.title}."
+                    f"{far:,} messages: {peer} reads all of them again at each fault, so one alone was done: "
+                    f"{KILL.title}."
                 )
             try:
                 with Place(TRACKER_OF[peer], heap_mib=512 if far <= 1_000_000 else 1_536) as place:
