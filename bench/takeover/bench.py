@@ -42,7 +42,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
     recorder.parameters |= {"messages": ", ".join(f"{far:,}" for far in sizes), "due_per_s": PER_S}
     for far in sizes:
         for peer in plan.peers:
-            if far > OURS_ALONE_ABOVE and peer != OURS and len(plan.peers) > 1:
+            if far > OURS_ALONE_ABOVE and peer != OURS and OURS in plan.peers:
                 recorder.note(f"{far:,} messages: {OURS} alone (`--only {shlex.quote(peer)}` has {peer}).")
                 continue
             round_ = ROUNDS.get(peer, Round())
