@@ -156,6 +156,30 @@ async def test_without_a_log_its_messages_are_read_again(
         assert RESTORED not in log.getvalue()
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["not begun yet", "cannot be written"])
+async def test_a_log_that_has_less_than_the_index_is_not_read(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, *, begun: bool
+) -> None:
+    """What it does not have would be read again, too, and more of it than was in the block."""
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        client.log_silent = not begun
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, credit=0, horizon_ms=2 * HOUR_MS)
+        stream.add(entries(50, now_ms() + HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(NAME)
+        if begun:
+            await until(lambda: up_to_date(daemon))
+            world.away = True
+            stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
+            await until(lambda: any(one.failure for one in daemon.engine.log_states()))
+        corrupt_blocks(store)
+        stream.give_credit(100)
+        await stream.until(lambda: len(stream.unheld) == 50)
+        assert MENDED not in log.getvalue()
+
+
 async def test_a_disk_that_goes_on_losing_is_not_read_around_again_and_again(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
