@@ -125,3 +125,12 @@ def move_aside(path: Path) -> Path | None:
     except OSError as error:
         raise faults.opening(path, error) from error
     return aside
+
+
+def aside_bytes(path: Path) -> int:
+    """Bytes of what `move_aside` has moved away in `path` and nobody has deleted; 0 if there is nothing."""
+    total = 0
+    with contextlib.suppress(OSError):  # somebody deletes it
+        for each in (path / ASIDE_NAME).iterdir():
+            total += each.lstat().st_size
+    return total

@@ -130,6 +130,11 @@ class RocksStore:
         """See `directory.move_aside`."""
         return directory.move_aside(path)
 
+    @staticmethod
+    def aside_bytes(path: Path) -> int:
+        """See `directory.aside_bytes`."""
+        return directory.aside_bytes(path)
+
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`, None if there is none. Raises CorruptRecordError if it is damaged."""
         try:

@@ -50,6 +50,12 @@ def render(answer: dict[str, Any], console: Console) -> None:
         say(console, damage)
     if totals.get("store_compactions_disabled"):  # an older daemon does not say
         say(console, _NO_COMPACTIONS)
+    if moved_bytes := totals.get("damaged_bytes"):
+        say(
+            console,
+            "DAMAGE: the data directory could not be read, and was begun anew; what was in it "
+            f"({_size(moved_bytes)}) is in its folder damaged. Look at the disk, then delete the folder",
+        )
     rows = [_Row(one, daemon["now_ms"]) for one in answer["subscriptions"]]
     if rows:
         _say_rows(rows, console)

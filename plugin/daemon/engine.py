@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
@@ -23,6 +24,7 @@ from tidegate.index import (
     Clock,
     DelayIndex,
     PositionSet,
+    RocksStore,
     StorageError,
     SubscriptionName,
     TidegateIndexError,
@@ -96,7 +98,7 @@ class DaemonEngine:
         self._metrics = metrics
         self._logs = logs
         self._log = log
-        self.surveyor = Surveyor(catalog)
+        self.surveyor = Surveyor(catalog, partial(RocksStore.aside_bytes, settings.data))
         self._replacing = Replacing(clock, log)
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
         self._failures = failures = Failures(clock, log)

@@ -95,6 +95,7 @@ class Gauges:
     slices_on_disk: int
     memory_bytes: int
     disk_bytes: int
+    damaged_bytes: int
     quarantined_blocks: int
     absent_blocks: int
     corrupt_records: int
@@ -147,6 +148,11 @@ class _GaugeCollector:
             ("entries_staged", "Entries that are not in a slice on disk yet", state.staged),
             ("memory_bytes", "Memory that the index uses", state.memory_bytes),
             ("disk_bytes", "Bytes of all files of the index on disk", state.disk_bytes),
+            (
+                "damaged_bytes",
+                "Bytes of what was moved away because RocksDB could not read it",
+                state.damaged_bytes,
+            ),
             ("quarantined_blocks", "Blocks set aside because they were corrupt", state.quarantined_blocks),
             ("absent_blocks", "Blocks of restored indexes still to be read", state.absent_blocks),
             (

@@ -223,7 +223,8 @@ async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
             }
             for name, connection in sorted(daemon.brokers.items())
         ],
-        "totals": survey.totals._asdict() | {"uncommitted_entries": daemon.uncommitted_entries},
+        "totals": survey.totals._asdict()
+        | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.damaged_bytes},
     }
     found = (daemon.catalog.get(name) for name in survey.most_held[:subscriptions_max])
     return await with_subscriptions(
@@ -303,7 +304,8 @@ def _log(log: Log | None) -> dict[str, Any] | None:
 
 async def gauges(daemon: Daemon) -> Gauges:
     """The state of the daemon for a scrape."""
-    totals = (await daemon.surveyor.survey()).totals
+    survey = await daemon.surveyor.survey()
+    totals = survey.totals
     streams = list(daemon.ownership)
     logs = daemon.log_states()
     names = heapq.nsmallest(daemon.settings.metrics_subscriptions, (index.name for index in daemon.catalog))
@@ -318,6 +320,7 @@ async def gauges(daemon: Daemon) -> Gauges:
         slices_on_disk=totals.slices_on_disk,
         memory_bytes=totals.memory_bytes,
         disk_bytes=totals.disk_bytes,
+        damaged_bytes=survey.damaged_bytes,
         quarantined_blocks=totals.blocks_quarantined,
         absent_blocks=totals.blocks_absent,
         corrupt_records=totals.corrupt_records,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from tidegate.index import Catalog, CatalogStats, IndexStats, SubscriptionName
@@ -28,10 +28,14 @@ MOST_HELD = 1_000
 
 
 class Survey(NamedTuple):
-    """Sums over all subscriptions, and the names of those with most held, the fullest first."""
+    """Sums over all subscriptions, and the names of those with most held, the fullest first.
+
+    damaged_bytes: of what was moved away because it could not be read.
+    """
 
     totals: CatalogStats
     most_held: list[SubscriptionName]
+    damaged_bytes: int
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
@@ -45,10 +49,11 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 class Surveyor:
-    """Walks over a catalog for whoever asks."""
+    """Walks over a catalog for whoever asks. damaged_bytes: asked in another thread."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, damaged_bytes: Callable[[], int] = lambda: 0) -> None:
         self._catalog = catalog
+        self._damaged_bytes = damaged_bytes
         self._walking: asyncio.Task[Survey] | None = None
         self._latest: Survey | None = None
         self._good_until_s = 0.0
@@ -67,7 +72,7 @@ class Surveyor:
 
     async def _walk(self) -> Survey:
         # First: what is removed while it is waited for is left out.
-        disk_bytes, took_s = await asyncio.to_thread(self._look_at_disk)
+        disk_bytes, damaged_bytes, took_s = await asyncio.to_thread(self._look_at_disk)
         each: list[IndexStats] = []
         async for index in in_turns(self._catalog):
             if self._catalog.get(index.name) is index:
@@ -75,11 +80,14 @@ class Surveyor:
                 each.append(index.stats()._replace(slices=[]))
                 took_s += time.perf_counter() - began_s
         fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
-        self._latest = Survey(self._catalog.stats(each, disk_bytes), [one.name for one in fullest])
+        totals = self._catalog.stats(each, disk_bytes)
+        self._latest = Survey(totals, [one.name for one in fullest], damaged_bytes)
         self._good_until_s = time.perf_counter() + min(GOOD_FOR * took_s, GOOD_FOR_MAX_S)
         return self._latest
 
-    def _look_at_disk(self) -> tuple[int, float]:
-        """How many bytes are there, and how many seconds it took to say so. In another thread."""
+    def _look_at_disk(self) -> tuple[int, int, float]:
+        """How many bytes are there, how many were moved away, and how many seconds it took to say so. In
+        another thread."""
         began_s = time.perf_counter()
-        return self._catalog.disk_bytes(), time.perf_counter() - began_s
+        disk_bytes, damaged_bytes = self._catalog.disk_bytes(), self._damaged_bytes()
+        return disk_bytes, damaged_bytes, time.perf_counter() - began_s

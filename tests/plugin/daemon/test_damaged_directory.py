@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import resource
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.plugin.commands.test_status import shown
 from tests.support.daemons import DaemonProcess
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
@@ -22,6 +25,8 @@ from tidegate.plugin.daemon.logs import make_logger
 from tidegate.plugin.daemon.serve import running_daemon
 from tidegate.plugin.daemon.settings import load_settings
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.telemetry.survey import GOOD_FOR_MAX_S
+from tidegate.plugin.wire.client import ask_socket
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -68,6 +73,15 @@ async def test_it_begins_anew_with_what_the_index_log_has(
     third = serve()
     await third.ready()
     assert third.log().count(MOVED) == 1
+    answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    aside = again.data_dir / ASIDE_NAME
+    assert answer["totals"]["damaged_bytes"] == sum(each.stat().st_size for each in aside.iterdir()) > 0
+    assert "could not be read, and was begun anew" in shown(answer)
+    shutil.rmtree(aside)
+    await asyncio.sleep(GOOD_FOR_MAX_S)
+    answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    assert answer["totals"]["damaged_bytes"] == 0
+    assert "DAMAGE" not in shown(answer)
     await until(lambda: '"entries_held": 105' in third.log())
 
 
