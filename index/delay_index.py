@@ -60,7 +60,8 @@ class DelayIndex:
         self._positions = positions or PositionState()
         self.damaged = False
         """Whether something of it was found damaged or missing, and a copy is better, as its index log. Set
-        when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`."""
+        when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`; reset by who goes
+        on with it for want of a copy."""
         self._quarantine = quarantine or Quarantine()
         self._width = width
         self._timeline = Timeline(self._positions, context.options, context.clock, self._load_block)

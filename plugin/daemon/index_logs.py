@@ -182,6 +182,8 @@ class IndexLogs:
         index = stream.session.index
         subscription_id = index.log.subscription_id
         self._end_id(subscription_id)
+        # If its log was better, it could not be read; what the broker reads from now on is not in that one.
+        index.damaged = False
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:

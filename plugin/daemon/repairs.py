@@ -6,7 +6,8 @@ then comes from the log. That is the way that an index takes to another machine,
 Invariants:
 
 - an index that has no log, or whose log cannot be written, is left alone, and what its block had is read from
-  the topic; so is one that was read from its log a short while ago;
+  the topic; so is one that was read from its log a short while ago, however many others were since: on a disk
+  that loses all that is written, what is due would never get out of its block;
 - nothing that follows from the damage gets into the log;
 - what such an index is told from the damage to the end of its stream is in no log: the answer to the next
   OPEN does not have it, and the broker tells it again.
@@ -15,20 +16,45 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate.index import Clock, DelayIndex
+from tidegate.index import Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.daemon.index_logs import IndexLogs
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.seldom import Seldom
 
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-REST_S = 600.0
+NS_PER_SECOND = 1_000_000_000
+REST_S = 600
 """A disk that goes on losing what is written to it must not have its subscriptions opened all the time."""
+
+
+class Rests:
+    """Which subscriptions were read from their logs in the last ``REST_S``: all of them, each a few bytes."""
+
+    def __init__(self, monotonic_ns: Callable[[], int]) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._since_ns: dict[SubscriptionName, int] = {}  # in the order in which they began
+
+    def __len__(self) -> int:
+        return len(self._since_ns)
+
+    def begin(self, name: SubscriptionName) -> bool:
+        """Have a subscription rest from now on; False if it does already."""
+        now_ns = self._monotonic_ns()
+        while self._since_ns:
+            first = next(iter(self._since_ns))
+            if now_ns - self._since_ns[first] < REST_S * NS_PER_SECOND:
+                break
+            del self._since_ns[first]
+        if name in self._since_ns:
+            return False
+        self._since_ns[name] = now_ns
+        return True
 
 
 class Repairs:
@@ -43,7 +69,7 @@ class Repairs:
         *,
         log: Logger,
     ) -> None:
-        self._seldom = Seldom(clock.monotonic_ns, REST_S)
+        self._rests = Rests(clock.monotonic_ns)
         self._loop = loop
         self._ownership = ownership
         self._logs = logs
@@ -54,7 +80,7 @@ class Repairs:
         stream = self._ownership.get(index.name)
         if index.damaged or stream is None or stream.session.index is not index:
             return
-        if not self._logs.readable(stream) or self._seldom.more(index.name) is None:
+        if not self._logs.readable(stream) or not self._rests.begin(index.name):
             return
         # At once: the next persist takes the block out, and must not get into the log.
         self._logs.leave(stream)

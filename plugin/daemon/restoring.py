@@ -7,7 +7,8 @@ Invariants:
 - many short logs are read at a time, since they are waited for, and few long ones, for the memory they take;
 - what is written here of a log that turns out not to be needed, or not to be readable, is given up: the index
   that was there stays, and no start finds the rest;
-- a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole.
+- a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole,
+  or a stream has gone on with it since it was not.
 """
 
 from __future__ import annotations

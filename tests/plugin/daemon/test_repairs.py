@@ -13,11 +13,14 @@ from tests.support.index_logs import ledgers_of_blocks
 from tests.support.shim_client import ClientStream, ShimClient, entries
 from tests.support.stores import corrupt_blocks
 from tests.support.waiting import until
+from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
+from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.repairs import REST_S, Rests
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
 
@@ -153,6 +156,30 @@ async def test_without_a_log_its_messages_are_read_again(
         assert RESTORED not in log.getvalue()
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["not begun yet", "cannot be written"])
+async def test_a_log_that_has_less_than_the_index_is_not_read(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, *, begun: bool
+) -> None:
+    """What it does not have would be read again, too, and more of it than was in the block."""
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        client.log_silent = not begun
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, credit=0, horizon_ms=2 * HOUR_MS)
+        stream.add(entries(50, now_ms() + HOUR_MS))
+        await stream.durable()
+        daemon.engine.catalog.persist(NAME)
+        if begun:
+            await until(lambda: up_to_date(daemon))
+            world.away = True
+            stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
+            await until(lambda: any(one.failure for one in daemon.engine.log_states()))
+        corrupt_blocks(store)
+        stream.give_credit(100)
+        await stream.until(lambda: len(stream.unheld) == 50)
+        assert MENDED not in log.getvalue()
+
+
 async def test_a_disk_that_goes_on_losing_is_not_read_around_again_and_again(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
@@ -169,6 +196,44 @@ async def test_a_disk_that_goes_on_losing_is_not_read_around_again_and_again(
         await stream.until(lambda: len(stream.unheld) == 45)
         assert stream.error is None
         assert log.getvalue().count(MENDED) == 1
+
+
+async def test_what_was_read_from_the_topic_is_not_given_up_for_a_log_that_has_less(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """Once a stream goes on without what was damaged, the local data is the best there is."""
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        corrupt_blocks(store)
+        world.ledgers.clear()
+        await (await again(client, 2, 2 * HOUR_MS)).ended()
+        stream = await again(client, 2, 2 * HOUR_MS)
+        await stream.until(lambda: len(stream.held.difference(stream.unheld)) == 0)
+        stream.add(entries(50, now_ms() + HOUR_MS))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        client.log_silent = True  # what comes now does not get into the log
+        stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        client.log_silent = False
+        stream = await again(client, 3)
+        assert len(stream.held) == 55
+        assert RESTORED not in log.getvalue()
+
+
+def test_a_subscription_rests_however_many_others_do() -> None:
+    """On a disk that loses all, the first would else be opened again as soon as the last one was."""
+    clock = ManualClock()
+    rests = Rests(clock.monotonic_ns)
+    names = [SubscriptionName(f"persistent://public/default/{number}", "sub") for number in range(1_000)]
+    assert all(rests.begin(name) for name in names)
+    clock.advance(REST_S * 1_000 - 1)
+    assert not any(rests.begin(name) for name in names)
+    clock.advance(1)
+    assert rests.begin(names[-1])
+    assert len(rests) == 1
+    assert not rests.begin(names[-1])
 
 
 async def test_many_damaged_blocks_end_their_stream_once(
