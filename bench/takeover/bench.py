@@ -16,7 +16,8 @@ import shlex
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
-from bench.takeover.course import Course, Rereads
+from bench.takeover.course import Course, Round
+from bench.takeover.faults import KILL
 from bench.takeover.place import Place
 from bench.takeover.traffic import PER_S
 from tidegate.plugin.drill.stands import trackers as stands
@@ -27,7 +28,12 @@ OURS_ALONE_ABOVE = 1_000_000
 """A tracker that reads everything again at each fault would take hours for more."""
 NO_LOG = "tidegate, no log"
 TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.NO_INDEX_LOG, IN_MEMORY: "in-memory", BUCKET: "bucket"}
-REREADS = {NO_LOG: Rereads(faults=2), IN_MEMORY: Rereads(faults=5, moves=True)}
+ROUNDS = {
+    NO_LOG: Round(fault_rereads=2),
+    IN_MEMORY: Round(fault_rereads=5, move_rereads=True),
+}
+KILLED_ALONE = Round(faults=(KILL,), moves=False, fault_rereads=1)
+"""A round of ten million takes a tracker hours that reads them all at each fault, and at each move."""
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
@@ -36,12 +42,19 @@ def run(plan: Plan, recorder: Recorder) -> None:
     recorder.parameters |= {"messages": ", ".join(f"{far:,}" for far in sizes), "due_per_s": PER_S}
     for far in sizes:
         for peer in plan.peers:
-            if far > OURS_ALONE_ABOVE and peer != OURS and len(plan.peers) > 1:
+            if far > OURS_ALONE_ABOVE and peer != OURS and OURS in plan.peers:
                 recorder.note(f"{far:,} messages: {OURS} alone (`--only {shlex.quote(peer)}` has {peer}).")
                 continue
+            round_ = ROUNDS.get(peer, Round())
+            if far > OURS_ALONE_ABOVE and round_.move_rereads:
+                round_ = KILLED_ALONE
+                recorder.note(
+                    f"{far:,} messages: {peer} reads all of them again at each fault, so one alone was done: "
+                    f"{KILL.title}."
+                )
             try:
                 with Place(TRACKER_OF[peer], heap_mib=512 if far <= 1_000_000 else 1_536) as place:
-                    Course(plan, recorder, peer, place, far, REREADS.get(peer, Rereads())).run()
+                    Course(plan, recorder, peer, place, far, round_).run()
             except (BenchError, UserError) as error:
                 # The others have taken most of an hour, perhaps; what this one has measured stays, too.
                 recorder.note(f"{peer}, {far:,} messages, was not finished: {error}")

@@ -31,8 +31,8 @@ REWINDS_AT = (3, 7)
 TICK_MS = 2_000
 """Pulsar's trackers may hand out by a tick early."""
 COST_S, COST_QUICK_S = 15.0, 5.0
-FAULTS_S = 210.0
-"""What a round of faults and moves takes when nothing is read again, about."""
+FAULTS_S, KILL_S = 210.0, 60.0
+"""What a round of all faults and moves takes when nothing is read again, about, and what one fault does."""
 FLOOD_MAX = 100_000
 FLOOD_S, FLOOD_SOON_S = 2.0, 25.0
 READS_A_SECOND = 2_000
@@ -40,18 +40,29 @@ READS_A_SECOND = 2_000
 
 
 @dataclass(frozen=True)
-class Rereads:
-    """How often in a round a tracker reads everything again; ``moves``: at each of the ten moves, too."""
+class Round:
+    """What is done to a tracker, and how often it reads everything again then.
 
-    faults: int = 0
-    moves: bool = False
+    moves: whether the topic moves ten times after the faults. fault_rereads: at so many of the faults.
+    move_rereads: at each of the moves.
+    """
+
+    faults: tuple[Fault, ...] = FAULTS
+    moves: bool = True
+    fault_rereads: int = 0
+    move_rereads: bool = False
+
+    @property
+    def took_s(self) -> float:
+        """What it takes when nothing is read again, about."""
+        return FAULTS_S if self.moves else KILL_S
 
 
 class Course:
     """One peer and one number of messages."""
 
     def __init__(
-        self, plan: Plan, recorder: Recorder, peer: str, place: Place, far: int, rereads: Rereads
+        self, plan: Plan, recorder: Recorder, peer: str, place: Place, far: int, round_: Round
     ) -> None:
         self.place = place
         self.stand = place.stand
@@ -59,7 +70,7 @@ class Course:
         self._figures = Figures(recorder, peer)
         self._peer = peer
         self._far = far
-        self._rereads = rereads
+        self._round = round_
         self.patience_s = 60.0 + far / READS_A_SECOND
         self.traffic = Traffic(TOPIC, place.folder / "client.log", first=far)
         self._stages = Stages(place, self.traffic, self._held, self.patience_s)
@@ -78,10 +89,11 @@ class Course:
             # Before the first move: until brokers have told their load, Pulsar may give the topic to any.
             self._step("measured without a fault", lambda: self._cost(scenario))
             for _ in range(self._plan.runs):
-                for fault in FAULTS:
+                for fault in self._round.faults:
                     if not fault.needs_daemon or self.place.ours:
                         self._step(fault.title, functools.partial(self._measure, scenario, fault))
-                self._step("moves", lambda: self._moves(scenario))
+                if self._round.moves:
+                    self._step("moves", lambda: self._moves(scenario))
             self._step("what was due after the moves", lambda: self._due_after_moves(scenario))
             if self._far <= FLOOD_MAX:
                 self._step("killed amid a fill", lambda: self._kill_amid_fill(scenario))
@@ -138,9 +150,9 @@ class Course:
         return backlog.planned_s(
             self._far,
             self._plan.runs,
-            FAULTS_S,
-            self._rereads.faults,
-            MOVES_S if self._rereads.moves else None,
+            self._round.took_s,
+            self._round.fault_rereads,
+            MOVES_S if self._round.move_rereads else None,
         )
 
     def _cost(self, scenario: str) -> None:
@@ -155,6 +167,8 @@ class Course:
     def _measure(self, scenario: str, fault: Fault) -> None:
         title = f"{scenario}: {fault.title}"
         stages = [self._stages.make(fault) for _ in range(fault.times)]
+        if fault.moves:
+            self._moved_ns = stages[-1].connected_ns
         outages = [Outage(one.begun_ns, one.connected_ns) for one in stages] if fault.moves else []
         outcome = self._judge(stages[0].begun_ns, outages)
         self._figures.add_fault(title, fault, stages, outcome)

@@ -83,9 +83,10 @@ def lose_disk(place: Place, _: Traffic) -> Callable[[], None]:
     return _nothing
 
 
+KILL = Fault("broker and daemon killed", kill)
 FAULTS = (
     Fault("unload", unload, is_planned=True),
-    Fault("broker and daemon killed", kill),
+    KILL,
     Fault("rolling restart", restart, is_planned=True, times=2),
     Fault("broker and daemon paused past the session's end", stand_still),
     Fault("the daemon's disk lost, from the start of another", lose_disk, moves=False, needs_daemon=True),

@@ -92,6 +92,8 @@ class IndexLogs:
         self._homes = homes or Homes()
         self._shipped: dict[int, int] = {}
         """Which ledger has all that is stored under a subscription id."""
+        self._behind: set[int] = set()
+        """Subscription ids whose log could not be written when its stream ended, and not since."""
         self._restorer = Restorer(
             catalog,
             store,
@@ -242,6 +244,7 @@ class IndexLogs:
             self._set_chain(index, chain)
 
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
+        self._behind.discard(index.log.subscription_id)
         self._catalog.set_chain(index, chain)
         self._commit_soon()
 
@@ -305,14 +308,21 @@ class IndexLogs:
             self._end_id(subscription_id)
 
     def readable(self, stream: Stream) -> bool:
-        """Whether there is a log that is all of what the stream's index has, or nearly."""
+        """Whether a log has all of what the stream's index has, or nearly, as far as is known."""
         log = self._of(stream)
         return (
             log is not None
             and log.stream is stream
             and not (log.over or log.failure)
             and log.writer.ledger_id != NO_LEDGER
+            and self._by_stream[stream] not in self._behind
         )
+
+    def has_all(self, index: DelayIndex) -> bool:
+        """Whether there is a log that has all of what an index has that no stream serves."""
+        chain = self._catalog.chain(index)
+        shipped = self._shipped.get(index.log.subscription_id, NO_LEDGER)
+        return chain is not None and NO_LEDGER != shipped == chain.ledger_id
 
     def leave(self, stream: Stream) -> None:
         """The log of a stream that is to end stays as it is, and begins anew with the next one.
@@ -331,6 +341,8 @@ class IndexLogs:
             return
         self._pump()
         self._store.unwatch(subscription_id)
+        if log.failure:
+            self._behind.add(subscription_id)
         # What is written later is noted by nobody.
         if log.writer.since_ns is None and self._catalog.is_durable(log.index):
             self._shipped[subscription_id] = log.writer.ledger_id

@@ -5,9 +5,11 @@ then comes from the log. That is the way that an index takes to another machine,
 
 Invariants:
 
-- an index that has no log, or whose log cannot be written, is left alone, and what its block had is read from
-  the topic; so is one that was read from its log a short while ago, however many others were since: on a disk
-  that loses all that is written, what is due would never get out of its block;
+- an index that has no log, or whose log cannot be written or has not caught up since it could not, is left
+  alone, and what its block had is read from the topic; so is one that was read from its log a short while
+  ago, however many others were since: on a disk that loses all that is written, what is due would never get
+  out of its block;
+- of an index that nobody serves, whoever opens it next is answered from the log;
 - nothing that follows from the damage gets into the log;
 - what such an index is told from the damage to the end of its stream is in no log: the answer to the next
   OPEN does not have it, and the broker tells it again.
@@ -78,7 +80,10 @@ class Repairs:
     def met(self, index: DelayIndex) -> None:
         """One of its blocks is damaged. See `Catalog.on_corrupt_block` for what must not be done here."""
         stream = self._ownership.get(index.name)
-        if index.damaged or stream is None or stream.session.index is not index:
+        if stream is None:
+            index.damaged |= self._logs.has_all(index)  # whoever opens it next gets it from there
+            return
+        if index.damaged or stream.session.index is not index:
             return
         if not self._logs.readable(stream) or not self._rests.begin(index.name):
             return

@@ -180,6 +180,48 @@ async def test_a_log_that_has_less_than_the_index_is_not_read(
         assert MENDED not in log.getvalue()
 
 
+async def test_a_log_that_could_not_be_written_for_long_is_not_read_by_the_next_stream_either(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await fill(client, daemon, world)
+        world.away = True
+        stream.add(entries(1_000, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        await until(lambda: any(state.failure for state in daemon.engine.log_states()))
+        await stream.close()
+        daemon.engine.catalog.persist(NAME)
+        corrupt_blocks(store)
+        world.away = False
+        stream = await again(client, 2)  # which begins the log anew, and meets the damage then
+        assert len(stream.held) == 1_045
+        await stream.until(lambda: bool(stream.unheld))
+        assert stream.error is None
+        assert RESTORED not in log.getvalue()
+        await until(lambda: up_to_date(daemon))
+
+
+async def test_damage_that_is_met_while_nobody_is_there_is_made_good_for_whoever_comes(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """As by a compaction between two owners."""
+    world, store = World(), MemoryStore()
+    async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await fill(client, daemon, world)
+        await stream.close()
+        corrupt_blocks(store)
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert not len(index.pop_due(now_ms() + 2 * HOUR_MS, 100))
+        daemon.engine.catalog.persist(NAME)
+        assert not index.held()
+        stream = await again(client, 2, 2 * HOUR_MS)
+        assert len(stream.held) == 45
+        assert len(await stream.take_due(45)) == 45
+        assert RESTORED in log.getvalue()
+
+
 async def test_a_disk_that_goes_on_losing_is_not_read_around_again_and_again(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
