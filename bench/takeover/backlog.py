@@ -18,7 +18,7 @@ FAR_MS = (24 * 3_600_000, 48 * 3_600_000)
 SAMPLE = 2_000
 SPREAD_MS = 5_000
 """The sample falls due over so long, so that the client keeps up."""
-FILLED_PER_S = 16_000
+FILLED_PER_S = 13_000
 READ_PER_S = 15_000
 """What Pulsar's dispatcher reads, when nothing is held."""
 

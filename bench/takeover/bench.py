@@ -25,8 +25,9 @@ from tidegate.plugin.errors import UserError
 
 MESSAGES, MESSAGES_QUICK = (100_000, 1_000_000), (20_000,)
 OURS_ALONE_ABOVE = 1_000_000
-"""A tracker that reads everything again at each fault would take hours for more."""
+"""With more, a round takes most of an hour: the others are done for whoever names peers."""
 NO_LOG = "tidegate, no log"
+PEERS = (OURS, NO_LOG, IN_MEMORY, BUCKET)
 TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.NO_INDEX_LOG, IN_MEMORY: "in-memory", BUCKET: "bucket"}
 ROUNDS = {
     NO_LOG: Round(fault_rereads=2),
@@ -42,7 +43,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
     recorder.parameters |= {"messages": ", ".join(f"{far:,}" for far in sizes), "due_per_s": PER_S}
     for far in sizes:
         for peer in plan.peers:
-            if far > OURS_ALONE_ABOVE and peer != OURS and OURS in plan.peers:
+            if far > OURS_ALONE_ABOVE and peer != OURS and len(plan.peers) == len(PEERS):
                 recorder.note(f"{far:,} messages: {OURS} alone (`--only {shlex.quote(peer)}` has {peer}).")
                 continue
             round_ = ROUNDS.get(peer, Round())
@@ -68,7 +69,7 @@ BENCH = Bench(
     measures="a topic changes its owner in a cluster: first due message, entries read again, repeats, cost",
     takes="55 min",
     takes_quick="18 min",
-    peers=(OURS, NO_LOG, IN_MEMORY, BUCKET),
+    peers=PEERS,
     runs=1,
     runs_quick=1,
     run=run,

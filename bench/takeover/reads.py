@@ -2,8 +2,9 @@
 
 No counter tells it alone. What is published or delivered meanwhile is read from BookKeeper, too, but not if
 the broker still had it in its cache: taken off all the same, it hides as many entries that were read again.
-So it is taken off a reading at the first due message, when there is little of it, and off a second one when
-all has been read, and the daemon's own count, which knows of no cache, is a third witness. The worst counts.
+So it is taken off a reading soon after the first due message, when there is little of it, and off a second
+one when all has been read, and the daemon's own count, which knows of no cache, is a third witness. The worst
+counts.
 """
 
 from __future__ import annotations

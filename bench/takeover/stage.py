@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 WARM_S = 5.0
 REST_S = 0.3
+DELIVERED_S = 0.5
 HORIZON_MS = 2_000
 """How far ahead the shim has what is due, and delivers it without the daemon."""
 UNSURE_MS = 250
@@ -28,8 +29,8 @@ UNSURE_MS = 250
 
 @dataclass(frozen=True)
 class Stage:
-    """What was seen of one fault. Times in ns of the wall clock; ``readings``: at the first due message, and
-    when all had been read.
+    """What was seen of one fault. Times in ns of the wall clock; ``readings``: soon after the first due
+    message, and when all had been read.
     """
 
     begun_ns: int
@@ -134,7 +135,8 @@ class Stages:
     def readings(
         self, since_ns: int, read_before: int, given_before: Mapping[str, Given]
     ) -> tuple[Reading, Reading]:
-        """Now, and when all has been read. ``read_before``: by the fault, by the same broker."""
+        """Soon, and when all has been read. ``read_before``: by the fault, by the same broker."""
+        time.sleep(DELIVERED_S)  # what is due has been read, and is on its way
         early = self._reading(since_ns, read_before, given_before)
         self._place.wait_delayed(self._held(), self._patience_s)
         settled("the reads to end", lambda: self._place.entries_read() // (PER_S * 10), self._patience_s)
