@@ -38,6 +38,8 @@ _DISK_MESSAGE_BYTES = 1_000
 _OUT = Path("run/drill")
 _FILE_WIDTH = 180
 _TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
+# What may stand in a header, of which it is a part.
+_TOKEN = re.compile(r"[!-~]+")
 
 _app = typer.Typer(
     help="Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
@@ -117,7 +119,7 @@ def run(  # noqa: PLR0917 the flags
     from tidegate.plugin.drill.stands.own import OWN  # noqa: PLC0415
 
     drills = _chosen(names or [], every=every)
-    _check_values(rounds, messages)
+    _check_values(rounds, messages, seed)
     own = _own(service_url, admin_url, topic, on_kill, token_file, compare)
     own = None if own is None else replace(own, key_shared=key_shared)
     trackers = _trackers(compare) if own is None else [OWN]
@@ -172,7 +174,7 @@ def report_of(
     known = {one.name: one.does for one in DRILLS}
     ledgers = ledgers_of(out.absolute())
     if not ledgers:
-        raise UserError(f"there are no ledgers in {out}: run `tidegate drill run`, or correct --out")
+        raise ConfigError(f"there are no ledgers in {out}: run `tidegate drill run`, or correct --out")
     results = results_of(ledgers, lambda name: known.get(name, ""))
     if as_json:
         _print_json(results)
@@ -195,11 +197,13 @@ def _chosen(names: list[str], *, every: bool) -> list[Drill]:
     return list(DRILLS) if every else [named(name) for name in dict.fromkeys(names)]
 
 
-def _check_values(rounds: int, messages: int | None) -> None:
+def _check_values(rounds: int, messages: int | None, seed: int) -> None:
     if not 1 <= rounds <= ROUNDS_MAX:
         raise ConfigError(f"--rounds must be between 1 and {ROUNDS_MAX:,}, it is {rounds}")
     if messages is not None and not MESSAGES_MIN <= messages <= MESSAGES_MAX:
         raise ConfigError(f"--messages must be between {MESSAGES_MIN} and {MESSAGES_MAX:,}, it is {messages}")
+    if seed < 0:
+        raise ConfigError(f"--seed must not be negative, it is {seed}")
 
 
 def _trackers(compare: str) -> list[str]:
@@ -254,6 +258,8 @@ def _token(path: Path) -> str:
         raise ConfigError(f"cannot read --token-file {path}: {reason}") from error
     if not token:
         raise ConfigError(f"--token-file {path} is empty")
+    if not _TOKEN.fullmatch(token):
+        raise ConfigError(f"--token-file {path} holds no token: that is one word of ASCII")
     return token
 
 

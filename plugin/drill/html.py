@@ -19,7 +19,7 @@ from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import Verdict
 from tidegate.plugin.errors import UserError
 
-# With more rounds than this only the first ones have a picture: a page of a hundred would not be looked at.
+# Of more rounds than this only the worst have a picture: a page of a hundred would not be looked at.
 _PICTURES_MAX = 5
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1f2933; --quiet: #66727f; --grid: #e3e8ed;
@@ -115,9 +115,15 @@ def _section(result: Result, number: int) -> str:
             f"{count:,} {escape(cause.replace('_', ' '))}" for cause, count in repeated.items() if count
         )
         parts.append(f"<p>Came again: {told}.</p>")
-    for place, verdict in enumerate(result.verdicts[:_PICTURES_MAX]):
-        parts.append(_figure(verdict, place + 1, f"{number}-{place}"))
+    for place in _pictured(result.verdicts):
+        parts.append(_figure(result.verdicts[place], place + 1, f"{number}-{place}"))
     return "\n".join(parts)
+
+
+def _pictured(verdicts: Sequence[Verdict]) -> list[int]:
+    """The places of those that have a picture: that failed, then of the longest gaps; in their order."""
+    worst = sorted(range(len(verdicts)), key=lambda at: (verdicts[at].passed, -verdicts[at].gap_s))
+    return sorted(worst[:_PICTURES_MAX])
 
 
 def _figure(verdict: Verdict, number: int, salt: str) -> str:

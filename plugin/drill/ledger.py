@@ -130,12 +130,15 @@ class Ledger:
             directory.mkdir(parents=True)
             columns = np.stack([plan.send_ms, plan.due_ms])
             np.save(directory / "plan.npy", columns, allow_pickle=False)
-            text = json.dumps(asdict(of) | {"lead_ms": plan.lead_ms}, indent=2) + "\n"
-            (directory / "round.json").write_text(text, encoding="utf-8")
             self._confirmations, self._receipts, self._events = (
                 os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
                 for name in ("confirmed.bin", "received.bin", "events.jsonl")
             )
+            # The last, and whole: who dies before it has left nothing that is taken for a ledger.
+            text = json.dumps(asdict(of) | {"lead_ms": plan.lead_ms}, indent=2) + "\n"
+            temporary = directory / ".round.json"
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(directory / "round.json")
         except OSError as error:
             raise LedgerError(f"cannot write the ledger in {directory}: {error.strerror or error}") from error
 

@@ -298,14 +298,22 @@ def kept_directories(summary: Summary) -> str:
     return "\n".join(f"{each.where}: {each.what}" for each in summary.lost)
 
 
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal():
+        print(f"torture: {name} is a number, not {text}", file=sys.stderr)
+        sys.exit(2)
+    return int(text)
+
+
 def main() -> None:
     """`python -m tests.torture.power_cuts`: ROUNDS lives (0: for ever) of 25 cuts, each with a new seed.
 
     The environment says how: ROUNDS, SEED of a run to repeat, TORTURE_DIR for what it needs on the disk.
     """
     argparse.ArgumentParser("python -m tests.torture.power_cuts", description=main.__doc__).parse_args()
-    rounds = int(os.environ.get("ROUNDS", "40"))
-    seed = int(os.environ.get("SEED", str(random.SystemRandom().randrange(1 << 32))))
+    rounds = _number("ROUNDS", 40)
+    seed = _number("SEED", random.SystemRandom().randrange(1 << 32))
     place = Path(os.environ.get("TORTURE_DIR", "build/torture")).absolute()
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)

@@ -95,6 +95,15 @@ def test_a_killed_process_leaves_a_record_that_can_be_read(tmp_path: Path) -> No
     assert list(entries_of(content[:-1])) == whole[:-1]
 
 
+@pytest.mark.parametrize("name", ["ROUNDS", "SEED"])
+def test_a_number_that_is_none_is_told_in_a_line(tmp_path: Path, name: str) -> None:
+    environment = os.environ | {name: "-many", "TORTURE_DIR": str(tmp_path / "torture")}
+    command = [sys.executable, "-m", "tests.torture.power_cuts"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"torture: {name} is a number, not -many\n")
+    assert not (tmp_path / "torture").exists()
+
+
 def test_without_a_compiler_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TortureError, match="a C compiler is needed"):

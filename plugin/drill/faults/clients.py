@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from tidegate.plugin.drill.fault import FaultError, Scene
 from tidegate.plugin.drill.ledger import Forgets
 
-_POLL_S = 0.1
-
 
 @dataclass(frozen=True)
 class Churn:
@@ -29,9 +27,8 @@ class Churn:
 
 @dataclass(frozen=True)
 class SlowConsumers:
-    """The consumers take nothing from their queues until at least ``wait_s`` after all of it is due."""
+    """The consumers take nothing from their queues for a second and ``wait_s``."""
 
-    messages_due: str = "all"
     wait_s: float = 5.0
     forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False

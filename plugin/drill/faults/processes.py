@@ -124,6 +124,7 @@ class Stutter:
         part = scene.part(self.name)
         for _ in range(self.times):
             part.pause()
+            _seen(scene, (self.name,), State.PAUSED)
             scene.pause(self.still_s)
             part.resume()
             scene.pause(self.every_s - self.still_s)

@@ -35,7 +35,10 @@ class LoseData:
         directory = scene.stand.data_dir()
         if not any(directory.rglob("*.sst")) and not any(directory.rglob("*.log")):
             raise FaultError(f"there is no index in {directory} that could be lost: the fault was not done")
-        scene.part("daemon").kill()
+        part = scene.part("daemon")
+        part.kill()
+        if part.state() is not State.GONE:
+            raise FaultError(f"the {part.name} should be gone and is {part.state()}: the fault was not done")
         files = sum(path.is_file() for path in directory.rglob("*"))
         shutil.rmtree(directory)
         if directory.exists():

@@ -120,10 +120,20 @@ class StandAdmin:
     def owner(self, topic: str) -> str | None:
         """The service URL of the broker that has the topic; None while nobody says so."""
         answer = self.lookup(topic)
-        try:
-            return str(answer.json()["brokerUrl"]) if answer is not None and answer.is_success else None
-        except (ValueError, KeyError):
-            return None
+        return None if answer is None else broker_of(answer)
+
+
+def broker_of(answer: httpx.Response) -> str | None:
+    """The service URL in the answer to a look-up; None if it is not one, or names nobody."""
+    if not answer.is_success:
+        return None
+    try:
+        told = answer.json()
+        # The former is null where a broker listens with TLS only.
+        url: str | None = told.get("brokerUrl") or told.get("brokerUrlTls")
+    except (ValueError, AttributeError):
+        return None
+    return url
 
 
 def topic_path(topic: str) -> str:

@@ -20,7 +20,7 @@ import pulsar
 
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
 from tidegate.plugin.drill.reach import reach
-from tidegate.plugin.drill.stands.admin import StandAdmin, topic_path
+from tidegate.plugin.drill.stands.admin import StandAdmin, broker_of, topic_path
 from tidegate.plugin.drill.stands.hook import HookPart
 from tidegate.plugin.errors import ConfigError, UserError
 
@@ -112,6 +112,8 @@ class OwnStand:
             raise ConfigError(
                 f"{own.admin_url} does not find {own.topic}: {said}; correct --topic or --admin-url"
             )
+        if broker_of(answer) is None:
+            raise ConfigError(f"what answers on {own.admin_url} is no Pulsar: correct --admin-url")
         stats = self._admin.request("GET", f"/{topic_path(own.topic)}/stats")
         self._is_new = stats is not None and stats.status_code == httpx.codes.NOT_FOUND
 
@@ -151,10 +153,15 @@ class OwnStand:
         return self._parts.setdefault(name, part)
 
     def move(self, topic: str) -> str:
-        """Unload the topic: its cluster says who is to have it."""
+        """Unload the topic, and that one alone: its bundle, with the topics of others, stays where it is. So
+        it is loaded again by the same broker, unless its cluster moves the bundle just then.
+        """
         before = self._admin.owner(topic)
         self._admin.must("PUT", f"/{topic_path(topic)}/unload")
-        return f"unloaded from {before}, now at {self._admin.owner(topic)}"
+        after = self._admin.owner(topic)
+        if before is not None and after == before:
+            return f"unloaded, and not moved: its bundle stays at {before}, which loads it again"
+        return f"unloaded from {before}, now at {after}"
 
     def rewind(self, topic: str, subscription: str) -> None:
         """By the admin interface."""

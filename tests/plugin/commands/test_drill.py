@@ -60,6 +60,11 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["burst", *OWN, "--on-kill", ""], "--on-kill is empty"),
         (["burst", *OWN, "--token-file", "/nothing"], "cannot read --token-file /nothing: No such file"),
         (["burst", *OWN, "--token-file", "/dev/null"], "--token-file /dev/null is empty"),
+        (
+            ["burst", *OWN, "--token-file", __file__],
+            "test_drill.py holds no token: that is one word of ASCII",
+        ),
+        (["burst", "--seed", "-2"], "--seed must not be negative, it is -2"),
     ],
 )
 def test_what_makes_no_sense_is_refused(parts: list[str], arguments: list[str], told: str) -> None:
@@ -113,4 +118,6 @@ def test_a_report_is_made_of_what_a_killed_run_left(tmp_path: Path) -> None:
 
 def test_without_ledgers_there_is_nothing_to_report(tmp_path: Path) -> None:
     result = run("report", "--out", str(tmp_path))
+    assert isinstance(result.exception, UserError)
     assert "there are no ledgers" in str(result.exception)
+    assert result.exception.exit_code == 2, "no drill has failed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from tests.support.ledgers import START_US, HandMade, at_us, finished, round_of
 from tidegate.plugin.drill.ledger import Ledger, LedgerError, read_ledger
 from tidegate.plugin.drill.plan import Load, plan
+from tidegate.plugin.drill.session import ledgers_of
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
@@ -41,6 +43,25 @@ def test_it_survives_a_kill_of_the_drill(tmp_path: Path) -> None:
     assert record.confirmed_us[3] == START_US
     assert record.receipts["received_us"].tolist() == [START_US + 5]
     assert len(record.strikes) == 1
+
+
+@pytest.mark.parametrize("last", ["plan.npy", "confirmed.bin", "events.jsonl", ".round.json"])
+def test_one_that_was_only_being_made_is_none(tmp_path: Path, last: str) -> None:
+    """The drill is killed as it makes that file: the ledgers of the rounds before can be reported."""
+    finished(tmp_path / "ledgers" / "before")
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(lambda what, seen: _die_at(last, what, seen))
+        Ledger(tmp_path / "ledgers" / "killed", round_of(), plan(Load(messages=10), 1), lambda: START_US)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert [path.name for path in ledgers_of(tmp_path)] == ["before"]
+
+
+def _die_at(name: str, what: str, seen: tuple[object, ...]) -> None:
+    if what == "open" and str(seen[0]).endswith(f"/{name}"):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_torn_record_is_left_out(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -80,6 +82,13 @@ def test_the_page_stands_alone_and_escapes_what_it_is_told(tmp_path: Path) -> No
     assert structure.counts["figure"] == 4
     assert "script" not in structure.counts
     assert not structure.elsewhere
+
+
+def test_of_many_rounds_the_worst_have_a_picture(tmp_path: Path) -> None:
+    usual = judge(finished(tmp_path / "usual"))
+    rounds = [usual] * 6 + [replace(usual, gap_s=usual.gap_s + 1), replace(usual, passed=False, gap_s=0.0)]
+    shown = page([Result("broker-killed", "kills", "tidegate", rounds)])
+    assert re.findall(r"<figcaption>Round (\d+):", shown) == ["1", "2", "3", "7", "8"]
 
 
 def test_the_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for
 from tidegate.plugin.drill.stands.own import Own, OwnStand
 from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
 from tidegate.plugin.drill.stands.trackers import broker_conf
+from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.stop import InterruptedRunError, Stop
 
 TOPIC = "persistent://public/default/test"
@@ -126,6 +127,57 @@ def test_a_broker_in_another_time_zone_is_away_when_its_consumers_have_connected
                 wait_until(lambda: not stand.away("broker", before), "the consumer is still the same one")  # noqa: B023
                 _Broker.since = f"2026-11-22T20:00:00.400{zone}"
                 assert stand.away("broker", before)
+        finally:
+            server.shutdown()
+            stand.end()
+
+
+@pytest.mark.parametrize("said", ["<html>", "[]", '"no"', '{"version": 3}'])
+def test_what_answers_and_is_no_broker_is_told(tmp_path: Path, said: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _Page.said = said
+        place = f"127.0.0.1:{server.server_port}"
+        stand = OwnStand(Own(f"pulsar://{place}", f"http://{place}", TOPIC, None), tmp_path, pause=time.sleep)
+        try:
+            with pytest.raises(ConfigError, match=f"what answers on http://{place} is no Pulsar"):
+                stand.start()
+        finally:
+            server.shutdown()
+            stand.end()
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Has one answer to everything."""
+
+    said = ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.said.encode())
+
+    def do_PUT(self) -> None:
+        self.do_GET()
+
+
+@pytest.mark.parametrize(
+    ("said", "seen"),
+    [
+        ({"brokerUrl": "pulsar://a:1"}, "unloaded, and not moved: its bundle stays at pulsar://a:1, which"),
+        ({"brokerUrl": None, "brokerUrlTls": "pulsar+ssl://b:2"}, "its bundle stays at pulsar+ssl://b:2"),
+        ({}, "unloaded from None, now at None"),
+    ],
+)
+def test_a_topic_that_was_unloaded_and_not_moved_is_said_so(
+    tmp_path: Path, said: dict[str, str | None], seen: str
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _Page.said = json.dumps(said)
+        stand = own(tmp_path, admin_url=f"http://127.0.0.1:{server.server_port}")
+        try:
+            assert seen in stand.move(TOPIC)
         finally:
             server.shutdown()
             stand.end()
