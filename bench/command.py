@@ -183,13 +183,13 @@ def write_report() -> None:
     order = list(registry.BENCHES)
     loaded = sorted(
         ((baseline.load_beside(path), path) for path in paths),
-        key=lambda pair: (order.index(pair[0].bench), pair[1]),
+        key=lambda pair: (order.index(pair[0].bench), pair[1].stem),
     )
-    drawn = {result.bench: picture.path_of(path) for result, path in loaded}
-    pictures = {bench: f"../bench/results/{path.name}" for bench, path in drawn.items() if path.is_file()}
-    pages: dict[str, list[results.Result]] = {}
-    for result, _ in loaded:
-        pages.setdefault(registry.find(result.bench).page, []).append(result)
+    drawn = {path.stem: picture.path_of(path) for _, path in loaded}
+    pictures = {name: f"../bench/results/{path.name}" for name, path in drawn.items() if path.is_file()}
+    pages: dict[str, dict[str, results.Result]] = {}
+    for result, path in loaded:
+        pages.setdefault(registry.find(result.bench).page, {})[path.stem] = result
     for name, here in pages.items():
         report.write_page(DOCS / name, here, pictures)
         console.print(f"written: docs/{name} from {len(here)} results")

@@ -126,9 +126,13 @@ def describe(result: Result) -> str:
     )
 
 
-def markdown(result: Result, picture: str | None = None) -> str:
-    """A section of the docs for one result; ``picture`` is a path relative to the page."""
-    lines = [f"### {result.bench}", "", _wrapped(f"{result.summary[0].upper()}{result.summary[1:]}."), ""]
+def markdown(result: Result, picture: str | None = None, name: str | None = None) -> str:
+    """A section of the docs for one result, by the bench's name if it has none of its own.
+
+    picture: a path relative to the page.
+    """
+    summary = _wrapped(f"{result.summary[0].upper()}{result.summary[1:]}.")
+    lines = [f"### {name or result.bench}", "", summary, ""]
     for scenario, metrics in scenarios(result, headline_only=True):
         titles, *rows = grid(result, scenario, metrics)
         last = "--:" if is_wide(result) else "---"
@@ -173,8 +177,8 @@ def replace_between(page: str, begin: str, end: str, text: str) -> str:
     return f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}"
 
 
-def write_page(page: Path, results: Sequence[Result], pictures: Mapping[str, str]) -> None:
-    """Write the results' sections between the markers of the page."""
-    sections = [markdown(result, pictures.get(result.bench)) for result in results]
+def write_page(page: Path, results: Mapping[str, Result], pictures: Mapping[str, str]) -> None:
+    """Write the results' sections between the markers of the page; both by the names of their files."""
+    sections = [markdown(result, pictures.get(name), name) for name, result in results.items()]
     text = replace_between(page.read_text(encoding="utf-8"), BEGIN, END, "\n".join(sections))
     page.write_text(text, encoding="utf-8")

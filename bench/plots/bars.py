@@ -16,6 +16,7 @@ from bench.plots.colours import colour
 
 COLUMNS = 3
 MANY_PEERS = 5
+MANY_PANELS = 60
 CURVES_HEIGHT = 3.4
 TITLE_WIDTH = 54
 """Characters: more would run into the next panel's title."""
@@ -25,13 +26,16 @@ def shown(result: Result) -> list[Metric]:
     """The metrics that make a panel: headline ones with a peer or a target, in which somebody is not zero.
 
     A bar with nothing beside it says no more than its number in the table: it is drawn if there is no other.
+    So does one beside a target, with its verdict: it is left out where there are many panels.
     """
     some = [
         metric
         for metric in result.metrics
         if metric.headline and any(any(samples) for samples in metric.samples.values())
     ]
-    return [metric for metric in some if metric.target or sum(map(bool, metric.samples.values())) > 1] or some
+    beside = [metric for metric in some if sum(map(bool, metric.samples.values())) > 1]
+    aimed = [metric for metric in some if metric.target or metric in beside]
+    return (aimed if len(aimed) <= MANY_PANELS or not beside else beside) or some
 
 
 def logarithmic(medians: Sequence[float]) -> bool:
@@ -76,7 +80,8 @@ def _panel(axes: Axes, result: Result, metric: Metric) -> None:
     medians = [spread.median for spread in spreads]
     axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6)
     for place, spread in enumerate(spreads):
-        axes.plot([spread.minimum, spread.maximum], [place, place], color="black", linewidth=1.2)
+        if spread.minimum < spread.maximum:
+            axes.plot([spread.minimum, spread.maximum], [place, place], color="black", linewidth=1.2)
     if logarithmic(medians):
         axes.set_xscale("log")
         svg.logarithmic(axes.xaxis)
