@@ -86,7 +86,6 @@ class Catalog:
         catalog = cls(store, clock, options or IndexOptions(), executor)
         check_format(store, catalog._options)
         recovery = recover(store, catalog._options)
-        catalog._next_subscription_id = recovery.next_subscription_id
         for found in recovery.subscriptions:
             # One id a name; should there ever be two, the later one counts.
             catalog.remove(found.identity.name)
@@ -94,6 +93,7 @@ class Catalog:
             catalog._indexes[index.name] = index
             catalog._due_changed(index)
             catalog._crowding_changed(index)
+        catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
         catalog._write_damage(recovery.damage)
         catalog._settle_loss()
