@@ -134,8 +134,8 @@ class Recovered:
     identity: Identity
     state: State
     reader: JournalReader
-    held: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
-    acknowledged: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
+    held: PositionSet | None = None
+    acknowledged: PositionSet | None = None
     damaged_ledgers: ChangedLedgers = field(default_factory=lambda: ChangedLedgers(set(), set()))
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
