@@ -80,16 +80,17 @@ def _panel(axes: Axes, result: Result, metric: Metric) -> None:
     peers = [peer for peer in reversed(result.peers) if metric.samples.get(peer)]
     spreads = [Spread.of(metric.samples[peer]) for peer in peers]
     medians = [spread.median for spread in spreads]
-    # A bar ends within its axes: to clip it takes bytes for nothing, as ticks do that stand close together.
-    axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6, clip_on=False)
+    # To clip a bar that ends within its axes takes bytes for nothing, as do ticks that stand close together.
+    begins_within = not logarithmic(medians)
+    axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6, clip_on=not begins_within)
     for place, spread in enumerate(spreads):
         if spread.minimum < spread.maximum:
             axes.plot([spread.minimum, spread.maximum], [place, place], color="black", linewidth=1.2)
-    if logarithmic(medians):
+    if begins_within:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=TICKS_MAX))
+    else:
         axes.set_xscale("log")
         svg.logarithmic(axes.xaxis)
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=TICKS_MAX))
     if metric.target:
         axes.axvline(metric.target, color="#c92a2a", linestyle="--", linewidth=1)
     title = [*wrap(metric.scenario, TITLE_WIDTH), *wrap(f"{metric.title} ({metric.unit})", TITLE_WIDTH)]
