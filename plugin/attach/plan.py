@@ -204,8 +204,8 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         for name in in_cluster
     ]
     lines = [f"{', '.join(names)}: {line}" for line, names in advice.items()]
-    if is_url(settings.index_log) and (line := advice_on(settings.index_log)):
-        lines.append(f"--index-log: {line}")
+    if is_url(settings.index_log) and (why := advice_on(settings.index_log)):
+        lines.append(f"--index-log: {why}")
     return Plan(home, settings, _real(changes), tuple(notes), tuple(lines))
 
 
