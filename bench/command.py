@@ -106,7 +106,9 @@ def run_drills(
     file: Annotated[Path, typer.Option(help="where the rounds are added")] = cells.FILE,
     add: Annotated[
         list[Path] | None,
-        typer.Option(help="run nothing, add what `tidegate drill run --json` has written to this file"),
+        typer.Option(
+            help="run nothing, add the rounds of such a file, or of what `drill run --json` has written"
+        ),
     ] = None,
     beside: Annotated[bool, typer.Option("--beside", help="at low priority, beside other work")] = False,
 ) -> None:
@@ -126,7 +128,8 @@ def run_drills(
         raise BenchError(f"--for: {error}") from error
     if beside:
         drill_rounds.lower_priority()
-    out_dir = ROOT / "run" / "bench-drills"
+    # Of its own for each file: several can run side by side.
+    out_dir = ROOT / "run" / f"bench-{file.stem}"
     interrupted = drill_rounds.run(
         pairs, path=file, out_dir=out_dir, rounds_max=rounds, for_s=for_s,
         say=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),

@@ -93,6 +93,27 @@ class Rounds(BaseModel):
         if self.batches:
             self.batches[-1].rounds += max(len(found["rounds"]), 1)
 
+    def merge(self, other: Rounds) -> None:
+        """Add the rounds of another file, that ran beside these or on another machine."""
+        first = len(self.batches)
+        self.batches += other.batches
+        for theirs in other.cells:
+            cell = self.cell(theirs.drill, theirs.tracker)
+            cell.batches += [None] * (cell.rounds - len(cell.batches))
+            cell.batches += [None if at is None else first + at for at in theirs.batches]
+            for mine, added in (
+                (cell.counts, theirs.counts),
+                (cell.repeated, theirs.repeated),
+                (cell.reasons, theirs.reasons),
+            ):
+                for name, count in added.items():
+                    mine[name] = mine.get(name, 0) + count
+            for name, values in theirs.times.items():
+                cell.times.setdefault(name, []).extend(values)
+            cell.rounds += theirs.rounds
+            cell.failed += theirs.failed
+            cell.took_s = theirs.took_s
+
 
 def _add_round(cell: Cell, one: dict[str, Any]) -> None:
     cell.rounds += 1
@@ -131,6 +152,14 @@ def load(path: Path) -> Rounds:
         return Rounds()
     except (OSError, ValidationError) as error:
         raise BenchError(f"{path} is not a file of drills: {error}; start one with --fresh") from error
+
+
+def parse(text: str) -> Rounds | None:
+    """The rounds that a file's text has; None if it is no such file."""
+    try:
+        return Rounds.model_validate_json(text)
+    except ValidationError:
+        return None
 
 
 def save(rounds: Rounds, path: Path) -> None:

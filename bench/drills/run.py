@@ -144,16 +144,30 @@ def pages() -> dict[Path, tuple[str, int]]:
 
 
 def add_files(sources: Sequence[Path], path: Path) -> None:
-    """Add what drills have said of themselves, JSON Lines, as rounds of unknown load (that of now)."""
+    """Add the rounds of other files: such as this one is, or what drills have said of themselves, JSON Lines.
+
+    Of the latter the load is not known; that of now is noted. Nothing is added if one file makes no sense.
+    """
     rounds = cells.load(path)
     for source in sources:
         try:
-            found = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+            text = source.read_text(encoding="utf-8")
+        except OSError as error:
+            raise BenchError(f"{source} cannot be read: {error}") from error
+        other = cells.parse(text)
+        if other is not None:
+            rounds.merge(other)
+            continue
+        try:
+            found = [json.loads(line) for line in text.splitlines()]
             rounds.batches.append(_batch())
             for one in found:
                 rounds.add(one)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BenchError(f"{source} is not what `tidegate drill run --json` writes: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise BenchError(
+                f"{source} is neither such a file as {path.name} nor what `tidegate drill run --json` "
+                f"writes: {error}"
+            ) from error
     cells.save(rounds, path)
 
 

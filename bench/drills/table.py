@@ -45,7 +45,9 @@ def by_drill(cells: Sequence[Cell], batches: Sequence[Batch]) -> str:
             _spread(times.get("read_again", [])),
         )
         lines.append(_row(cells_of_line))
-    return "\n".join([*lines, "", _told(batches), "", *_reasons(cells)]).strip()
+    return "\n".join(
+        [*lines, "", _told(sum(cell.rounds for cell in cells), batches), "", *_reasons(cells)]
+    ).strip()
 
 
 def by_tracker(cells: Sequence[Cell]) -> str:
@@ -63,7 +65,7 @@ def by_tracker(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def _told(batches: Sequence[Batch]) -> str:
+def _told(rounds: int, batches: Sequence[Batch]) -> str:
     known = [batch for batch in batches if batch.rounds]
     if not known:
         return ""
@@ -75,11 +77,13 @@ def _told(batches: Sequence[Batch]) -> str:
         counts[batch.revision] += batch.rounds
     revisions = ", ".join(f"{revision} ({count})" for revision, count in counts.items())
     busy = f"{min(loads):g}" if min(loads) == max(loads) else f"{min(loads):g} to {max(loads):g}"
+    told = sum(batch.rounds for batch in known)
+    part = "" if told == rounds else f", {told:,} of them"
+    runs = f"{len(known)} runs" if told == rounds else f"{len(known)} runs that are known"
     text = (
-        f"Times: median / worst of the rounds. {sum(batch.rounds for batch in known):,} rounds in "
-        f"{len(known)} runs, {days[0]}{'' if len(days) == 1 else f' to {days[-1]}'}, {machines}; load when "
-        f"they began: {busy} (above the number of cores: times are upper limits); revisions, "
-        f"with their rounds: {revisions}."
+        f"Times: median / worst of the rounds. {rounds:,} rounds{part} in {runs}, {days[0]}"
+        f"{'' if len(days) == 1 else f' to {days[-1]}'}, {machines}; load when they began: {busy} (above the "
+        f"number of cores: times are upper limits); revisions, with their rounds: {revisions}."
     )
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.ticker import MaxNLocator
 
 from bench.harness.results import Metric, Result, Series
 from bench.harness.stats import Spread
@@ -18,6 +19,7 @@ COLUMNS = 3
 MANY_PEERS = 5
 MANY_PANELS = 60
 CURVES_HEIGHT = 3.4
+TICKS_MAX = 4
 TITLE_WIDTH = 54
 """Characters: more would run into the next panel's title."""
 
@@ -78,11 +80,15 @@ def _panel(axes: Axes, result: Result, metric: Metric) -> None:
     peers = [peer for peer in reversed(result.peers) if metric.samples.get(peer)]
     spreads = [Spread.of(metric.samples[peer]) for peer in peers]
     medians = [spread.median for spread in spreads]
-    axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6)
+    # To clip a bar that ends within its axes takes bytes for nothing, as do ticks that stand close together.
+    begins_within = not logarithmic(medians)
+    axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6, clip_on=not begins_within)
     for place, spread in enumerate(spreads):
         if spread.minimum < spread.maximum:
             axes.plot([spread.minimum, spread.maximum], [place, place], color="black", linewidth=1.2)
-    if logarithmic(medians):
+    if begins_within:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=TICKS_MAX))
+    else:
         axes.set_xscale("log")
         svg.logarithmic(axes.xaxis)
     if metric.target:

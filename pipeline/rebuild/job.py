@@ -25,8 +25,9 @@ from tidegate.pipeline.job.spread import spread
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.index import IndexAtDaemon
+from tidegate.pipeline.rebuild.kept_parts import KeptParts
 from tidegate.pipeline.rebuild.options import RebuildOptions
-from tidegate.pipeline.rebuild.plan import Plan, make_plan
+from tidegate.pipeline.rebuild.plan import Plan, StillThere, make_plan
 from tidegate.pipeline.rebuild.serving import Servant, Serving
 from tidegate.pipeline.rebuild.stages import Part, SliceFile
 from tidegate.pipeline.topic.reader import Cluster
@@ -88,11 +89,11 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         return dry(wanted), 0
     with DaemonSession(Path(wanted.socket)) as session:
         former = kept_plan(files)
-        cluster, plan = planned(wanted, former, watch)
+        cluster, plan, goes_on = planned(wanted, former, watch, KeptParts(files))
         left_out = LeftOut(context, wanted)
         indexes = served(session, wanted, plan, left_out)
         take(indexes)
-        keep_plan(files, plan, former)
+        keep_plan(files, plan, anew=former is not None and not goes_on)
         prepared = prepare(context, wanted, watch, cluster, plan, files)
         told = []
         for number, index in indexes:
@@ -132,9 +133,9 @@ def _result(
     return result, 0 if matched else 1
 
 
-def keep_plan(files: Files, plan: Plan, former: Plan | None) -> None:
-    """Write a plan down. If it does not go on with the former one, what that job has read is removed."""
-    if former is not None and plan.tasks[: len(former.tasks)] != former.tasks:
+def keep_plan(files: Files, plan: Plan, *, anew: bool = False) -> None:
+    """Write a plan down. anew: it does not go on with a former one, and what that job has read is removed."""
+    if anew:
         files.remove(OURS)
     files.make()
     files.write_json(PLAN, plan.as_json())
@@ -185,14 +186,18 @@ def kept_plan(files: Files) -> Plan | None:
     return None if kept is None else Plan.of_json(kept)
 
 
-def planned(wanted: RebuildOptions, former: Plan | None, watch: Stages) -> tuple[Cluster, Plan]:
-    """The plan: that of a killed job gone on with, or a new one. Nothing is written."""
+def planned(
+    wanted: RebuildOptions, former: Plan | None, watch: Stages, still_there: StillThere | None = None
+) -> tuple[Cluster, Plan, bool]:
+    """The plan, and whether it is that of a killed job gone on with, or a new one. Nothing is written."""
     with watch.stage("plan", "looking at the topic") as stage:
-        cluster, plan = make_plan(wanted, former)
+        cluster, plan, goes_on = make_plan(wanted, former, still_there)
+        if former is not None and not goes_on:
+            watch.context.note("what a former job has read is not what is to be read now: beginning anew")
         stage |= {"tasks": len(plan.tasks), "entries": plan.entries}
     if plan.entries > ENTRIES_HERE or not watch.context.spark_is_here:
         watch.context.start_spark()
-    return cluster, plan
+    return cluster, plan, goes_on
 
 
 def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut) -> list[Numbered]:
@@ -271,7 +276,7 @@ def prepare(  # noqa: PLR0917 all that is known
 
 def dry(wanted: RebuildOptions) -> dict[str, Any]:
     """What would be read, and for whom; nothing is written."""
-    _, plan = make_plan(wanted, None)
+    _, plan, _ = make_plan(wanted, None)
     return {
         "dry_run": True,
         "entries": plan.entries,

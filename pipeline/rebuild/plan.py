@@ -2,14 +2,15 @@
 
 A target is a topic or a partition with the subscriptions whose indexes are to hold what is on it. A plan that
 is taken up again keeps its tasks, for some of them are done, and gets more for what has come since. It is not
-taken up if something is to be read now that it left out: a cursor was set back.
+taken up if something is to be read now that it left out: a cursor was set back; nor if what was read is not
+what the topic has: it is another one of the same name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyroaring import BitMap
 
@@ -97,8 +98,17 @@ class Plan:
             raise PipelineError(f"the plan of a former job cannot be read: {error}; remove it") from error
 
 
-def make_plan(options: RebuildOptions, former: Plan | None) -> tuple[Cluster, Plan]:
-    """What there is to read now; goes on with ``former`` if that has all of it. Raises ``TopicError``."""
+StillThere: TypeAlias = Callable[[Cluster, Plan, Sequence[Sequence[EntryRange]]], bool]
+"""Whether what was read by a plan is on the topic, of which there are these ranges now, a row a target."""
+
+
+def make_plan(
+    options: RebuildOptions, former: Plan | None, still_there: StillThere | None = None
+) -> tuple[Cluster, Plan, bool]:
+    """What there is to read now, and whether it goes on with ``former``.
+
+    It does if that has all of it, and what was read is ``still_there``. Raises ``TopicError``.
+    """
     topics = _topics(options)
     service_url = options.service_url
     if service_url is None:
@@ -119,11 +129,13 @@ def make_plan(options: RebuildOptions, former: Plan | None) -> tuple[Cluster, Pl
     for ranges in found:
         check(ranges, cluster)
     kept = former if former is not None and _goes_on(former, targets, found) else None
+    if kept is not None and still_there is not None and not still_there(cluster, kept, found):
+        kept = None
     tasks = [] if kept is None else list(kept.tasks)
     for number, ranges in enumerate(found):
         left = ranges if kept is None else _after(ranges, kept.targets[number].end)
         tasks += [Task(number, tuple(group)) for group in split(left, options.entries_per_task)]
-    return cluster, Plan(targets, tuple(tasks))
+    return cluster, Plan(targets, tuple(tasks)), kept is not None
 
 
 def _topics(options: RebuildOptions) -> list[TopicName]:
@@ -173,14 +185,14 @@ def _goes_on(former: Plan, now: Sequence[Target], found: Sequence[Sequence[Entry
     ]:
         return False
     for number, ranges in enumerate(found):
-        then = _live(one for task in former.tasks if task.target == number for one in task.ranges)
-        for ledger_id, bitmap in _live(_up_to(ranges, former.targets[number].end)).items():
+        then = live(one for task in former.tasks if task.target == number for one in task.ranges)
+        for ledger_id, bitmap in live(_up_to(ranges, former.targets[number].end)).items():
             if not bitmap <= then.get(ledger_id, BitMap()):
                 return False
     return True
 
 
-def _live(ranges: Iterable[EntryRange]) -> dict[int, BitMap]:
+def live(ranges: Iterable[EntryRange]) -> dict[int, BitMap]:
     """The entries of these, without the acknowledged, by ledger."""
     found: dict[int, BitMap] = {}
     for one in ranges:

@@ -67,14 +67,14 @@ def _verify(
     told = []
     with DaemonSession(Path(wanted.socket)) as session:
         left_out = LeftOut(context, wanted)
-        cluster, plan = planned(wanted, None, watch)
+        cluster, plan, _ = planned(wanted, None, watch)
         indexes = served(session, wanted, plan, left_out)
         if wanted.repair:
             take(indexes)
         else:
             indexes = known(session, wanted, indexes, left_out)
         with own_folder(files, _OURS):
-            keep_plan(files, plan, None)
+            keep_plan(files, plan)
             prepared = prepare(context, wanted, watch, cluster, plan, files)
             for number, index in indexes:
                 with left_out.if_deleted(index):

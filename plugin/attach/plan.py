@@ -34,7 +34,7 @@ from tidegate.plugin.attach.pulsar_home import (
 )
 from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
 from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
-from tidegate.plugin.daemon.object_stores import checked_url, is_url
+from tidegate.plugin.daemon.object_stores import advice_on, checked_url, is_url
 from tidegate.plugin.errors import AttachError
 
 TRACKER_KEY = "delayedDeliveryTrackerFactoryClassName"
@@ -203,8 +203,10 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         "topics go (--index-log none: they do not)"
         for name in in_cluster
     ]
-    lines = tuple(f"{', '.join(names)}: {line}" for line, names in advice.items())
-    return Plan(home, settings, _real(changes), tuple(notes), lines)
+    lines = [f"{', '.join(names)}: {line}" for line, names in advice.items()]
+    if is_url(settings.index_log) and (why := advice_on(settings.index_log)):
+        lines.append(f"--index-log: {why}")
+    return Plan(home, settings, _real(changes), tuple(notes), tuple(lines))
 
 
 def plan_detach(path: Path) -> Plan:

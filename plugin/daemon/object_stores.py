@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tidegate.index.log import FolderObjects, Objects
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shown import one_line, shown
 
 FILE = "file"
 THREADS = 16
@@ -62,6 +62,17 @@ def checked_url(text: str) -> str:
     if url.scheme != FILE and not url.netloc:
         raise ValueError("it must name a bucket or host, such as s3://bucket/folder")
     return text.rstrip("/")
+
+
+def advice_on(url: str) -> str | None:
+    """Why nothing would be kept at a checked URL from here, and what to do; None if that is unknown."""
+    parts = urlsplit(url)
+    folder = Path(unquote(parts.path))
+    if parts.scheme == "memory":
+        return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"
+    if parts.scheme == FILE and not folder.is_dir():
+        return f"there is no folder {shown(str(folder))} here: make or mount it, nothing is kept there before"
+    return None
 
 
 class ObjectStores:

@@ -44,7 +44,10 @@ svg [style*="stroke: #66727f"] { stroke: var(--quiet) !important; }
 svg [style*="stroke: #e3e8ed"] { stroke: var(--grid) !important; }
 svg [style*="fill: #fbe3e0"] { fill: var(--band) !important; }
 """
-_COLUMNS = ("sent", "lost", "early", "again", "gap", "first due", "p50", "p99", "p99.9", "max", "read again")
+_COLUMNS = (
+    "sent", "lost", "early", "again", "out of order", "gap", "first due", "p50", "p99", "p99.9", "max",
+    "read again",
+)  # fmt: skip
 
 
 def write_report(results: Sequence[Result], directory: Path) -> Path:
@@ -68,7 +71,9 @@ def page(results: Sequence[Result]) -> str:
         f"<h1>Tidegate drills: <span class='{'fail' if failed else 'pass'}'>{verdict}</span></h1>",
         f"<p class='quiet'>{len(results)} drills, {rounds} rounds. Counts are of all rounds, "
         "times of the worst. "
-        "A gap is a time in which something was due and nothing came.</p>",
+        "A gap is a time in which something was due and nothing came. Out of order is what came after a "
+        "message of its key that should have followed it: only Key_Shared consumers (--key-shared) are "
+        "promised order.</p>",
         "<div class='scroll'><table>",
         "<tr><th>drill</th><th></th>" + "".join(f"<th>{name}</th>" for name in _COLUMNS) + "</tr>",
         *(_row(one, number) for number, one in enumerate(results)),
@@ -90,6 +95,7 @@ def _row(result: Result, number: int) -> str:
         f"{shown['sent']:,}",
         *(f"<b class='fail'>{shown[name]:,}</b>" if shown[name] else "0" for name in ("lost", "early")),
         f"{shown['repeated']:,}",
+        f"{shown['out_of_order']:,}",
         seconds(shown["gap_s"]),
         seconds(shown["first_due_s"]),
         *(milliseconds(late.get(name)) for name in ("p50", "p99", "p99_9", "max")),

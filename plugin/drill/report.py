@@ -64,9 +64,12 @@ def as_table(results: Sequence[Result]) -> RenderableType:
     """All of them, a line a drill and tracker, and below why some failed."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bright_black")
     several = len({one.tracker for one in results}) > 1
+    # Only of consumers that promise it, as --key-shared has them, is it of interest when nothing is.
+    disorder = any(one.out_of_order for result in results for one in result.verdicts)
     for title in ("drill", *(("tracker",) if several else ()), "", "rounds"):
         table.add_column(title, no_wrap=True)
-    for title in ("sent", "lost", "early", "again", "gap", "first due", "p50", "p99", "max", "read again"):
+    told = ("sent", "lost", "early", "again", *(("out of order",) if disorder else ()))
+    for title in (*told, "gap", "first due", "p50", "p99", "max", "read again"):
         table.add_column(title, justify="right", no_wrap=True)
     for result in results:
         shown = as_json(result)
@@ -81,6 +84,7 @@ def as_table(results: Sequence[Result]) -> RenderableType:
             _bad(shown["lost"]),
             _bad(shown["early"]),
             f"{shown['repeated']:,}",
+            *((f"{shown['out_of_order']:,}",) if disorder else ()),
             seconds(shown["gap_s"]),
             seconds(shown["first_due_s"]),
             *(milliseconds(late.get(name)) for name in ("p50", "p99", "max")),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pytest
@@ -12,10 +15,11 @@ from tests.pipeline.test_rebuild import HOUR_MS, Unstarted, job, kinds, session
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.lane import Lane
 from tests.support.waiting import wait_until
-from tidegate.index import SubscriptionName
+from tidegate.index import Entries, SubscriptionName
 from tidegate.pipeline.errors import NoSubscriptionError, PipelineError
 from tidegate.pipeline.rebuild import job as rebuild
 from tidegate.pipeline.rebuild import verify
+from tidegate.pipeline.rebuild.part_file import encode_part, read_span
 
 
 class Meanwhile(Unstarted):
@@ -72,6 +76,37 @@ def test_a_cursor_that_was_set_back_is_read_anew(cluster: Cluster, kept: Lane, t
     wait_until(lambda: lane.stats().backlog == 300, "the cursor is set back")
     found, code = job(rebuild, Unstarted(), cluster, lane, work)
     assert (code, found["entries"], found["matched"]) == (0, 300, True)
+
+
+def reused_tasks(found: dict[str, Any]) -> int:
+    (stage,) = (one for one in found["stages"] if one["name"] == "read")
+    return int(stage["reused_tasks"])
+
+
+def test_what_was_read_of_another_topic_of_that_name_is_not_gone_on_with(
+    cluster: Cluster, kept: Lane, tmp_path: Path
+) -> None:
+    """Of a cluster that was made anew or put back: positions are the same, their times others."""
+    lane, work = kept, tmp_path / "work"
+
+    def run() -> dict[str, Any]:
+        found, code = job(rebuild, Unstarted(), cluster, lane, work, keep=True, entries_per_task=100)
+        assert (code, found["entries"], found["matched"]) == (0, 292, True)
+        return found
+
+    assert reused_tasks(run()) == 0
+    assert reused_tasks(run()) == 3
+    parts = {path: path.read_bytes() for path in work.glob("*/read/*")}
+    for path, data in parts.items():
+        ours = read_span(io.BytesIO(data), path.name)
+        path.write_bytes(encode_part(Entries(ours.deliver_at_ms + HOUR_MS, ours.ledger_id, ours.entry_id)))
+    (manifest,) = work.glob("*/manifest.json")
+    theirs = json.loads(manifest.read_text())
+    for *_, quantiles in theirs["read"].values():
+        quantiles[:] = [at + HOUR_MS for at in quantiles]
+    manifest.write_text(json.dumps(theirs))
+    assert reused_tasks(run()) == 0
+    assert {path: path.read_bytes() for path in work.glob("*/read/*")} == parts
 
 
 def test_a_part_that_a_power_cut_has_emptied_is_read_again(

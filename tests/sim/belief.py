@@ -146,5 +146,17 @@ class Belief:
             self.states.clear()
             self.mark = NOWHERE
         self.incarnation = request.incarnation
+        self._empty_if_put_back(request)
         self._begin_generation(request.generation)
         self._mark_delete(request.mark_delete)
+
+    def _empty_if_put_back(self, request: Open) -> None:
+        """A cursor that is older than what it has told. A seek amid an unload can leave one behind, too."""
+        if not request.generation or request.mark_delete == NOWHERE:
+            return
+        if self.generation is None or self.mark is None:
+            if self.generation in {None, request.generation}:
+                for position, states in self.states.items():
+                    self.states[position] = states | NEITHER
+        elif request.generation == self.generation and request.mark_delete < self.mark:
+            self.states.clear()

@@ -131,11 +131,47 @@ def test_what_drills_have_said_is_added(tmp_path: Path) -> None:
     run.add_files([source], path)
     assert cells.load(path).cell("broker-killed", "tidegate").rounds == 2
     source.write_text("nonsense")
-    with pytest.raises(BenchError, match="is not what"):
+    with pytest.raises(BenchError, match="is neither"):
         run.add_files([source], path)
+    with pytest.raises(BenchError, match="cannot be read"):
+        run.add_files([tmp_path / "none.json"], path)
+    assert cells.load(path).cell("broker-killed", "tidegate").rounds == 2
     path.write_text("nonsense")
     with pytest.raises(BenchError, match="--fresh"):
         cells.load(path)
+
+
+def test_what_ran_in_several_files_side_by_side_is_added_up(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("first.json", "second.json")]
+    one = found(tmp_path)
+    for path, drill, revision in zip(paths, ("broker-killed", "burst"), ("aaa", "bbb"), strict=True):
+        rounds = cells.Rounds(batches=[batch(revision)])
+        rounds.add(one | {"drill": drill}, took_s=40.0)
+        rounds.add(as_json(Result("upgrade", "", "tidegate", [], ["no 3"])))
+        cells.save(rounds, path)
+    path = tmp_path / "drills.json"
+    run.add_files(paths, path)
+    run.add_files(paths[:1], path)
+    both = cells.load(path)
+    assert {cell.drill: (cell.rounds, cell.failed, cell.batches) for cell in both.cells} == {
+        "broker-killed": (2, 0, [0, 2]),
+        "upgrade": (3, 3, [0, 1, 2]),
+        "burst": (1, 0, [1]),
+    }
+    assert [one.revision for one in both.batches] == ["aaa", "bbb", "aaa"]
+    assert both.cell("upgrade", "tidegate").reasons == {"no …": 3}
+    killed = both.cell("broker-killed", "tidegate")
+    assert killed.counts["sent"] == 400
+    assert killed.times["gap_s"] == [2.1, 2.1]
+
+
+def test_rounds_of_no_known_run_are_counted(tmp_path: Path) -> None:
+    rounds = cells.Rounds()
+    rounds.add(found(tmp_path))
+    rounds.batches.append(batch("aaa"))
+    rounds.add(found(tmp_path, 2))
+    shown = table.by_drill(rounds.cells, rounds.batches)
+    assert "2 rounds, 1 of them in 1 runs that are known" in shown.replace("\n", " ")
 
 
 def test_the_tables_say_the_median_and_the_worst(tmp_path: Path) -> None:

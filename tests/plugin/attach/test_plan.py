@@ -216,6 +216,22 @@ def test_delayed_delivery_that_is_off_is_pointed_out(home: Path) -> None:
     assert any("delayedDeliveryEnabled is false" in line for line in attach(home).advice)
 
 
+def test_a_place_for_index_logs_that_keeps_nothing_is_pointed_out(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "not mounted"
+    (line,) = attach(home, tune_acks=True, index_log=f"file://{tmp_path}/not%20mounted").advice
+    assert (
+        line
+        == f"--index-log: there is no folder {folder} here: make or mount it, nothing is kept there before"
+    )
+    folder.touch()
+    assert attach(home).advice == (line,)
+    folder.unlink()
+    folder.mkdir()
+    assert attach(home).advice == ()
+    (line,) = attach(home, index_log="memory://here").advice
+    assert "keeps nothing beyond the end of the daemon" in line
+
+
 def test_detach_keeps_what_was_edited_since(home: Path) -> None:
     path = home / "conf" / "broker.conf"
     original = path.read_bytes()

@@ -264,6 +264,43 @@ def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog)
     assert not answer.acknowledged, "forgotten for good"
 
 
+@pytest.mark.parametrize(
+    ("mark_delete", "generation", "kept"),
+    [
+        pytest.param((1, 3), GENERATION, False, id="restored from a backup"),
+        pytest.param((1, 3), GENERATION + 1, True, id="a reset: another seal"),
+        pytest.param((1, 3), 0, True, id="a reset: no seal"),
+        pytest.param((1, 4), GENERATION, True, id="nothing has happened"),
+        pytest.param((1, 5), GENERATION, True, id="went on elsewhere"),
+        pytest.param(NO_POSITION, GENERATION, True, id="not known"),
+    ],
+)
+def test_a_cursor_that_is_older_than_what_it_told_has_the_index_emptied(
+    catalog: Catalog, mark_delete: tuple[int, int], generation: int, kept: bool
+) -> None:
+    """Pulsar was put back: what was in ledgers made since is something else in those that are made again."""
+    session = open_session(catalog, request(mark_delete=(1, 1)))
+    session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    session.apply(2, Ack(PositionSet.of([(1, 8)])), 0)
+    session.apply(3, MarkDelete((1, 4)), 0)
+    again = open_session(catalog, request(mark_delete=mark_delete, generation=generation), answered=False)
+    (answer,) = again.held_frames()
+    assert ((1, 7) in set(answer.held)) is kept
+    assert (1, 8) not in set(answer.held)
+    assert again.rolled_back is not kept
+    if not kept:
+        assert not answer.held
+        assert not answer.acknowledged
+    again.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    assert (1, 9) in positions(again.pop_due(T0 + 1_000, 20))
+
+
+def test_an_empty_index_was_not_rolled_back(catalog: Catalog) -> None:
+    """Pulsar takes mark-delete out of an empty ledger that it removes at a start."""
+    open_session(catalog, request(mark_delete=(2, -1)))
+    assert not open_session(catalog, request(mark_delete=(1, 4))).rolled_back
+
+
 def test_a_cursor_without_a_seal_has_nothing_acknowledged(catalog: Catalog) -> None:
     open_session(catalog, request(generation=0)).apply(1, Ack(PositionSet.of([(1, 0)])), 0)
     (answer,) = open_session(catalog, request(generation=0), answered=False).held_frames()

@@ -48,6 +48,19 @@ def test_the_table_says_why_one_failed(tmp_path: Path) -> None:
     assert "broker-killed: [/] no daemon" in text
 
 
+def test_what_was_out_of_order_within_its_key_is_shown(tmp_path: Path) -> None:
+    some = result(tmp_path)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(as_table([some]))
+    assert "out of order" not in console.export_text()
+    late = replace(some, verdicts=[replace(one, out_of_order=4_321) for one in some.verdicts])
+    console.print(as_table([late]))
+    text = console.export_text()
+    assert "out of order" in text
+    assert "8,642" in text
+    assert "<td>8,642</td>" in page([late])
+
+
 def test_results_are_judged_again_from_the_ledgers(tmp_path: Path) -> None:
     ledgers = tmp_path / "ledgers"
     for number in (1, 2):

@@ -1,0 +1,67 @@
+"""Whether what a former job has read is what the topic has.
+
+Positions alone do not say: a cluster that was made anew, or put back to a backup, gives the ids of its
+ledgers again, and the messages in them are others. So some entries are read once more and their times are
+compared: the index would otherwise hold messages back until others are due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from pyroaring import BitMap
+
+from tidegate.pipeline.rebuild import stages
+from tidegate.pipeline.rebuild.files import Files
+from tidegate.pipeline.rebuild.plan import Plan, Task, live
+from tidegate.pipeline.topic.ranges import EntryRange, Position
+from tidegate.pipeline.topic.reader import Cluster, EntryReader
+
+TASKS_MAX = 32
+"""So many parts are looked at, of all that there are."""
+_CANDIDATES = 256
+
+
+class KeptParts:
+    """The parts in ``files``. Asked as ``plan.StillThere``; writes nothing, for nothing is taken yet."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def __call__(self, cluster: Cluster, former: Plan, found: Sequence[Sequence[EntryRange]]) -> bool:
+        """Whether an entry of each part that is looked at is due when the part says.
+
+        Raises ``TopicError``, and ``DamagedError`` of a part, which is then removed.
+        """
+        there = self._files.names(stages.READ)
+        tasks = [task for task in former.tasks if f"{task.name}{stages.PART}" in there]
+        chosen = tasks[:: -(-len(tasks) // TASKS_MAX) or 1]
+        now = [live(ranges) for ranges in found]
+        with EntryReader(cluster) as reader:
+            return all(
+                _is_due(reader, found[task.target], at, deliver_at_ms)
+                for task in chosen
+                for at, deliver_at_ms in self._sample(task, now[task.target])
+            )
+
+    def _sample(self, task: Task, now: dict[int, BitMap]) -> Iterator[tuple[Position, int]]:
+        """One entry of the part that is there now as well, and when it is due; none if there is none."""
+        entries = stages.entries_of(self._files, task)
+        if not len(entries):
+            return
+        for at in np.unique(np.linspace(0, len(entries) - 1, _CANDIDATES).astype(np.int64)).tolist():
+            ledger_id, entry_id = int(entries.ledger_id[at]), int(entries.entry_id[at])
+            if entry_id in now.get(ledger_id, ()):
+                yield Position(ledger_id, entry_id), int(entries.deliver_at_ms[at])
+                return
+
+
+def _is_due(reader: EntryReader, ranges: Sequence[EntryRange], at: Position, deliver_at_ms: int) -> bool:
+    (one,) = (
+        each
+        for each in ranges
+        if each.ledger.ledger_id == at.ledger_id and each.first <= at.entry_id <= each.last
+    )
+    chunks = reader.delayed(one.part(at.entry_id, at.entry_id))
+    return [due for chunk in chunks for due in chunk.deliver_at_ms.tolist()] == [deliver_at_ms]
