@@ -76,24 +76,29 @@ class Catalog:
         clock: Clock,
         options: IndexOptions | None = None,
         executor: Executor | None = None,
+        *,
+        parked: bool = False,
     ) -> Catalog:
         """Recover the subscriptions that `store` holds. The catalog owns the store from now on.
 
         executor: runs persists and compactions, and beside them what `tidy` of the store does: give it two
             threads. None runs them inline, as simulation needs it.
+        parked: all of them are, see `park`, for who has nobody to hand out to yet.
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
         catalog = cls(store, clock, options or IndexOptions(), executor)
         check_format(store, catalog._options)
         recovery = recover(store, catalog._options)
-        catalog._next_subscription_id = recovery.next_subscription_id
         for found in recovery.subscriptions:
             # One id a name; should there ever be two, the later one counts.
             catalog.remove(found.identity.name)
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
+            if parked:
+                catalog._parked.add(index)
             catalog._due_changed(index)
             catalog._crowding_changed(index)
+        catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
         catalog._write_damage(recovery.damage)
         catalog._settle_loss()
@@ -252,8 +257,7 @@ class Catalog:
     def park(self, index: DelayIndex) -> None:
         """Leave a subscription out of `next_due` until `unpark`: nobody can take what is due (no credit)."""
         self._parked.add(index)
-        self._due.pop(index, None)
-        self._to_load.pop(index, None)
+        self._due_changed(index)
 
     def unpark(self, index: DelayIndex) -> None:
         """Count a subscription in `next_due` again."""

@@ -44,7 +44,7 @@ class BatchPart(NamedTuple):
 
 
 class PositionBatch:
-    """The positions of entries, in parts by page. Cost: a sort, up to 70 ns an entry."""
+    """The positions of entries, in parts by page. Cost: a sort, up to 70 ns an entry, unless they ascend."""
 
     __slots__ = ("count", "parts")
 
@@ -74,7 +74,9 @@ def parts_of(entries: Entries) -> Iterator[BatchPart]:
 
 def _part(page: int, where: slice | npt.NDArray[np.intp], entries: Entries) -> BatchPart:
     keys = (entries.ledger_id << 32 | entries.entry_id).view(np.uint64)
-    return BatchPart(page, where, keys, _bitmap(np.sort(keys)))
+    # A broker reads positions as they follow each other: to see that takes a sixtieth of the time of a sort.
+    ascending = keys if bool((keys[1:] >= keys[:-1]).all()) else np.sort(keys)
+    return BatchPart(page, where, keys, _bitmap(ascending))
 
 
 def _bitmap(ascending: Uint64Array) -> BitMap64:

@@ -46,9 +46,10 @@ class PositionSet:
 
     def __init__(self, *, tracked: bool = False) -> None:
         self._pages: dict[int, BitMap64] = {}
-        self._shared: set[int] = set()
+        # There are thousands of sets, most of them empty: an empty `set` would be a third of each.
+        self._shared: frozenset[int] = frozenset()
         self._changed: PositionSet | None = PositionSet() if tracked else None
-        self._dirty: set[int] = set()
+        self._dirty: set[int] | None = None
         """Ledgers that count as changed besides those of `_changed`."""
         self._containers: dict[int, roaring.Containers] = {}
         """How many a page has, of pages of which that was asked."""
@@ -102,8 +103,7 @@ class PositionSet:
         """An independent set with the same positions; bitmaps are shared until either side changes them."""
         made = PositionSet()
         made._pages = dict(self._pages)
-        made._shared = set(made._pages)
-        self._shared = set(made._pages)
+        made._shared = self._shared = frozenset(made._pages)
         return made
 
     def of_ledgers(self, ledgers: set[int]) -> PositionSet:
@@ -326,7 +326,7 @@ class PositionSet:
         last = ((ledger_id & _LEDGER_MASK) << 32) + min(entry_id, ENTRY_ID_MAX)
         if bitmap is not None and roaring.first(bitmap) <= last:
             if self._changed is not None:
-                self._dirty.update(page << 32 | high for high in roaring.highs(bitmap, last))
+                self.mark_dirty(page << 32 | high for high in roaring.highs(bitmap, last))
             bitmap = self._own(page)
             removed += bitmap.rank(last)
             bitmap.remove_range(0, last)  # `last` itself is not part of that range
@@ -339,20 +339,23 @@ class PositionSet:
         for page in self._pages:
             self._note_all(page)
         self._pages = {}
-        self._shared = set()
+        self._shared = frozenset()
         self._containers = {}
 
     def mark_dirty(self, ledgers: Iterable[int]) -> None:
         """Take these ledgers for changed as well."""
-        self._dirty.update(ledgers)
+        if self._dirty is None:
+            self._dirty = set(ledgers) or None
+        else:
+            self._dirty.update(ledgers)
 
     def take_dirty(self) -> set[int]:
         """The ledgers changed since the last call, and forget them. The set must be tracked."""
-        taken = set(self._dirty)
+        taken = self._dirty or set()
         if self._changed is not None:
             taken.update(self._changed.ledgers())
             self._changed = PositionSet()
-        self._dirty = set()
+        self._dirty = None
         return taken
 
     def _put(self, page: int, bitmap: BitMap64) -> None:
@@ -372,19 +375,19 @@ class PositionSet:
 
     def _note_all(self, page: int) -> None:
         if self._changed is not None:
-            self._dirty.update(page << 32 | high for high in roaring.highs(self._pages[page]))
+            self.mark_dirty(page << 32 | high for high in roaring.highs(self._pages[page]))
 
     def _own(self, page: int) -> BitMap64:
         """The bitmap of a page that is there, safe to change in place."""
         bitmap = self._pages[page]
         if page in self._shared:
             bitmap = self._pages[page] = _copied(bitmap)
-            self._shared.discard(page)
+            self._shared -= {page}
         return bitmap
 
     def _remove_page(self, page: int) -> None:
         del self._pages[page]
-        self._shared.discard(page)
+        self._shared -= {page}
         self._containers.pop(page, None)
 
     def _drop_if_empty(self, page: int) -> None:

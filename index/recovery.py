@@ -53,11 +53,45 @@ class Replayed(NamedTuple):
     content: Entries | PositionSet | tuple[int, int] | None
 
 
+class Journals:
+    """The journals of many subscriptions, in one scan: one for each costs as much as what it finds.
+
+    strangers: whose journals were met and not asked for.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._groups = groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES])
+        self._upcoming = next(self._groups, None)
+        self.strangers: set[int] = set()
+
+    def of(self, subscription_id: int) -> Rows:
+        """Yield the rows of one subscription. To be asked for in the order of their ids."""
+        rows = self._skip_to(subscription_id)
+        if rows is not None:
+            yield from rows
+            self._upcoming = next(self._groups, None)
+
+    def skip_rest(self) -> None:
+        """Nobody asks any more: what is left is strangers'."""
+        self._skip_to(None)
+
+    def _skip_to(self, subscription_id: int | None) -> Rows | None:
+        """The rows of a subscription, None if it has none; those before it are strangers'."""
+        while self._upcoming is not None:
+            prefix, rows = self._upcoming
+            found = keys.subscription_id_of(prefix)
+            if subscription_id is not None and found >= subscription_id:
+                return rows if found == subscription_id else None
+            self.strangers.add(found)
+            self._upcoming = next(self._groups, None)
+        return None
+
+
 class JournalReader:
     """Reads the journal of one subscription once; the counters are right when it has been read."""
 
-    def __init__(self, store: Store, subscription_id: int, after: int, damage: Damage) -> None:
-        self._store = store
+    def __init__(self, journals: Journals, subscription_id: int, after: int, damage: Damage) -> None:
+        self._journals = journals
         self._subscription_id = subscription_id
         self._damage = damage
         self.last_sequence = after
@@ -66,11 +100,12 @@ class JournalReader:
 
     def records(self) -> Iterator[Replayed]:
         """Yield the records after the persisted ones, in order."""
-        start = keys.journal_key(self._subscription_id, self.last_sequence + 1, 0)
-        _, end = keys.subscription_range(keys.JOURNAL, self._subscription_id)
+        persisted_sequence = self.last_sequence
         gaps = False
-        for key, value in self._store.scan(start, end):
+        for key, value in self._journals.of(self._subscription_id):
             sequence, number = keys.parse_journal_key(key)
+            if sequence <= persisted_sequence:
+                continue
             self.size_bytes += len(value)
             if sequence != self.last_sequence + 1:
                 self.damaged = gaps = True
@@ -99,8 +134,8 @@ class Recovered:
     identity: Identity
     state: State
     reader: JournalReader
-    held: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
-    acknowledged: PositionSet = field(default_factory=lambda: PositionSet(tracked=True))
+    held: PositionSet | None = None
+    acknowledged: PositionSet | None = None
     damaged_ledgers: ChangedLedgers = field(default_factory=lambda: ChangedLedgers(set(), set()))
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
@@ -126,13 +161,25 @@ class Damage:
             self.kept.append((key, value))
 
 
-@dataclass
 class Recovery:
-    """Everything found in a store."""
+    """Everything found in a store. The readers are to be read in the order of the subscriptions."""
 
-    subscriptions: list[Recovered]
-    next_subscription_id: int
-    damage: Damage
+    def __init__(
+        self, subscriptions: list[Recovered], strangers: set[int], journals: Journals, damage: Damage
+    ) -> None:
+        self.subscriptions = subscriptions
+        self.damage = damage
+        self._strangers = strangers
+        self._journals = journals
+
+    def finish(self) -> int:
+        """All readers have been read, and the damage is complete. Returns an id above all that are in use."""
+        self._journals.skip_rest()
+        strangers = self._strangers | self._journals.strangers
+        for subscription_id in strangers:
+            for kind in keys.SUBSCRIPTION_KINDS:
+                self.damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
+        return max([0, *(each.subscription_id for each in self.subscriptions), *strangers]) + 1
 
 
 def check_format(store: Store, options: IndexOptions) -> None:
@@ -164,24 +211,29 @@ def check_format(store: Store, options: IndexOptions) -> None:
 def recover(store: Store, options: IndexOptions) -> Recovery:
     """Read every subscription; delete what no commit made count. `options` give an unreadable width.
 
-    The journals are read when their readers are, after which `Recovery.damage` is complete.
+    The journals are read when their readers are; `Recovery.finish` is to follow.
     """
     damage = Damage()
     strangers: set[int] = set()
     identities = _identities(store, damage, strangers)
-    found, others = _recover(store, options, identities, keys.kind_range, damage)
-    strangers |= others
     # There are many blocks, and none without a slice, but of a log that was being read: that has a chain.
-    for kind in (keys.STATE, keys.CARRY, keys.CHAIN):
-        strangers.update(
-            {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))} - found.keys()
-        )
-    strangers.update(_strangers(store, keys.JOURNAL, found))
-    for subscription_id in strangers:
-        for kind in keys.SUBSCRIPTION_KINDS:
-            damage.batch.delete_range(*keys.subscription_range(kind, subscription_id))
-    next_subscription_id = max([0, *found, *strangers]) + 1
-    return Recovery(list(found.values()), next_subscription_id, damage)
+    states, carries, chains = (
+        {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))}
+        for kind in (keys.STATE, keys.CARRY, keys.CHAIN)
+    )
+    strangers |= (states | carries | chains) - identities.keys()
+    journals = Journals(store.scan(*keys.kind_range(keys.JOURNAL)))
+    found, others = _recover(
+        store,
+        options,
+        identities,
+        journals,
+        damage,
+        range_of=keys.kind_range,
+        states=states,
+        carries=carries,
+    )
+    return Recovery(list(found.values()), strangers | others, journals, damage)
 
 
 def recover_one(
@@ -189,12 +241,16 @@ def recover_one(
 ) -> tuple[Recovered, Damage]:
     """Read one subscription, as `recover` reads all of them; the store does not know yet whose it is."""
     damage = Damage()
+    ids = {subscription_id}
     found, _ = _recover(
         store,
         options,
         {subscription_id: identity},
-        lambda kind: keys.subscription_range(kind, subscription_id),
+        Journals(store.scan(*keys.subscription_range(keys.JOURNAL, subscription_id))),
         damage,
+        range_of=lambda kind: keys.subscription_range(kind, subscription_id),
+        states=ids,
+        carries=ids,
     )
     return found[subscription_id], damage
 
@@ -216,15 +272,25 @@ def _recover(
     store: Store,
     options: IndexOptions,
     identities: dict[int, Identity],
-    range_of: RangeOf,
+    journals: Journals,
     damage: Damage,
+    *,
+    range_of: RangeOf,
+    states: set[int],
+    carries: set[int],
 ) -> tuple[dict[int, Recovered], set[int]]:
-    """What the store has of these subscriptions, and the ids of others that were met."""
+    """What the store has of these subscriptions, and the ids of others that were met.
+
+    states, carries: which of them may have a state, and carried entries: to look for one in vain costs as
+    much as to find it.
+    """
     found: dict[int, Recovered] = {}
     strangers: set[int] = set()
     for subscription_id, identity in identities.items():
-        state = _read_state(store, subscription_id, options, damage)
-        reader = JournalReader(store, subscription_id, state.persisted_sequence, damage)
+        state = _fresh_state(options)
+        if subscription_id in states:
+            state = _read_state(store, subscription_id, state, damage)
+        reader = JournalReader(journals, subscription_id, state.persisted_sequence, damage)
         # Without the state it is not known which bitmaps count: what they say is held is looked for.
         unsure = state.version == _UNKNOWN_VERSION
         found[subscription_id] = Recovered(
@@ -250,7 +316,8 @@ def _recover(
     for each, rows in by_subscription(keys.SLICE):
         _read_slices(store, rows, each, uncommitted[each.subscription_id], damage)
     for each in found.values():
-        _read_carry(store, each, damage)
+        if each.subscription_id in carries:
+            _read_carry(store, each, damage)
     return found, strangers
 
 
@@ -267,22 +334,13 @@ def _decode(number: int, value: bytes) -> Replayed:
     return Replayed(record_type, decode(value))
 
 
-def _strangers(store: Store, kind: bytes, known: dict[int, Recovered]) -> Iterator[int]:
-    """Yield subscription ids with keys of `kind` but no identity, seeking from one to the next."""
-    start, end = keys.kind_range(kind)
-    while True:
-        first = next(store.scan(start, end), None)
-        if first is None:
-            return
-        subscription_id = keys.subscription_id_of(first[0])
-        if subscription_id not in known:
-            yield subscription_id
-        start = keys.subscription_range(kind, subscription_id)[1]
+def _fresh_state(options: IndexOptions) -> State:
+    """Of a subscription that was never persisted."""
+    return State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0)
 
 
-def _read_state(store: Store, subscription_id: int, options: IndexOptions, damage: Damage) -> State:
+def _read_state(store: Store, subscription_id: int, fresh: State, damage: Damage) -> State:
     key = keys.subscription_key(keys.STATE, subscription_id)
-    fresh = State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0)
     value = None
     try:
         value = store.get(key)

@@ -37,7 +37,7 @@ class _Gathered:
     def __init__(self, mark: Position) -> None:
         self.entries = 0
         self._added: list[Entries] = []
-        self._acknowledged = PositionSet()
+        self._acknowledged: PositionSet | None = None
         self._before = self._mark = mark
 
     def take(self, record: Replayed) -> bool:
@@ -47,6 +47,8 @@ class _Gathered:
                 self._added.append(entries)
                 self.entries += len(entries)
             case RecordType.ACKNOWLEDGE, PositionSet() as positions:
+                if self._acknowledged is None:
+                    self._acknowledged = PositionSet()
                 self._acknowledged.update(positions)
             case RecordType.MARK_DELETE, (int() as ledger_id, int() as entry_id) if (
                 ledger_id,

@@ -115,5 +115,5 @@ def _unpack_column(data: memoryview, at: int, count: int) -> tuple[Int64Array, i
         raise CorruptRecordError(f"a column has the unknown encoding {encoding}")
     column = differences.astype(np.uint64).view(np.int64)
     if base:
-        column = column + base
+        column += base
     return column, at + size_bytes

@@ -268,7 +268,7 @@ def _open_catalog(
         store = TappedStore(store_factory(settings), clock)
         store_ns = clock.monotonic_ns()
         try:
-            catalog = Catalog.open(store, clock, index_options(settings), executor)
+            catalog = Catalog.open(store, clock, index_options(settings), executor, parked=True)
         except TidegateIndexError:
             store.close()
             raise

@@ -128,6 +128,22 @@ def test_a_failed_commit_is_complete_the_next_time() -> None:
     assert len(index.held()) == 9 and len(index.acknowledged()) == 1
 
 
+def test_a_catalog_may_be_opened_with_all_parked() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.add(Entries.of([(START_MS + 50, 1, 1)]))
+    catalog.commit()
+    store.close()
+    catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS, parked=True)
+    again = catalog.get(NAME)
+    assert again is not None and again.next_due_ms() == START_MS + 50
+    assert catalog.next_due() is None
+    again.add(Entries.of([(START_MS + 20, 1, 2)]))
+    assert catalog.next_due() is None, "still parked"
+    catalog.unpark(again)
+    assert catalog.next_due() == (START_MS + 20, again)
+
+
 def test_the_earliest_subscription_is_due_first() -> None:
     catalog, late = opened(MemoryStore())
     early = catalog.subscription(OTHER, INCARNATION)

@@ -64,13 +64,32 @@ last_row = st.tuples(st.just((1 << 32) - 1), st.just((1 << 32) - 300), st.just(3
 @settings(deadline=None, max_examples=50)
 def test_positions_that_follow_each_other(some_rows: list[tuple[int, int, int]], seed: random.Random) -> None:
     """In any order, repeated, across the end of a ledger: those are put in as ranges."""
-    which = [(ledger_id, first + at) for ledger_id, first, count in some_rows for at in range(count)]
-    seed.shuffle(which)
-    held = PositionSet()
-    fresh = held.add_new(entries_at(which), PositionSet())
-    assert set(held) == set(which)
-    assert sum(fresh.tolist()) == len(set(which))
-    assert all(held.contains(entries_at(which)))
+    as_told = [(ledger_id, first + at) for ledger_id, first, count in some_rows for at in range(count)]
+    shuffled = as_told.copy()
+    seed.shuffle(shuffled)
+    for which in (as_told, shuffled):
+        held = PositionSet()
+        fresh = held.add_new(entries_at(which), PositionSet())
+        assert set(held) == set(which)
+        assert sum(fresh.tolist()) == len(set(which))
+        assert all(held.contains(entries_at(which)))
+
+
+@given(which=st.lists(positions, min_size=30, max_size=80), moved=st.tuples(st.integers(0), st.integers(0)))
+@settings(deadline=None)
+def test_positions_in_order_and_with_one_out_of_it(which: list[Position], moved: tuple[int, int]) -> None:
+    """Repeated as well: what ascends is not sorted again."""
+    out, to = (at % len(which) for at in moved)
+    nearly = sorted(which)
+    nearly.insert(to, nearly.pop(out))
+    for each in (sorted(which), nearly):
+        held = PositionSet()
+        fresh = held.add_new(entries_at(each), PositionSet.of(which[:5]))
+        assert set(held) == set(which) - set(which[:5])
+        assert [position for position, was in zip(each, fresh.tolist(), strict=True) if was] == [
+            position for position in dict.fromkeys(each) if position not in which[:5]
+        ]
+        assert PositionSet.of_entries(entries_at(each)) == PositionSet.of(which)
 
 
 @given(a=some, ledger_id=st.integers(-1, 6), entry_id=st.integers(-1, 1 << 33))

@@ -155,7 +155,9 @@ class Life:
     def _start(self) -> None:
         host = self._host
         try:
-            self.catalog = Catalog.open(self.store, host.clock, host.options.index, self.persisting)
+            self.catalog = Catalog.open(
+                self.store, host.clock, host.options.index, self.persisting, parked=True
+            )
         except Killed:
             return
         except TidegateIndexError as error:
