@@ -180,20 +180,17 @@ class Belief:
         found = {self._past(served, owner, request) for served in self.served}
         if found == {Past.ANOTHER}:
             self.states.clear()
-            self.mark = NOWHERE
         elif found != {Past.SAME}:
             for position, states in self.states.items():
                 self.states[position] = states | NEITHER
-            self.mark = None
         self.served = frozenset({owner})
 
     def _past(self, served: Served | None, owner: Served, request: Open) -> Past:
-        if served is not None and served.incarnation != owner.incarnation:
-            return Past.SAME  # it is empty, for that
-        if served is not None:
-            back = owner.epoch - served.epoch
-            if not 0 <= back < len(request.claims) or request.claims[-1 - back] != served.claim:
-                return Past.ANOTHER
+        if served is None or served.incarnation != owner.incarnation:
+            return Past.SAME  # nothing is known, or it is empty
+        back = owner.epoch - served.epoch
+        if not 0 <= back < len(request.claims) or request.claims[-1 - back] != served.claim:
+            return Past.ANOTHER
         if served == owner or request.end == NOWHERE:
             return Past.SAME
         beyond = [states for position, states in self.states.items() if position > request.end]

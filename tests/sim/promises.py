@@ -182,8 +182,8 @@ class Promises:
             self._subscriptions.clear()
 
     def put_back(self, since: Iterable[int]) -> None:
-        """Pulsar was put back. The ledgers of index logs that were made since are gone, and their ids are free;
-        whether the disk has what was restored from one is not known."""
+        """Pulsar was put back. The ledgers of index logs that were made since are gone, and their ids are
+        free; whether the disk has what was restored from one is not known."""
         self.histories += 1
         lost = set(since)
         for found in self._subscriptions.values():
