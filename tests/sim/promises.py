@@ -482,6 +482,8 @@ class StreamWatch:
         self.answered = True
         self._require(not self._held & self._acknowledged, "held and acknowledged at once")
         self._verify()
+        gone = (self._held | self._acknowledged) - self._promises.log.deliver_at_ms.keys()
+        self._require(not gone, f"HELD says something of {sorted(gone)[:8]}, which the topic does not have")
         found = self._subscription
         actual = Belief(
             dict.fromkeys(self._held, HELD) | dict.fromkeys(self._acknowledged, ACKNOWLEDGED),
