@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.sim.belief import ACKNOWLEDGED, HELD, NEITHER, Belief, Disowned, names
+from tests.sim.belief import ACKNOWLEDGED, HELD, NEITHER, Belief, Disowned, Served, names
 from tests.sim.bookkeeper import TopicLog
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import Violation
@@ -42,7 +42,8 @@ from tidegate.plugin.wire.messages import (
 Position = tuple[int, int]
 Order = tuple[int, int, int]
 """Who may take over from whom: by turn, by epoch, then as OPEN was sent. A turn ends when an OPEN is sent of
-another life of the subscription: incarnations have no order, and epochs count within one life only."""
+another life of the subscription, or after Pulsar was put back: incarnations have no order, and epochs count
+within one life only, and within one history of it."""
 
 
 _NOBODY: Order = (-1, 0, 0)
@@ -74,7 +75,8 @@ class _Subscription:
         self.newest: StreamWatch | None = None
         self.opened: dict[Wire, StreamWatch] = {}  # the last stream of each connection
         self.told: Account = []  # everything ever sent
-        self.turns: list[bytes] = []  # incarnations, as they followed each other in the OPENs sent
+        # Incarnations, and histories of Pulsar, as they followed each other in the OPENs sent.
+        self.turns: list[tuple[bytes, int]] = []
         self.taken_in: list[Add] = []  # put in by others than brokers, now or later
         self.brought: set[Position] = set()  # the positions of these, and which were let go of
         self.disowned: set[Position] = set()
@@ -141,6 +143,7 @@ class Promises:
         self.clock = clock
         self.troubled = False  # the disk has refused something in this life of the daemon
         self.daemon_lives = 0
+        self.histories = 0  # how often Pulsar was put back
         self._disk_life = disk.life
         self._subscriptions: dict[str, _Subscription] = {}
         self._streams = 0
@@ -178,6 +181,17 @@ class Promises:
             self._disk_life = self.disk.life
             self._subscriptions.clear()
 
+    def put_back(self, since: Iterable[int]) -> None:
+        """Pulsar was put back. The ledgers of index logs that were made since are gone, and their ids are
+        free; whether the disk has what was restored from one is not known."""
+        self.histories += 1
+        lost = set(since)
+        for found in self._subscriptions.values():
+            for ledger_id in sorted(found.may_restore & lost):
+                found.durable.join(self.logs.read(ledger_id, cut=True))
+            found.may_restore -= lost
+            found.restored -= lost
+
     def knows_acknowledged(self, subscription: str, generation: int, position: Position) -> bool:
         """Whether the daemon surely knows that the position is acknowledged under this seal, now and after
         any crash."""
@@ -190,8 +204,9 @@ class Promises:
         """A shim has sent OPEN."""
         found = self._subscriptions.setdefault(request.subscription, _Subscription())
         self._streams += 2  # in between: what was restored for this one
-        if found.turns[-1:] != [request.incarnation]:
-            found.turns.append(request.incarnation)
+        turn = (request.incarnation, self.histories)
+        if found.turns[-1:] != [turn]:
+            found.turns.append(turn)
         watch = StreamWatch(self, found, wire, request, (len(found.turns), request.epoch, self._streams))
         watch.expected, watch.doubted = found.live.copy(), found.live.copy()
         for sent in found.sent[found.folded :]:
@@ -295,6 +310,7 @@ class StreamWatch:
         self.generation = request.generation
         self.order = order
         self._daemon_life = promises.daemon_lives
+        self._turn = (request.incarnation, promises.histories)
         self.expected = Belief()
         self.doubted = Belief()  # the same, should the disk refuse something before OPEN arrives
         self.ended = False
@@ -339,8 +355,9 @@ class StreamWatch:
 
     def may_follow(self, stream: StreamWatch) -> bool:
         """Whether the daemon may come to this one after `stream`, though it was sent before: by another
-        connection, of another life of the subscription. Of the same life it would be refused."""
-        of_another_life = self._request.incarnation != stream._request.incarnation
+        connection, of another life of the subscription or another history of Pulsar. Of the same it would be
+        refused."""
+        of_another_life = self._turn != stream._turn
         return of_another_life and self.order < stream.order and self not in stream._before
 
     @property
@@ -471,6 +488,9 @@ class StreamWatch:
             self._request.mark_delete,
             self._request.incarnation,
             self.generation,
+            frozenset({Served(self._request.incarnation, self._request.epoch, self._request.claims[-1])})
+            if self._request.claims
+            else self.expected.served,
         )
         for other in found.opened.values():
             if other.may_follow(self):
