@@ -58,7 +58,7 @@ from tidegate.plugin.wire.messages import (
 
 MAGIC = b"TIDE"
 RECORD_BYTES = 24
-GENERATION_MAX = 2**63 - 1
+SIGNED_MAX = 2**63 - 1
 CLAIMS_MAX = 64
 SET_CUT_BYTES = 1024 * 1024
 SET_CUT_LEDGERS = 128  # each costs some 20 µs to encode, however little is in it
@@ -183,8 +183,9 @@ def _read_welcome(reader: _Reader, _: int) -> Welcome:
 
 def _read_open(reader: _Reader, _: int) -> Open:
     incarnation, epoch, generation, horizon_ms, credit, ledger_id, entry_id = reader.unpack(_OPEN)
-    if generation > GENERATION_MAX:
-        raise reader.malformed(f"generation {generation} has more than 63 bits")
+    for name, number in (("epoch", epoch), ("generation", generation)):
+        if number > SIGNED_MAX:
+            raise reader.malformed(f"{name} {number} has more than 63 bits")
     return Open(
         incarnation,
         epoch,

@@ -77,9 +77,8 @@ class Open:
     """A stream for a subscription begins.
 
     log_home: where its index log is to be, empty for nowhere. log_pointer: where it is now.
-    claims: random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none of a
-    cursor that has never had any. end: the topic's last position when `epoch` was claimed, -1:-1 if it is not
-    known.
+    claims: random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none if
+    the cursor has none. end: the topic's last position when `epoch` was claimed, -1:-1 if it is not known.
     """
 
     type: ClassVar[FrameType] = FrameType.OPEN

@@ -129,7 +129,7 @@ on_stream = st.one_of(
     st.builds(
         Open,
         st.binary(min_size=16, max_size=16),
-        u64,
+        ids,
         ids,
         u32,
         u32,
