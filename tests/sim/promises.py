@@ -85,6 +85,7 @@ class _Subscription:
         self.streams: list[StreamWatch] = []  # of this life of the daemon
         self.restored: set[int] = set()  # log ledgers that the index was taken from
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
+        self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
         self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
         self.complete: int | None = None  # the log ledger that had all when its writer was given up
 
@@ -192,6 +193,7 @@ class Promises:
                 found.durable.join(self.logs.read(ledger_id, cut=True))
             found.may_restore -= lost
             found.restored -= lost
+            found.given_anew |= lost
 
     def of_another_history(self, reason: str) -> None:
         """The daemon says so of an index. Raises Violation if there is but one, and nothing excuses it: an
@@ -571,7 +573,7 @@ class StreamWatch:
         found, ledger_id = self._subscription, self.log_ledger
         if (
             ledger_id is None
-            or ledger_id in found.restored
+            or ledger_id in found.restored | found.given_anew
             or self.log_unreadable
             or self._promises.logs.is_of(ledger_id, self._promises)
             or found.contested(self, self._wire)
