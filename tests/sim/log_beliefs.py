@@ -37,6 +37,7 @@ class LogBeliefs:
     """All ledgers, whoever wrote them. A writer is a daemon's disk (`Promises`)."""
 
     def __init__(self) -> None:
+        self.others_put_in = False  # somebody else than a broker has put something into an index
         self._logs: dict[int, LogBelief] = {}
 
     def began(self, ledger_id: int, writer: object, belief: Belief, told: Account) -> None:

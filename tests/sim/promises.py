@@ -21,6 +21,7 @@ from tests.sim.store import Disk
 from tests.sim.wire import Wire
 from tidegate.index.format import decode_block
 from tidegate.index.positions import PositionSet
+from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import (
     Ack,
@@ -192,6 +193,15 @@ class Promises:
             found.may_restore -= lost
             found.restored -= lost
 
+    def of_another_history(self, reason: str) -> None:
+        """The daemon says so of an index. Raises Violation if there is but one, and nothing excuses it: an
+        owner that was stopped meanwhile, a seek amid an unload, a rebuild between a claim and its OPEN."""
+        excused = reason in {Break.OLD, Break.EPOCH, Break.MARK_DELETE} or (
+            reason == Break.END and self.logs.others_put_in
+        )
+        if not self.histories and not excused:
+            raise Violation(f"an index is said to be of another history, and there is one: {reason}")
+
     def knows_acknowledged(self, subscription: str, generation: int, position: Position) -> bool:
         """Whether the daemon surely knows that the position is acknowledged under this seal, now and after
         any crash."""
@@ -231,6 +241,7 @@ class Promises:
         add = Add(decode_block(message.block), near=False)
         found.told.append((add, 0))
         found.taken_in.append(add)
+        self.logs.others_put_in = True
         positions = {(ledger_id, entry_id) for _, ledger_id, entry_id in add.entries}
         found.brought |= positions
         if message.disown:
@@ -482,6 +493,8 @@ class StreamWatch:
         self.answered = True
         self._require(not self._held & self._acknowledged, "held and acknowledged at once")
         self._verify()
+        gone = (self._held | self._acknowledged) - self._promises.log.deliver_at_ms.keys()
+        self._require(not gone, f"HELD says something of {sorted(gone)[:8]}, which the topic does not have")
         found = self._subscription
         actual = Belief(
             dict.fromkeys(self._held, HELD) | dict.fromkeys(self._acknowledged, ACKNOWLEDGED),
