@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from tidegate.plugin.environment import refuse_misspelt, require_linux
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.shown import one_line, without_passwords
 
 SERVE_FLAGS = {
@@ -51,8 +51,22 @@ def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
     return flags
 
 
+def refuse_empty(arguments: list[str]) -> None:
+    """Raise ``ConfigError`` for an empty argument, as of a variable that a script has not set.
+
+    As a path it would be the directory that the command is run in.
+    """
+    before = "tidegate"
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not argument or (name.startswith("--") and equals and not value):
+            raise ConfigError(f"what follows {name or before} is empty: give a value, or leave it out")
+        before = argument
+
+
 def _run(arguments: list[str]) -> int:
     """Run what the arguments ask for; the exit code."""
+    refuse_empty(arguments)
     if not {"--help", "-h", "--version"}.intersection(arguments):
         require_linux(sys.platform)
         refuse_misspelt(os.environ)
