@@ -509,6 +509,14 @@ def test_without_a_word_it_helps() -> None:
             "a slice is 1s to 3660d wide, not 500ms; see `tidegate width --help`",
         ),
         (("width", "orders:late", "4000d"), "a slice is 1s to 3660d wide, not 4000d"),
+        (("serve", "--data", ""), "what follows --data is empty"),
+        (("serve", "--data", "d", "--socket="), "what follows --socket is empty"),
+        (("status", "--socket", ""), "what follows --socket is empty"),
+        (("status", "--pulsar-home="), "what follows --pulsar-home is empty"),
+        (("attach", ""), "what follows attach is empty"),
+        (("setup", "--cache-dir", ""), "what follows --cache-dir is empty"),
+        (("drill", "report", "--out", ""), "what follows --out is empty"),
+        (("tune", "--report", ""), "what follows --report is empty"),
     ],
 )
 def test_what_was_typed_wrongly_is_one_line(arguments: tuple[str, ...], said: str) -> None:
