@@ -65,8 +65,11 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
     lines = [json.loads(line) for line in daemon.log().splitlines()]
     events = [line["event"] for line in lines]
     serving = lines[events.index("serving")]
-    assert serving["store_ms"] > 0  # RocksDB was made
-    assert serving["indexes_ms"] >= 0
+    parts = {name: serving[f"{name}_ms"] for name in ("loading", "claiming", "store", "indexes", "accepting")}
+    assert parts["loading"] > 0  # NumPy, RocksDB
+    assert parts["store"] > 0  # it was made
+    assert min(parts.values()) >= 0
+    assert sum(parts.values()) <= serving["start_ms"] <= sum(parts.values()) + len(parts), "no gap"
     assert events[-1] == "stopped, everything received is on disk"
 
     await serve().ready()
