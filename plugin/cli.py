@@ -1,4 +1,4 @@
-"""The console script ``tidegate``.
+"""What the console script ``tidegate`` runs (``entry`` is where it begins).
 
 A daemon is to listen soon after a crash, and reading a command line with Typer takes a sixth of that time: so
 the flags of ``serve`` are read here when they are as they should be, and whatever is not is Typer's to tell.
@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from tidegate.plugin.environment import refuse_misspelt, require_linux
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.interrupt import INTERRUPTED, end_at_once
 from tidegate.plugin.shown import one_line, without_passwords
 
 SERVE_FLAGS = {
@@ -51,8 +52,22 @@ def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
     return flags
 
 
+def refuse_empty(arguments: list[str]) -> None:
+    """Raise ``ConfigError`` for an empty argument, as of a variable that a script has not set.
+
+    As a path it would be the directory that the command is run in.
+    """
+    before = "tidegate"
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not argument or (name.startswith("--") and equals and not value):
+            raise ConfigError(f"what follows {name or before} is empty: give a value, or leave it out")
+        before = argument
+
+
 def _run(arguments: list[str]) -> int:
     """Run what the arguments ask for; the exit code."""
+    refuse_empty(arguments)
     if not {"--help", "-h", "--version"}.intersection(arguments):
         require_linux(sys.platform)
         refuse_misspelt(os.environ)
@@ -82,7 +97,8 @@ def _no_verdict(exit_code: int) -> int:
 
 
 def main() -> None:
-    """The console script ``tidegate``."""
+    """Run what the command line asks for, and exit."""
+    end_at_once()  # until a command begins, which may have to clean up
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
@@ -106,7 +122,7 @@ def main() -> None:
         print(f"tidegate: cannot use {one_line(os.fsdecode(error.filename))}: {reason}", file=sys.stderr)
         sys.exit(_no_verdict(1))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from tidegate.plugin.interrupt import INTERRUPTED, end_at_once, raise_again
 from tidegate.plugin.shown import one_line
 
 app = typer.Typer(
@@ -144,11 +145,16 @@ def run(arguments: list[str]) -> int:
     """
     try:
         _register(arguments)
-        code = app(arguments, prog_name="tidegate", standalone_mode=False)
+        raising = raise_again()
+        try:
+            code = app(arguments, prog_name="tidegate", standalone_mode=False)
+        finally:
+            if raising:
+                end_at_once()
         sys.stdout.flush()
         return int(code or 0)
     except typer.Abort:
-        return 130
+        return INTERRUPTED
     except _ClickError as error:
         print(f"tidegate: {one_line(_usage_line(error))}", file=sys.stderr)
         return 2

@@ -34,7 +34,7 @@ from tidegate.plugin.attach.pulsar_home import (
 )
 from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
 from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
-from tidegate.plugin.daemon.object_stores import advice_on, checked_url, is_url
+from tidegate.plugin.daemon.object_stores import advice_on, check_known, checked_url, is_url
 from tidegate.plugin.errors import AttachError
 
 TRACKER_KEY = "delayedDeliveryTrackerFactoryClassName"
@@ -291,7 +291,9 @@ def _index_log(wanted: str) -> str:
     try:
         if not is_url(wanted):
             raise ValueError(f"it must be {', '.join(_INDEX_LOGS)}, or a URL such as s3://bucket/folder")
-        return checked_url(wanted)
+        url = checked_url(wanted)
+        check_known(url)
+        return url
     except ValueError as error:
         # What was given is not repeated: there may be a password in it.
         raise AttachError(f"--index-log is refused: {error}") from None

@@ -34,6 +34,8 @@ _S3 = ("s3", "s3a")
 _WITHOUT_FOLDERS = (*_S3, "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2")
 """Making a folder there may make a bucket."""
 
+_READ_ONLY = ("http", "https")
+
 _S3_OPTIONS = {
     "config_kwargs": {"connect_timeout": 3, "read_timeout": 5, "retries": {"max_attempts": 2}},
 }
@@ -64,6 +66,30 @@ def checked_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def check_known(url: str) -> None:
+    """Raise ValueError if fsspec, as it is installed here, knows nothing of a checked URL's scheme.
+
+    Where it is not installed nobody can tell: see `advice_on`.
+    """
+    try:
+        _load(urlsplit(url).scheme)
+    except ValueError:
+        raise ValueError(
+            f"fsspec, as installed here, knows no {urlsplit(url).scheme}://: "
+            "correct it, or install the package that brings it"
+        ) from None
+    except ImportError:
+        return
+
+
+def _load(scheme: str) -> None:
+    """Raises ValueError for a scheme that nobody knows, and ImportError if a package is missing."""
+    if scheme != FILE:
+        from fsspec import get_filesystem_class  # noqa: PLC0415 few have such a home
+
+        get_filesystem_class(scheme)
+
+
 def advice_on(url: str) -> str | None:
     """Why nothing would be kept at a checked URL from here, and what to do; None if that is unknown."""
     parts = urlsplit(url)
@@ -72,7 +98,23 @@ def advice_on(url: str) -> str | None:
         return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"
     if parts.scheme == FILE and not folder.is_dir():
         return f"there is no folder {shown(str(folder))} here: make or mount it, nothing is kept there before"
+    if parts.scheme in _READ_ONLY:
+        return f"{parts.scheme}:// can only be read, so nothing is kept there: choose a store of objects"
+    try:
+        _load(parts.scheme)
+    except (ImportError, ValueError) as error:
+        return f"nothing is kept there before the daemon's Python has it: {_not_loaded(parts.scheme, error)}"
     return None
+
+
+def _not_loaded(scheme: str, error: ImportError | ValueError) -> str:
+    """What is missing, and how to get it, in one line."""
+    if isinstance(error, ValueError):
+        return f"fsspec knows nothing of {scheme}://: {one_line(str(error))}"
+    return (
+        f"{scheme}:// needs a package that is not installed ({one_line(str(error))}): "
+        "pip install 'tidegate[s3]' for S3, for others what fsspec's documentation names"
+    )
 
 
 class ObjectStores:
@@ -131,13 +173,8 @@ class FsspecObjects:
             self._files, self._root = url_to_fs(
                 url, use_listings_cache=False, skip_instance_cache=True, **options
             )
-        except ImportError as error:
-            raise OSError(
-                f"{scheme}:// needs a package that is not installed ({error}): "
-                "pip install 'tidegate[s3]' for S3, for others what fsspec's documentation names"
-            ) from error
-        except ValueError as error:
-            raise OSError(f"fsspec knows nothing of {scheme}://: {one_line(str(error))}") from error
+        except (ImportError, ValueError) as error:
+            raise OSError(_not_loaded(scheme, error)) from error
         except Exception as error:
             raise _translated(error) from error
         self.creates_once = self._creates_once()

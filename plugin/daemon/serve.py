@@ -19,7 +19,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,6 +42,7 @@ from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token, unknown_variables
+from tidegate.plugin.daemon.start_times import StartTimes, process_started_ns
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
@@ -55,15 +56,6 @@ if TYPE_CHECKING:
 StoreFactory = Callable[[Settings], Store]
 Exposition = Callable[[], Awaitable[bytes]]
 OpenedT = TypeVar("OpenedT")
-NS_PER_MS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Opening:
-    """How long opening the data directory took: who waits after a crash wants to know for what."""
-
-    store_ms: int
-    indexes_ms: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class RunningDaemon:
     exposition: Exposition
     health: Health
     http_port: int | None
-    opening: Opening
+    start_times: StartTimes
 
 
 @functools.cache
@@ -117,12 +109,15 @@ async def running_daemon(
     log: Logger,
     clock: Clock | None = None,
     store_factory: StoreFactory = open_store,
+    began_ns: int | None = None,
 ) -> AsyncIterator[RunningDaemon]:
     """A daemon that serves inside the ``async with`` and is stopped cleanly at its end.
 
-    Raises ``UserError``.
+    began_ns: by the clock, when its start began; None: now. Raises ``UserError``.
     """
     clock = SystemClock() if clock is None else clock
+    times = StartTimes(clock, began_ns)
+    times.done("loading")
     loop = asyncio.get_running_loop()
     token = None if settings.http_token_file is None else read_token(settings.http_token_file)
     with contextlib.ExitStack() as stack:
@@ -130,8 +125,9 @@ async def running_daemon(
         executor = stack.enter_context(_threads(2, "tidegate-index"))
         commit_executor = stack.enter_context(_threads(1, "tidegate-commit"))
         log_executor = stack.enter_context(_threads(1, "tidegate-log"))
-        opened = _open_catalog(settings, clock, store_factory, executor, log)
-        catalog, store, opening = stack.enter_context(opened)
+        times.done("claiming")
+        opened = _open_catalog(settings, clock, store_factory, executor, log=log, times=times)
+        catalog, store = stack.enter_context(opened)
         metrics, health = Metrics(product_version), Health()
         logs = IndexLogs(catalog, store, clock, loop, executor=log_executor, metrics=metrics, log=log)
         engine = DaemonEngine(
@@ -158,6 +154,7 @@ async def running_daemon(
                 health.block("http", "starting: brokers are served, HTTP is not yet")
             server.start()
             engine.start()
+            times.done("accepting")
             # In a thread and after the brokers are served: what it imports takes longer than all the rest.
             http = await asyncio.to_thread(
                 _http_side, settings, engine, exposition, health, token=token, loop=loop, log=log
@@ -165,7 +162,7 @@ async def running_daemon(
             if http is not None:
                 await http.start()
             health.clear("http")
-            yield RunningDaemon(engine, exposition, health, None if http is None else http.port, opening)
+            yield RunningDaemon(engine, exposition, health, None if http is None else http.port, times)
         finally:
             engine.stop()
             await server.stop(settings.shutdown_seconds)
@@ -217,16 +214,18 @@ async def serve(settings: Settings, log: Logger) -> None:
         loop.add_signal_handler(number, on_signal, number)
     for name in unknown_variables():
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
-    while await _serve_until(stop, settings, log):
+    began_ns = process_started_ns()
+    while await _serve_until(stop, settings, log, began_ns):
+        began_ns = None
         log.warning("the daemon begins anew with what its data directory still has")
     log.info("stopped, everything received is on disk")
 
 
-async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> bool:
+async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger, began_ns: int | None) -> bool:
     """Serve until the end is asked for; true if the store has lost what was durable before that."""
     lost = False
     try:
-        async with running_daemon(settings, log) as daemon:
+        async with running_daemon(settings, log, began_ns=began_ns) as daemon:
             await asyncio.to_thread(prepare, log)
             await asyncio.to_thread(product_version)
             collect_rarely()
@@ -239,7 +238,7 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger) -> 
                     http=_where(settings.http_address, daemon.http_port),
                     subscriptions=totals.subscriptions,
                     entries_held=totals.held,
-                    **asdict(daemon.opening),
+                    **daemon.start_times.fields(),
                 )
             waiting = [asyncio.ensure_future(event.wait()) for event in (stop, daemon.engine.lost)]
             try:
@@ -261,31 +260,35 @@ def _where(address: HttpAddress | None, port: int | None) -> str | None:
 
 @contextmanager
 def _open_catalog(
-    settings: Settings, clock: Clock, store_factory: StoreFactory, executor: ThreadPoolExecutor, log: Logger
-) -> Iterator[tuple[Catalog, TappedStore, Opening]]:
-    def opened() -> tuple[Catalog, TappedStore, Opening]:
-        began_ns = clock.monotonic_ns()
+    settings: Settings,
+    clock: Clock,
+    store_factory: StoreFactory,
+    executor: ThreadPoolExecutor,
+    *,
+    log: Logger,
+    times: StartTimes,
+) -> Iterator[tuple[Catalog, TappedStore]]:
+    def opened() -> tuple[Catalog, TappedStore]:
         store = TappedStore(store_factory(settings), clock)
-        store_ns = clock.monotonic_ns()
+        times.done("store")
         try:
             catalog = Catalog.open(store, clock, index_options(settings), executor, parked=True)
         except TidegateIndexError:
             store.close()
             raise
-        opened_ns = clock.monotonic_ns()
-        took = Opening((store_ns - began_ns) // NS_PER_MS, (opened_ns - store_ns) // NS_PER_MS)
-        return catalog, store, took
+        times.done("indexes")
+        return catalog, store
 
     try:
         found = _unless_damaged(opened)
         if isinstance(found, DamagedDirectoryError):
             _move_aside(settings.data, found, log)
             found = opened()
-        catalog, store, took = found
+        catalog, store = found
     except TidegateIndexError as error:
         raise StartError(str(error)) from error
     try:
-        yield catalog, store, took
+        yield catalog, store
     finally:
         try:
             catalog.close()

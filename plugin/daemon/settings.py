@@ -80,7 +80,8 @@ def _text(value: object) -> str:
 
 
 def _path(value: object) -> Path:
-    if not isinstance(value, str | Path):
+    # An empty one would be the directory in which the daemon was started.
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     return Path(value)
 

@@ -47,6 +47,8 @@ def test_the_daemon_and_its_commands_need_no_extra(short_dir: Path, home: Path) 
         width = run("-", "tidegate.plugin.cli", "width", "*:*", *socket)
         assert_one_line(width, "the daemon has none yet, not before its first delayed message", 1)
         assert tidegate("attach", home, *socket).startswith("attached ")
+        where_fsspec_is_not = tidegate("attach", home, "--index-log", "s3://bucket/folder")
+        assert "nothing is kept there before the daemon's Python has it: s3:// needs" in where_fsspec_is_not
         assert tidegate("detach", home).startswith("detached ")
         assert daemon.stop() == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -157,6 +158,8 @@ def test_the_home_of_index_logs_is_kept_until_another_one_is_given(home: Path) -
         "file:///a/../secret",
         "file:///with space",
         "s3://" + "b" * 2_000,
+        "foo://bucket/secret",
+        "s4://bucket",
     ],
 )
 def test_a_home_of_index_logs_that_cannot_be_is_refused_and_not_repeated(home: Path, wanted: str) -> None:
@@ -230,6 +233,17 @@ def test_a_place_for_index_logs_that_keeps_nothing_is_pointed_out(home: Path, tm
     assert attach(home).advice == ()
     (line,) = attach(home, index_log="memory://here").advice
     assert "keeps nothing beyond the end of the daemon" in line
+    (line,) = attach(home, index_log="https://store/folder").advice
+    assert line.startswith("--index-log: https:// can only be read")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gcsfs") is not None, reason="the package is installed")
+def test_a_store_whose_package_is_missing_here_is_pointed_out(home: Path) -> None:
+    """The daemon's Python may be another one."""
+    assert attach(home, tune_acks=True, index_log="s3://bucket/folder").advice == ()
+    (line,) = attach(home, index_log="gs://bucket/folder").advice
+    assert line.startswith("--index-log: nothing is kept there before the daemon's Python has it: gs:// ")
+    assert line.endswith("what fsspec's documentation names")
 
 
 def test_detach_keeps_what_was_edited_since(home: Path) -> None:

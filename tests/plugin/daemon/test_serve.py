@@ -65,8 +65,11 @@ async def test_sigterm_ends_it_cleanly_and_everything_is_there_again(serve: Serv
     lines = [json.loads(line) for line in daemon.log().splitlines()]
     events = [line["event"] for line in lines]
     serving = lines[events.index("serving")]
-    assert serving["store_ms"] > 0  # RocksDB was made
-    assert serving["indexes_ms"] >= 0
+    parts = {name: serving[f"{name}_ms"] for name in ("loading", "claiming", "store", "indexes", "accepting")}
+    assert parts["loading"] > 0  # NumPy, RocksDB
+    assert parts["store"] > 0  # it was made
+    assert min(parts.values()) >= 0
+    assert sum(parts.values()) <= serving["start_ms"] <= sum(parts.values()) + len(parts), "no gap"
     assert events[-1] == "stopped, everything received is on disk"
 
     await serve().ready()
@@ -509,6 +512,14 @@ def test_without_a_word_it_helps() -> None:
             "a slice is 1s to 3660d wide, not 500ms; see `tidegate width --help`",
         ),
         (("width", "orders:late", "4000d"), "a slice is 1s to 3660d wide, not 4000d"),
+        (("serve", "--data", ""), "what follows --data is empty"),
+        (("serve", "--data", "d", "--socket="), "what follows --socket is empty"),
+        (("status", "--socket", ""), "what follows --socket is empty"),
+        (("status", "--pulsar-home="), "what follows --pulsar-home is empty"),
+        (("attach", ""), "what follows attach is empty"),
+        (("setup", "--cache-dir", ""), "what follows --cache-dir is empty"),
+        (("drill", "report", "--out", ""), "what follows --out is empty"),
+        (("tune", "--report", ""), "what follows --report is empty"),
     ],
 )
 def test_what_was_typed_wrongly_is_one_line(arguments: tuple[str, ...], said: str) -> None:
