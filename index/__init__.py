@@ -4,6 +4,7 @@ What stands here is what the rest of the project may use of it; the stored bytes
 """
 
 from tidegate.index.catalog import UNCLAIMED, Catalog
+from tidegate.index.claim import Claim
 from tidegate.index.clock import Clock, ManualClock, SystemClock
 from tidegate.index.compaction import choose_runs
 from tidegate.index.delay_index import DelayIndex
@@ -46,6 +47,7 @@ __all__ = [
     "Catalog",
     "CatalogStats",
     "Chain",
+    "Claim",
     "Clock",
     "Commit",
     "CompactionPace",

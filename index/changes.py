@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from tidegate.index.claim import Claim
 from tidegate.index.compacting import Compacting
 from tidegate.index.context import Notices
 from tidegate.index.entry import Entries
@@ -75,6 +76,10 @@ class Changes(Generic[IndexT]):
     def begin_generation(self, generation: int) -> None:
         """What was acknowledged before is not known any more."""
         self._positions.begin_generation(generation)
+
+    def begin_claim(self, claim: Claim) -> None:
+        """From now on this owner tells."""
+        self._positions.claim = claim
 
     def forget_acknowledgements(self) -> None:
         """Nothing is known of what the cursor has: not acknowledgements, mark-delete position, generation."""

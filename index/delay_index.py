@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes
+from tidegate.index.claim import Claim
 from tidegate.index.compacting import Compacting
 from tidegate.index.context import Context, Notices
 from tidegate.index.entry import BoolArray, Entries
@@ -141,7 +142,9 @@ class DelayIndex:
             found.identity,
             log,
             SliceWidth(state.slice_width_ms, state.slice_width_auto, settled=bool(found.slices)),
-            positions=PositionState(found.held, found.acknowledged, state.mark_delete, state.generation),
+            positions=PositionState(
+                found.held, found.acknowledged, state.mark_delete, state.generation, state.claim
+            ),
             quarantine=Quarantine(audit=found.audit),
         )
         index._positions.put_back(found.damaged_ledgers)
@@ -298,6 +301,18 @@ class DelayIndex:
             self.log, RecordType.GENERATION, generation, 0, self._context.clock.now_ms()
         )
 
+    def begin_claim(self, claim: Claim) -> int:
+        """From now on this owner of the subscription tells what there is. A token as of `add`.
+
+        Raises ValueError if its epoch does not fit into 63 bits, or its number into 32.
+        """
+        if not (0 <= claim.epoch < 1 << 63 and 0 <= claim.number < 1 << 32):
+            raise ValueError(f"a claim is an epoch of 63 bits and a number of 32, not {claim}")
+        if claim == self.claim:
+            return self._context.journal.appended_token
+        self._changes.begin_claim(claim)
+        return self._context.journal.numbers(self.log, RecordType.CLAIM, *claim, self._context.clock.now_ms())
+
     def forget_acknowledgements(self) -> int:
         """Believe no acknowledgement and no mark-delete position: what took them back may be lost.
 
@@ -309,7 +324,7 @@ class DelayIndex:
         return self.mark_delete(-1, -1)
 
     def clear(self) -> int:
-        """Forget every entry and acknowledgement; mark-delete position, generation and width stay."""
+        """Forget every entry and acknowledgement; mark-delete position, generation, claim and width stay."""
         self._changes.clear()
         self._absent.applied()
         self._notices.due_changed()
@@ -349,6 +364,16 @@ class DelayIndex:
     def generation(self) -> int:
         """Under which seal of the cursor the acknowledgements were learned; 0 if that is unknown."""
         return self._positions.generation
+
+    @property
+    def claim(self) -> Claim:
+        """Of the owner that told all this last; `claim.UNKNOWN` before one has told who it is."""
+        return self._positions.claim
+
+    @property
+    def last_position(self) -> Position:
+        """The last position that is held or known acknowledged, (-1, -1) if there is none."""
+        return self._positions.last()
 
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: they are no longer held, read them again."""

@@ -50,6 +50,7 @@ class RecordType(IntEnum):
     CLEAR = 5
     WIDTH = 6
     GENERATION = 7
+    CLAIM = 8
 
 
 class JournalLog:
@@ -145,7 +146,7 @@ def decode_positions(value: bytes) -> PositionSet:
 
 
 def decode_numbers(value: bytes) -> tuple[int, int]:
-    """The two numbers of a MARK_DELETE, CLEAR, WIDTH or GENERATION record. Raises CorruptRecordError."""
+    """The numbers of a MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM record. Raises CorruptRecordError."""
     body = unseal(keys.JOURNAL, value)
     if len(body) != _NUMBERS.size:
         raise CorruptRecordError(f"a record of two numbers has {len(body)} bytes")
@@ -276,7 +277,7 @@ class Journal:
         return self._issue()
 
     def numbers(self, log: JournalLog, record_type: RecordType, first: int, second: int, now_ms: int) -> int:
-        """Append MARK_DELETE, CLEAR, WIDTH or GENERATION; the token."""
+        """Append MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM; the token."""
         record = log._tail
         # A mark-delete position that goes back must not hide the one before it, which removed positions.
         if record is None or record.record_type is not record_type or (first, second) < record.numbers:

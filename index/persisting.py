@@ -184,6 +184,7 @@ class Persisting:
                 positions.mark,
                 self._width.auto,
                 positions.generation,
+                positions.claim,
             ),
             persisted_before=self._log.persisted_sequence,
             now_ms=now_ms,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidegate.index.checks import require
+from tidegate.index.claim import UNKNOWN, Claim
 from tidegate.index.entry import Entries, bounds
 from tidegate.index.position_batch import PositionBatch
 from tidegate.index.positions import Position, PositionSet
@@ -33,6 +34,7 @@ class PositionState:
     """The positions of one subscription.
 
     generation: under which seal of the cursor the acknowledgements were learned; 0 if that is unknown.
+    claim: of the owner that told all this last.
     removals: changes that may have taken entries out of `held`.
     departed: how many positions have left `held`, or more.
     """
@@ -43,12 +45,14 @@ class PositionState:
         acknowledged: PositionSet | None = None,
         mark: Position = NO_POSITION,
         generation: int = 0,
+        claim: Claim = UNKNOWN,
     ) -> None:
         self.held = PositionSet(tracked=True) if held is None else held
         self.acknowledged = PositionSet(tracked=True) if acknowledged is None else acknowledged
         self.in_flight = PositionSet()
         self.mark = mark
         self.generation = generation
+        self.claim = claim
         self.removals = 0
         self.departed = 0
 
@@ -148,6 +152,10 @@ class PositionState:
         self.departed += len(positions)
 
     # ---- telling
+
+    def last(self) -> Position:
+        """The last position that is held or known acknowledged, -1:-1 if there is none."""
+        return max(each.last() or NO_POSITION for each in (self.held, self.acknowledged))
 
     def memory_bytes(self) -> int:
         """An estimate of the memory of all bitmaps. O(containers)."""

@@ -180,6 +180,14 @@ class PositionSet:
         page = min(self._pages)
         return page << 32 | roaring.first(self._pages[page]) >> 32
 
+    def last(self) -> Position | None:
+        """The last position, None if the set is empty. Looks at all ledgers."""
+        if not self._pages:
+            return None
+        page = max(self._pages)
+        value = self._pages[page].max()
+        return page << 32 | value >> 32, value & _LEDGER_MASK
+
     def portable(self) -> Iterator[tuple[int, bytes]]:
         """Yield (ledger_id, portable roaring bytes of its entry ids), ledger ids ascending."""
         for page in sorted(self._pages):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
+from tidegate.index.claim import UNKNOWN
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     CorruptRecordError,
@@ -336,7 +337,7 @@ def _decode(number: int, value: bytes) -> Replayed:
 
 def _fresh_state(options: IndexOptions) -> State:
     """Of a subscription that was never persisted."""
-    return State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0)
+    return State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0, UNKNOWN)
 
 
 def _read_state(store: Store, subscription_id: int, fresh: State, damage: Damage) -> State:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.index.changes import Changes, IndexT
+from tidegate.index.claim import Claim
 from tidegate.index.entry import Entries
 from tidegate.index.journal import RECORD_ENTRIES_MAX, RecordType
 from tidegate.index.positions import Position, PositionSet
@@ -80,6 +81,8 @@ def _make(record: Replayed, changes: Changes[IndexT]) -> None:
             changes.set_width(width_ms, auto=bool(auto))
         case RecordType.GENERATION, (int() as generation, _):
             changes.begin_generation(generation)
+        case RecordType.CLAIM, (int() as epoch, int() as number):
+            changes.begin_claim(Claim(epoch, number))
         case RecordType.CLEAR, _:
             changes.clear()
         case _:

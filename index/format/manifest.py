@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidegate.index.claim import Claim
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import DESCRIPTOR, BlockDescriptor
@@ -17,7 +18,8 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import Position
 
 _SIZE = struct.Struct("<H")
-_STATE = struct.Struct("<QQQQqqBQ")
+_STATE = struct.Struct("<QQQQqqBQQQ")
+_STATE_3 = struct.Struct("<QQQQqqBQ")
 _COUNT = struct.Struct("<I")
 
 
@@ -60,6 +62,7 @@ class State(NamedTuple):
     next_block_id: block ids below this may be in use.
     slice_width_auto: whether the width is chosen by `width.choose`, and not by a person.
     generation: under which seal of the cursor the acknowledgements were learned; 0 if that is unknown.
+    claim: of the owner that told all this last.
     """
 
     version: int
@@ -69,23 +72,32 @@ class State(NamedTuple):
     mark_delete: Position
     slice_width_auto: bool
     generation: int
+    claim: Claim
 
     def encode(self) -> bytes:
         """The state as a stored value."""
         return seal(
-            keys.STATE, _STATE.pack(*self[:4], *self.mark_delete, self.slice_width_auto, self.generation)
+            keys.STATE,
+            _STATE.pack(*self[:4], *self.mark_delete, self.slice_width_auto, self.generation, *self.claim),
         )
 
     @classmethod
     def decode(cls, value: bytes) -> State:
-        """Read a state. Raises CorruptRecordError."""
-        body = unseal(keys.STATE, value)
+        """Read a state, of format 3, too: an index log may have it. Raises CorruptRecordError."""
+        body = bytes(unseal(keys.STATE, value))
+        if len(body) == _STATE_3.size:
+            body += bytes(_STATE.size - _STATE_3.size)
         if len(body) != _STATE.size:
             raise CorruptRecordError("a state does not fit its value")
-        version, sequence, block_id, width_ms, ledger_id, entry_id, auto, generation = _STATE.unpack(body)
+        version, sequence, block_id, width_ms, ledger_id, entry_id, auto, generation, epoch, claim = (
+            _STATE.unpack(body)
+        )
         if auto > 1:
             raise CorruptRecordError(f"a state says {auto} where 0 or 1 belongs")
-        return cls(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto), generation)
+        mark_delete = (ledger_id, entry_id)
+        return cls(
+            version, sequence, block_id, width_ms, mark_delete, bool(auto), generation, Claim(epoch, claim)
+        )
 
 
 def encode_slice(blocks: Iterable[BlockDescriptor]) -> bytes:

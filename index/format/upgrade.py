@@ -6,6 +6,7 @@ new one. Values that are corrupt stay as they are; recovery reports them as it d
 | from | what changes |
 |---|---|
 | 1 | `state` says whether the slice width is chosen automatically. In version 1 all widths came from the settings, so the settings decide |
+| 1, 2, 3 | `state` says which owner told it last. It was not known before, so it is 0:0, and the next one is believed |
 | 1, 2 | `state` says under which seal of the cursor the acknowledgements were learned. It was not known before, so it is 0, and they are not believed |
 """  # noqa: E501 a table
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import struct
 
+from tidegate.index.claim import UNKNOWN
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
@@ -23,6 +25,7 @@ from tidegate.index.store import Batch, Store
 _LOG = logging.getLogger(__name__)
 _STATE_1 = struct.Struct("<QQQQqq")
 _STATE_2 = struct.Struct("<QQQQqqB")
+_STATE_3_BYTES = struct.calcsize("<QQQQqqBQ")
 _FORMAT_KIND = keys.FORMAT_KEY[:1]
 
 
@@ -37,7 +40,7 @@ def decode_state_1(value: bytes, slice_width_auto: bool) -> State:
     if len(body) != _STATE_1.size:
         raise CorruptRecordError("a state of format 1 does not fit its value")
     version, sequence, block_id, width_ms, ledger_id, entry_id = _STATE_1.unpack(body)
-    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), slice_width_auto, 0)
+    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), slice_width_auto, 0, UNKNOWN)
 
 
 def decode_state_2(value: bytes) -> State:
@@ -48,7 +51,17 @@ def decode_state_2(value: bytes) -> State:
     version, sequence, block_id, width_ms, ledger_id, entry_id, auto = _STATE_2.unpack(body)
     if auto > 1:
         raise CorruptRecordError(f"a state says {auto} where 0 or 1 belongs")
-    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto), 0)
+    return State(version, sequence, block_id, width_ms, (ledger_id, entry_id), bool(auto), 0, UNKNOWN)
+
+
+def _decode_old(found: int, value: bytes, slice_width_auto: bool) -> State:
+    match found:
+        case 1:
+            return decode_state_1(value, slice_width_auto)
+        case 2:
+            return decode_state_2(value)
+        case _:
+            return State.decode(value)
 
 
 def downgrade(store: Store) -> int:
@@ -59,7 +72,7 @@ def downgrade(store: Store) -> int:
     batch = Batch()
     states = 0
     for key, value in store.scan(*keys.kind_range(keys.STATE)):
-        batch.put(key, seal(keys.STATE, bytes(unseal(keys.STATE, value))[: _STATE_2.size]))
+        batch.put(key, seal(keys.STATE, bytes(unseal(keys.STATE, value))[:_STATE_3_BYTES]))
         states += 1
     batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION - 1))
     store.write(batch, sync=True)
@@ -72,7 +85,7 @@ def upgrade(store: Store, found: int, slice_width_auto: bool) -> None:
     states = 0
     for key, value in store.scan(*keys.kind_range(keys.STATE)):
         try:
-            state = decode_state_1(value, slice_width_auto) if found == 1 else decode_state_2(value)
+            state = _decode_old(found, value, slice_width_auto)
         except CorruptRecordError as error:
             _LOG.error("stored value %s is corrupt and not upgraded: %s", key.hex(), error)
         else:

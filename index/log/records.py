@@ -22,6 +22,9 @@ GRAMMAR_VERSION = 1
 PLACES_VERSION = 2
 """Of a log that names places of blocks, and of the ledgers where these are."""
 
+_READABLE = (3, FORMAT_VERSION)
+"""Formats of the values of a log: a new owner may be upgraded before the former one is."""
+
 PIECE_BYTES = 1 << 20
 """A record is cut into entries of about this size."""
 
@@ -67,10 +70,10 @@ class Header(NamedTuple):
             raise CorruptRecordError("a header is cut short")
         chain, number = _ENTRY.unpack_from(body)
         grammar, version = _HEADER.unpack_from(body, _ENTRY.size)
-        if grammar not in (GRAMMAR_VERSION, PLACES_VERSION) or version != FORMAT_VERSION:
+        if grammar not in (GRAMMAR_VERSION, PLACES_VERSION) or version not in _READABLE:
             raise UnreadableLogError(
                 f"it is of version {grammar} with values of format {version}, this Tidegate knows "
-                f"{GRAMMAR_VERSION} and {PLACES_VERSION}, with {FORMAT_VERSION}"
+                f"{GRAMMAR_VERSION} and {PLACES_VERSION}, with {' or '.join(map(str, _READABLE))}"
             )
         if number:
             raise CorruptRecordError(f"a header is entry {number}")

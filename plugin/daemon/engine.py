@@ -293,12 +293,13 @@ class DaemonEngine:
             raise self._failures.refused(error) from error
         except Exception as error:
             raise self._failures.bug(self.catalog.get(name), str(name), error) from error
-        if session.rolled_back:
+        if session.found_break is not None:
             self._log.warning(
-                "a cursor is older than what it has told: Pulsar was put back to an earlier state, or"
+                "an index is of another history than its cursor: Pulsar was put back to an earlier state, or"
                 " unloaded the topic amid a seek. The index begins anew, and the topic is read again",
                 topic=name.topic,
                 subscription=name.subscription,
+                reason=session.found_break.value,
             )
         stream = Stream(connection, session)
         self._begin_log(stream, request)

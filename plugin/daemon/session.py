@@ -11,8 +11,8 @@ A session answers for one subscription on one connection, from OPEN to CLOSE. In
 - nothing is handed out before the last HELD frame has been taken, nor without credit, nor after CLOSE or
   ``supersede``;
 - entries that the broker reports as in flight, or as near, are not handed out on this stream;
-- of a topic that was put back to an earlier state since, as by a restored backup, nothing is believed where
-  the cursor shows that: see ``rolled_back``.
+- of a topic that was put back to an earlier state since, as by a restored backup, nothing is believed: see
+  ``histories``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from tidegate.index import DelayIndex, Entries, PositionSet, SubscriptionName
+from tidegate.plugin.daemon.histories import claim_of, find_break
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, Held, MarkDelete, Open, Unack
@@ -44,7 +45,7 @@ class Session:
     ``credit`` is how many more entries may be handed out; ``credit_max`` bounds it.
     ``cleared``: everything was cleared, and nothing was added since.
     ``answer_begun``: what the answer to OPEN says is fixed; ``answer_made``: its last HELD has been taken.
-    ``rolled_back``: the index knew more than the cursor that it was opened with, and was emptied for that.
+    ``found_break``: what showed that the index was of another history than the cursor, and it was emptied.
     """
 
     def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
@@ -62,9 +63,13 @@ class Session:
         self.cleared = False
         self._credit_max = credit_max
         self._seq = 0
-        self.rolled_back = _is_rolled_back(index, request)
-        if self.rolled_back:
+        self.found_break = find_break(index, request)
+        if self.found_break is not None:
             index.clear()
+        # Whose it is comes after what it must not have: a crash between the two finds the break again.
+        claim = claim_of(request)
+        if claim is not None:
+            index.begin_claim(claim)
         self._token = max(index.begin_generation(request.generation), index.mark_delete(*request.mark_delete))
         self._pending: deque[tuple[int, int, int]] = deque()  # seq, token, received_ns
         index.rewind(request.in_flight)
@@ -220,17 +225,3 @@ class Session:
     def hands_out(self) -> bool:
         """Whether anything can be handed out here now."""
         return self.answer_made and self.credit > 0 and not self.closing and not self.superseded
-
-
-def _is_rolled_back(index: DelayIndex, request: Open) -> bool:
-    """Whether the cursor is older than what it has told: Pulsar was put back to an earlier state.
-
-    Ledgers that were made since are made again then, with the same ids and other messages: neither an entry
-    nor an acknowledgement of them is true any more. A reset takes the mark-delete position back, too, but
-    never under the same seal; (-1, -1) stands for a position that is not known.
-    """
-    return (
-        not index.empty
-        and 0 != request.generation == index.generation
-        and (-1, -1) != request.mark_delete < index.mark_delete_position
-    )

@@ -58,7 +58,8 @@ from tidegate.plugin.wire.messages import (
 
 MAGIC = b"TIDE"
 RECORD_BYTES = 24
-GENERATION_MAX = 2**63 - 1
+SIGNED_MAX = 2**63 - 1
+CLAIMS_MAX = 64
 SET_CUT_BYTES = 1024 * 1024
 SET_CUT_LEDGERS = 128  # each costs some 20 µs to encode, however little is in it
 RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side sends
@@ -72,6 +73,7 @@ _WELCOME = struct.Struct("<HIQ")
 _LOG_REQUEST = struct.Struct("<Bqqq")
 _LOG_ANSWER = struct.Struct("<Bq")
 _OPEN = struct.Struct("<16sQQIIqq")
+_CLAIM_BYTES = 4
 _ON_STREAM_0 = {
     FrameType.HELLO,
     FrameType.WELCOME,
@@ -154,6 +156,12 @@ class _Reader:
         except (TidegateIndexError, ValueError, IndexError) as error:
             raise self.malformed(f"a set of positions is damaged: {error}") from error
 
+    def claims(self) -> tuple[int, ...]:
+        count = self.u16()
+        if count > CLAIMS_MAX:
+            raise self.malformed(f"{count} claims, and there are at most {CLAIMS_MAX}")
+        return struct.unpack(f"<{count}I", self.take(count * _CLAIM_BYTES))
+
     def end(self) -> None:
         if self._offset != len(self._data):
             raise self.malformed(f"{len(self._data) - self._offset} bytes after the payload")
@@ -175,24 +183,27 @@ def _read_welcome(reader: _Reader, _: int) -> Welcome:
 
 def _read_open(reader: _Reader, _: int) -> Open:
     incarnation, epoch, generation, horizon_ms, credit, ledger_id, entry_id = reader.unpack(_OPEN)
-    if generation > GENERATION_MAX:
-        raise reader.malformed(f"generation {generation} has more than 63 bits")
+    for name, number in (("epoch", epoch), ("generation", generation)):
+        if number > SIGNED_MAX:
+            raise reader.malformed(f"{name} {number} has more than 63 bits")
     return Open(
         incarnation,
         epoch,
         generation,
         horizon_ms,
         credit,
-        _mark_delete(reader, ledger_id, entry_id),
+        _cursor_position(reader, ledger_id, entry_id),
         reader.string(),
         reader.string(),
         reader.positions(),
         reader.string(),
         reader.string(),
+        reader.claims(),
+        _cursor_position(reader, *reader.unpack(_POSITION)),
     )
 
 
-def _mark_delete(reader: _Reader, ledger_id: int, entry_id: int) -> tuple[int, int]:
+def _cursor_position(reader: _Reader, ledger_id: int, entry_id: int) -> tuple[int, int]:
     # -1 is Pulsar's "before the first": of the topic, or of the ledger.
     if ledger_id < -1 or not -1 <= entry_id <= ENTRY_ID_MAX:
         raise reader.malformed(f"position {ledger_id}:{entry_id} is out of range")
@@ -230,7 +241,7 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.CREDIT: lambda r, _: Credit(r.u32()),
     FrameType.ACK: lambda r, _: Ack(r.positions()),
     FrameType.UNACK: lambda r, _: Unack(r.positions()),
-    FrameType.MARK_DELETE: lambda r, _: MarkDelete(_mark_delete(r, *r.unpack(_POSITION))),
+    FrameType.MARK_DELETE: lambda r, _: MarkDelete(_cursor_position(r, *r.unpack(_POSITION))),
     FrameType.CLEAR: lambda _r, _: Clear(),
     FrameType.CLOSE: lambda _r, _: Close(),
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
@@ -344,7 +355,8 @@ def _open(message: Open) -> bytes:
     )
     names = _string(message.topic) + _string(message.subscription)
     log = _string(message.log_home) + _string(message.log_pointer)
-    return head + names + message.in_flight.serialize() + log
+    claims = struct.pack(f"<H{len(message.claims)}I", len(message.claims), *message.claims)
+    return head + names + message.in_flight.serialize() + log + claims + _POSITION.pack(*message.end)
 
 
 def _log(message: LogRequest | LogAnswer) -> bytes:

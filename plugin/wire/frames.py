@@ -20,8 +20,8 @@ from enum import IntEnum
 
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 
-VERSION_MIN = 2
-VERSION_MAX = 2
+VERSION_MIN = 3
+VERSION_MAX = 3
 LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN

@@ -77,6 +77,8 @@ class Open:
     """A stream for a subscription begins.
 
     log_home: where its index log is to be, empty for nowhere. log_pointer: where it is now.
+    claims: random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none if
+    the cursor has none. end: the topic's last position when `epoch` was claimed, -1:-1 if it is not known.
     """
 
     type: ClassVar[FrameType] = FrameType.OPEN
@@ -91,6 +93,8 @@ class Open:
     in_flight: PositionSet
     log_home: str = ""
     log_pointer: str = ""
+    claims: tuple[int, ...] = ()
+    end: tuple[int, int] = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)

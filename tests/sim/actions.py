@@ -273,6 +273,20 @@ def set_daemon(world: World, daemon: int, settings: dict[str, Any], down_ms: int
     stop_daemon(world, daemon, down_ms)
 
 
+@action
+def back_up(world: World, gently: bool, down_ms: int) -> None:
+    """A backup of Pulsar is made, with all brokers down, which were stopped or killed."""
+    world.backups.make(gently=gently, down_ms=down_ms)
+
+
+@action
+def put_back(world: World, gently: bool, daemons: str, down_ms: int) -> None:
+    """The last backup of Pulsar is put back, with all brokers down, beside the indexes, which went on; with
+    `daemons`, which is `stop` or `kill`, these are started again with the brokers."""
+    if not world.backups.put_back(gently=gently, daemons=daemons, down_ms=down_ms):
+        world.skipped["put_back"] += 1
+
+
 # ---- what is between and below
 
 

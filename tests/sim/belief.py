@@ -7,6 +7,7 @@ not, and leaves both possibilities. Follows the words of docs/protocol.md, rule 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
@@ -19,6 +20,23 @@ class Disowned:
     """Somebody who is no broker has had the index let go of these."""
 
     positions: frozenset[Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Which owner an index has served last: of which life of the subscription, its epoch, its claim."""
+
+    incarnation: bytes
+    epoch: int
+    claim: int
+
+
+class Past(Enum):
+    """What an OPEN shows of the history that an index has been told."""
+
+    SAME = auto()
+    ANOTHER = auto()
+    EITHER = auto()
 
 
 Told = Change | Open | Disowned
@@ -34,16 +52,18 @@ def names(states: int) -> str:
 
 @dataclass
 class Belief:
-    """`states`: positions that may be something else than NEITHER. The others: None if unknown."""
+    """`states`: positions that may be something else than NEITHER. `served`: who may have been served last,
+    None for nobody. The others: None if unknown."""
 
     states: dict[Position, int] = field(default_factory=dict)
     mark: Position | None = NOWHERE
     incarnation: bytes | None = None
     generation: int | None = 0
+    served: frozenset[Served | None] = frozenset({None})
 
     def copy(self) -> Belief:
         """An independent belief."""
-        return Belief(dict(self.states), self.mark, self.incarnation, self.generation)
+        return Belief(dict(self.states), self.mark, self.incarnation, self.generation, self.served)
 
     def of(self, position: Position) -> int:
         """The states that the position may be in."""
@@ -66,6 +86,7 @@ class Belief:
         """It may be the other one just as well."""
         for position in self.states.keys() | other.states.keys():
             self.states[position] = self.of(position) | other.of(position)
+        self.served |= other.served
         self.mark = self.mark if self.mark == other.mark else None
         self.incarnation = self.incarnation if self.incarnation == other.incarnation else None
         self.generation = self.generation if self.generation == other.generation else None
@@ -146,9 +167,36 @@ class Belief:
             self.states.clear()
             self.mark = NOWHERE
         self.incarnation = request.incarnation
+        self._empty_if_of_another_history(request)
         self._empty_if_put_back(request)
         self._begin_generation(request.generation)
         self._mark_delete(request.mark_delete)
+
+    def _empty_if_of_another_history(self, request: Open) -> None:
+        """Rule 18."""
+        if not request.claims:
+            return
+        owner = Served(request.incarnation, request.epoch, request.claims[-1])
+        found = {self._past(served, owner, request) for served in self.served}
+        if found == {Past.ANOTHER}:
+            self.states.clear()
+        elif found != {Past.SAME}:
+            for position, states in self.states.items():
+                self.states[position] = states | NEITHER
+        self.served = frozenset({owner})
+
+    def _past(self, served: Served | None, owner: Served, request: Open) -> Past:
+        if served is None or served.incarnation != owner.incarnation:
+            return Past.SAME  # nothing is known, or it is empty
+        back = owner.epoch - served.epoch
+        if not 0 <= back < len(request.claims) or request.claims[-1 - back] != served.claim:
+            return Past.ANOTHER
+        if served == owner or request.end == NOWHERE:
+            return Past.SAME
+        beyond = [states for position, states in self.states.items() if position > request.end]
+        if not beyond:
+            return Past.SAME
+        return Past.EITHER if all(states & NEITHER for states in beyond) else Past.ANOTHER
 
     def _empty_if_put_back(self, request: Open) -> None:
         """A cursor that is older than what it has told. A seek amid an unload can leave one behind, too."""

@@ -71,6 +71,14 @@ class CursorInfo:
         """What whoever opens the cursor now finds."""
         return self.record if self.ledger is None or self.ledger.last is None else self.ledger.last
 
+    def copied(self) -> CursorInfo:
+        """An independent one, with a ledger of its own; nobody writes to that."""
+        ledger = None
+        if self.ledger is not None:
+            ledger = CursorLedger(self.ledger.ledger_id)
+            ledger.last = self.ledger.last
+        return CursorInfo(self.version, ledger, self.record, dict(self.cursor_properties))
+
 
 class BadVersionError(Exception):
     """Somebody else has written the metadata record since it was read."""
@@ -116,6 +124,18 @@ class TopicLog:
         self.deliver_at_ms[position] = deliver_at_ms
         return position
 
+    def copied(self) -> TopicLog:
+        """An independent one."""
+        times = dict(self.deliver_at_ms)
+        return TopicLog(self.ledger_id, self.next_entry, list(self.messages), list(self.positions), times)
+
+    def put_back(self, former: TopicLog) -> None:
+        """Be what was copied; the next messages are given ids from there on."""
+        self.ledger_id, self.next_entry = former.ledger_id, former.next_entry
+        self.messages = list(former.messages)
+        self.positions = list(former.positions)
+        self.deliver_at_ms = dict(former.deliver_at_ms)
+
     def roll_over(self, skipped_ids: int) -> None:
         """Begin a ledger, unless the last one is empty."""
         if self.next_entry:
@@ -136,6 +156,11 @@ class TopicLog:
         if at:
             return self.positions[at - 1]
         return (self.positions[0][0] if self.positions else self.ledger_id, -1)
+
+    @property
+    def last(self) -> Position:
+        """The last confirmed position, -1 for the entry of a ledger that is empty."""
+        return (self.ledger_id, self.next_entry - 1)
 
     @property
     def end(self) -> Position:

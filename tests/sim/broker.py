@@ -323,6 +323,12 @@ class ServedSubscription:
     def random(self) -> random.Random:
         return self.broker.kernel.random
 
+    def draw_claim(self) -> int:
+        return self.broker.kernel.numbers.getrandbits(32)
+
+    def last_position(self) -> Position:
+        return self.broker.bookkeeper.log.last
+
     def owner(self) -> Owner | None:
         text = self.cursor.cursor_properties.get(OWNER)
         return None if text is None else Owner.parse(text)

@@ -15,6 +15,7 @@ from tests.sim.wire import WireOptions
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.options import IndexOptions
 from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.wire.codec import CLAIMS_MAX
 
 _NS_PER_US = 1_000
 
@@ -44,6 +45,7 @@ class Config:
     pending_max: int = 10_000
     ack_poll_ms: int = 50
     daemon_wait_ms: int = 10_000
+    claims_max: int = CLAIMS_MAX
     # Pulsar
     ranges_max: int = 10_000
     cursor_flush_ms: int = 60_000
@@ -119,6 +121,7 @@ class Config:
                 self.pending_max,
                 self.ack_poll_ms,
                 self.daemon_wait_ms,
+                self.claims_max,
             ),
             CursorOptions(self.ranges_max, self.cursor_flush_ms, self.cursor_io_us * _NS_PER_US),
             DispatcherOptions(

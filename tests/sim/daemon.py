@@ -51,6 +51,7 @@ UNREADABLE = ("the index log cannot be read", "the index log is not needed any m
 CUT = "the end of an index log cannot be read"
 LOST_BLOCKS = "blocks of an index cannot be read where its log says"
 UNREACHED = "blocks of an index cannot be reached"
+ANOTHER_HISTORY = "an index is of another history than its cursor"
 # The broker's settings are others than when the log was written, or its bookies have been away for long.
 MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
@@ -91,7 +92,7 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED, ANOTHER_HISTORY)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
             self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
 
@@ -213,6 +214,9 @@ class Life:
     def _on_log(self, text: str, name: SubscriptionName, reason: str) -> None:
         assert self.catalog is not None
         promises = self._host.promises
+        if text.startswith(ANOTHER_HISTORY):
+            promises.of_another_history(reason)
+            return
         if text.startswith(UNREADABLE):
             absent = ABSENT.fullmatch(reason)
             if absent is not None and self._host.objects.has_ledger(int(absent[1])):

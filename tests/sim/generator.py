@@ -18,8 +18,9 @@ Fault = tuple[str, dict[str, Any]]
 
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
-    *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear"),
+    *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup"),
 )
+_LATER = ("backup",)  # not drawn with the others, so that older seeds have their kinds
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
     *("slice_width_ms", "slice_width_auto", "staging_budget_bytes", "carry_ms", "persist_age_ms"),
@@ -40,12 +41,14 @@ def generate(seed: int, faults: Collection[str] = FAULTS, settings: Mapping[str,
 class _Generator:
     def __init__(self, seed: int, faults: Collection[str], settings: Mapping[str, Any]) -> None:
         self.seed = seed
-        kinds = [kind for kind in FAULTS if kind in faults]
+        wanted = [kind for kind in FAULTS if kind in faults]
+        kinds = [kind for kind in wanted if kind not in _LATER]
         self.luck = random.Random(seed)  # noqa: S311 a simulation
         # Each history has a few kinds of faults and not others: the rare combinations come up that way.
         self.faults = self.luck.sample(kinds, min(len(kinds), self.luck.choice(_KINDS)))
         if "damage" in self.faults and len(kinds) > 1 and self.luck.random() < 0.3:
             self.faults.remove("damage")  # it excuses much
+        self.faults += self._later(wanted)
         self.fault_share = self.luck.choice((0.1, 0.3, 0.5))
         self.after_a_fault = False
         self.config = replace(self._with_more(self._with_index_log(self._config())), **settings)
@@ -53,6 +56,13 @@ class _Generator:
     def history(self) -> History:
         steps = [self._step() for _ in range(self.luck.randint(*_STEPS))]
         return History(self.config, tuple(steps), self.seed)
+
+    def _later(self, wanted: list[str]) -> list[str]:
+        """Kinds of faults that were not drawn at first."""
+        luck = random.Random(f"kinds of {self.seed}")  # noqa: S311 a simulation
+        later = [kind for kind in _LATER if kind in wanted]
+        drawn = [kind for kind in later if luck.random() * len(wanted) < luck.choice(_KINDS)]
+        return 2 * drawn  # of a backup it takes two to show
 
     # ---- the world
 
@@ -159,6 +169,7 @@ class _Generator:
             long_logs_at_once=luck.choice((1, 4, 4)),
             long_log_bytes=luck.choice((0, 500, 1 << 20)),
             log_beginnings=luck.choice((1, 4)),
+            claims_max=luck.choice((2, 5, 64, 64)),
         )
 
     # ---- the steps
@@ -375,6 +386,15 @@ class _Generator:
         settings["staging_bytes_max"] = other.staging_bytes_max  # towards which the budget is half at most
         settings["staging_budget_bytes"] = other.staging_budget_bytes
         return "set_daemon", {"daemon": number, "settings": settings, "down_ms": down_ms}
+
+    def _backup(self) -> Fault:
+        gently, down_ms = self._some(False, True), self._down_ms()
+        daemons = self._some("", "", "stop", "kill")
+        return self._one_of(
+            ("back_up", {"gently": gently, "down_ms": down_ms}),
+            ("put_back", {"gently": gently, "daemons": daemons, "down_ms": down_ms}),
+            ("put_back", {"gently": gently, "daemons": daemons, "down_ms": down_ms}),
+        )
 
     def _width(self) -> Fault:
         return "width", {"daemon": self.luck.randrange(2), "width_ms": self._some(0, 1_000, 5_000, 60_000)}

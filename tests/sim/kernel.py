@@ -86,6 +86,8 @@ class Kernel:
         self.now_ns = START_MS * NS_PER_MS
         self.steps = 0
         self.random = random.Random(seed)  # noqa: S311 a simulation
+        # Numbers that are only to be others each time: drawn apart, so that older histories have their luck.
+        self.numbers = random.Random(f"numbers of {seed}")  # noqa: S311 a simulation
         self.trace: Callable[[str], None] | None = None
         self.on_worker = False  # whether what runs now is a job of an executor
         self._nested = 0

@@ -68,7 +68,7 @@ def describe(message: Message) -> str:
             return (
                 f"OPEN {message.subscription} epoch {message.epoch} generation {message.generation:x} "
                 f"mark-delete {message.mark_delete} in flight {list(message.in_flight)} "
-                f"log {message.log_pointer!r}"
+                f"log {message.log_pointer!r} claims {message.claims} end {message.end}"
             )
         case MarkDelete():
             return f"MARK_DELETE {message.position}"

@@ -7,7 +7,8 @@ anything else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tests.sim.belief import Belief, Told
 
@@ -16,9 +17,10 @@ Account = list[tuple[Told, int]]
 
 
 @dataclass(slots=True)
-class _LogBelief:
-    """`told`: all that the writer's daemon was told of the subscription, `since`: how much of it is certain.
+class LogBelief:
+    """What one ledger says.
 
+    told: all that the writer's daemon was told of the subscription. since: how much of it is certain.
     began: the same two when the ledger was made, for one whose end may be gone.
     """
 
@@ -35,11 +37,12 @@ class LogBeliefs:
     """All ledgers, whoever wrote them. A writer is a daemon's disk (`Promises`)."""
 
     def __init__(self) -> None:
-        self._logs: dict[int, _LogBelief] = {}
+        self.others_put_in = False  # somebody else than a broker has put something into an index
+        self._logs: dict[int, LogBelief] = {}
 
     def began(self, ledger_id: int, writer: object, belief: Belief, told: Account) -> None:
         """A ledger was made; its snapshot will have at least this."""
-        self._logs[ledger_id] = _LogBelief(writer, told, belief, len(told), (belief, len(told)))
+        self._logs[ledger_id] = LogBelief(writer, told, belief, len(told), (belief, len(told)))
 
     def complete(self, ledger_id: int, writer: object, belief: Belief) -> None:
         """The writer claims that the ledger has all that is durable: this, and what may come after it."""
@@ -70,6 +73,17 @@ class LogBeliefs:
             if log.writer is writer:
                 self.ended(ledger_id)
 
+    def copied(self, ledger_ids: Iterable[int]) -> dict[int, LogBelief]:
+        """What these ledgers say, whom nobody appends to."""
+        found = {each: self._logs[each] for each in ledger_ids if each in self._logs}
+        return {each: _closed(log) for each, log in found.items()}
+
+    def put_back(self, former: Mapping[int, LogBelief], ledger_ids: Iterable[int]) -> None:
+        """These ledgers are gone, and those are as they were."""
+        for each in ledger_ids:
+            self._logs.pop(each, None)
+        self._logs.update((each, replace(log)) for each, log in former.items())
+
     def is_of(self, ledger_id: int, writer: object) -> bool:
         """Whether this daemon has written the ledger, or nobody has."""
         log = self._logs.get(ledger_id)
@@ -90,3 +104,7 @@ class LogBeliefs:
         for change, generation in log.told[since : log.end]:
             belief.fold(change, generation, certain=False)
         return belief
+
+
+def _closed(log: LogBelief) -> LogBelief:
+    return replace(log, end=len(log.told) if log.end is None else log.end)

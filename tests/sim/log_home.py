@@ -11,7 +11,7 @@ The bookies can be slow or away, and what they have stored can be damaged, cut s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tests.sim.cursor import Cursor
@@ -48,6 +48,19 @@ class LogLedger:
     stored_ns: int = 0  # when the last append that is on its way arrives
     damaged: bool = False
 
+    def copied(self) -> LogLedger:
+        """An independent one, as the bookies have it now."""
+        return replace(self, entries=list(self.entries))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLogs:
+    """What the bookies have, and the id that was given last."""
+
+    ledgers: dict[int, LogLedger]
+    gone: frozenset[int]
+    last_id: int
+
 
 @dataclass(slots=True)
 class Trap:
@@ -76,6 +89,19 @@ class LogBookies:
         self.on_open: Callable[[int], None] = lambda ledger_id: None
         self.counts: Callable[[str, int], bool] = lambda name, ledger_id: True
         self._last_id = 1_000_000
+
+    def copied(self) -> StoredLogs:
+        """What there is now, while nobody writes."""
+        ledgers = {each: ledger.copied() for each, ledger in self.ledgers.items()}
+        return StoredLogs(ledgers, frozenset(self.gone), self._last_id)
+
+    def put_back(self, former: StoredLogs) -> set[int]:
+        """There is what there was then, and ids are given from there on; those that were given since."""
+        since = set(range(former.last_id + 1, self._last_id + 1))
+        self.ledgers = {each: ledger.copied() for each, ledger in former.ledgers.items()}
+        self.gone = {each for each in self.gone if each not in since} - former.ledgers.keys() | former.gone
+        self._last_id = former.last_id
+        return since
 
     def asked(self, op: LogOp) -> None:
         """Some daemon has asked for something: is that what somebody waits for?"""

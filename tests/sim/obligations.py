@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tests.sim.kernel import Violation
@@ -56,6 +56,14 @@ class _Fate:
     acknowledged: list[Acknowledged] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What is owed at some time. Resets are numbered for good and are none of it."""
+
+    fates: dict[Position, _Fate]
+    recovered: list[tuple[frozenset[Position], Chain]]
+
+
 class Obligations:
     """The account of one subscription."""
 
@@ -67,6 +75,14 @@ class Obligations:
         self._recovered: list[tuple[frozenset[Position], Chain]] = []
         self.repeats: Counter[Cause] = Counter()
         self.deliveries = 0
+
+    def account(self) -> Account:
+        """What is owed now, to put it back later."""
+        return Account(_copied(self.fates), list(self._recovered))
+
+    def put_back(self, account: Account) -> None:
+        """Nothing has happened since."""
+        self.fates, self._recovered = _copied(account.fates), list(account.recovered)
 
     def published(self, position: Position, now_ms: int) -> None:
         """A message is in the topic."""
@@ -153,3 +169,7 @@ class Obligations:
     def repeated(self, cause: Cause) -> None:
         """A message came again for this reason."""
         self.repeats[cause] += 1
+
+
+def _copied(fates: dict[Position, _Fate]) -> dict[Position, _Fate]:
+    return {at: replace(fate, acknowledged=list(fate.acknowledged)) for at, fate in fates.items()}

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from tests.sim.belief import Belief
 from tests.sim.broker import ServedSubscription
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
@@ -34,6 +35,7 @@ from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch
 from tidegate.index.tap import Noted
 from tidegate.index.timeline import Timeline
+from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.fetching import BlockFetch
@@ -385,6 +387,20 @@ def _former_life() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def claims_not_compared() -> Iterator[None]:
+    """Only a mark-delete position that has gone back shows that Pulsar was put back."""
+    with replaced(histories, "_broken_claims", lambda index, request: None):
+        yield
+
+
+@contextmanager
+def _loss_of_former_history() -> Iterator[None]:
+    """Nor does who listens know of claims: what is met is what becomes of messages."""
+    with claims_not_compared(), replaced(Belief, "_empty_if_of_another_history", lambda self, request: None):
+        yield
+
+
 @dataclass(frozen=True)
 class Plant:
     """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
@@ -579,5 +595,19 @@ PLANTS = (
         _former_life,
         "but it must be unknown to it",
         ("subscription",),
+    ),
+    Plant(
+        "the claims of owners are not compared",
+        claims_not_compared,
+        "but it must be unknown to it",
+        ("backup", "crash"),
+    ),
+    Plant(
+        "what was acknowledged before Pulsar was put back is deleted",
+        _loss_of_former_history,
+        "is deleted in the cursor though it is owed",
+        ("backup", "consumer"),
+        {},
+        or_says=("DUE says", "which the topic does not have"),
     ),
 )

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.sim.belief import ACKNOWLEDGED, HELD, NEITHER, Belief, Disowned, names
+from tests.sim.belief import ACKNOWLEDGED, HELD, NEITHER, Belief, Disowned, Served, names
 from tests.sim.bookkeeper import TopicLog
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import Violation
@@ -21,6 +21,7 @@ from tests.sim.store import Disk
 from tests.sim.wire import Wire
 from tidegate.index.format import decode_block
 from tidegate.index.positions import PositionSet
+from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import (
     Ack,
@@ -42,7 +43,8 @@ from tidegate.plugin.wire.messages import (
 Position = tuple[int, int]
 Order = tuple[int, int, int]
 """Who may take over from whom: by turn, by epoch, then as OPEN was sent. A turn ends when an OPEN is sent of
-another life of the subscription: incarnations have no order, and epochs count within one life only."""
+another life of the subscription, or after Pulsar was put back: incarnations have no order, and epochs count
+within one life only, and within one history of it."""
 
 
 _NOBODY: Order = (-1, 0, 0)
@@ -74,7 +76,8 @@ class _Subscription:
         self.newest: StreamWatch | None = None
         self.opened: dict[Wire, StreamWatch] = {}  # the last stream of each connection
         self.told: Account = []  # everything ever sent
-        self.turns: list[bytes] = []  # incarnations, as they followed each other in the OPENs sent
+        # Incarnations, and histories of Pulsar, as they followed each other in the OPENs sent.
+        self.turns: list[tuple[bytes, int]] = []
         self.taken_in: list[Add] = []  # put in by others than brokers, now or later
         self.brought: set[Position] = set()  # the positions of these, and which were let go of
         self.disowned: set[Position] = set()
@@ -82,6 +85,7 @@ class _Subscription:
         self.streams: list[StreamWatch] = []  # of this life of the daemon
         self.restored: set[int] = set()  # log ledgers that the index was taken from
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
+        self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
         self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
         self.complete: int | None = None  # the log ledger that had all when its writer was given up
 
@@ -141,6 +145,7 @@ class Promises:
         self.clock = clock
         self.troubled = False  # the disk has refused something in this life of the daemon
         self.daemon_lives = 0
+        self.histories = 0  # how often Pulsar was put back
         self._disk_life = disk.life
         self._subscriptions: dict[str, _Subscription] = {}
         self._streams = 0
@@ -178,6 +183,27 @@ class Promises:
             self._disk_life = self.disk.life
             self._subscriptions.clear()
 
+    def put_back(self, since: Iterable[int]) -> None:
+        """Pulsar was put back. The ledgers of index logs that were made since are gone, and their ids are
+        free; whether the disk has what was restored from one is not known."""
+        self.histories += 1
+        lost = set(since)
+        for found in self._subscriptions.values():
+            for ledger_id in sorted(found.may_restore & lost):
+                found.durable.join(self.logs.read(ledger_id, cut=True))
+            found.may_restore -= lost
+            found.restored -= lost
+            found.given_anew |= lost
+
+    def of_another_history(self, reason: str) -> None:
+        """The daemon says so of an index. Raises Violation if there is but one, and nothing excuses it: an
+        owner that was stopped meanwhile, a seek amid an unload, a rebuild between a claim and its OPEN."""
+        excused = reason in {Break.OLD, Break.EPOCH, Break.MARK_DELETE} or (
+            reason == Break.END and self.logs.others_put_in
+        )
+        if not self.histories and not excused:
+            raise Violation(f"an index is said to be of another history, and there is one: {reason}")
+
     def knows_acknowledged(self, subscription: str, generation: int, position: Position) -> bool:
         """Whether the daemon surely knows that the position is acknowledged under this seal, now and after
         any crash."""
@@ -190,8 +216,9 @@ class Promises:
         """A shim has sent OPEN."""
         found = self._subscriptions.setdefault(request.subscription, _Subscription())
         self._streams += 2  # in between: what was restored for this one
-        if found.turns[-1:] != [request.incarnation]:
-            found.turns.append(request.incarnation)
+        turn = (request.incarnation, self.histories)
+        if found.turns[-1:] != [turn]:
+            found.turns.append(turn)
         watch = StreamWatch(self, found, wire, request, (len(found.turns), request.epoch, self._streams))
         watch.expected, watch.doubted = found.live.copy(), found.live.copy()
         for sent in found.sent[found.folded :]:
@@ -216,6 +243,7 @@ class Promises:
         add = Add(decode_block(message.block), near=False)
         found.told.append((add, 0))
         found.taken_in.append(add)
+        self.logs.others_put_in = True
         positions = {(ledger_id, entry_id) for _, ledger_id, entry_id in add.entries}
         found.brought |= positions
         if message.disown:
@@ -295,6 +323,7 @@ class StreamWatch:
         self.generation = request.generation
         self.order = order
         self._daemon_life = promises.daemon_lives
+        self._turn = (request.incarnation, promises.histories)
         self.expected = Belief()
         self.doubted = Belief()  # the same, should the disk refuse something before OPEN arrives
         self.ended = False
@@ -339,8 +368,9 @@ class StreamWatch:
 
     def may_follow(self, stream: StreamWatch) -> bool:
         """Whether the daemon may come to this one after `stream`, though it was sent before: by another
-        connection, of another life of the subscription. Of the same life it would be refused."""
-        of_another_life = self._request.incarnation != stream._request.incarnation
+        connection, of another life of the subscription or another history of Pulsar. Of the same it would be
+        refused."""
+        of_another_life = self._turn != stream._turn
         return of_another_life and self.order < stream.order and self not in stream._before
 
     @property
@@ -465,12 +495,17 @@ class StreamWatch:
         self.answered = True
         self._require(not self._held & self._acknowledged, "held and acknowledged at once")
         self._verify()
+        gone = (self._held | self._acknowledged) - self._promises.log.deliver_at_ms.keys()
+        self._require(not gone, f"HELD says something of {sorted(gone)[:8]}, which the topic does not have")
         found = self._subscription
         actual = Belief(
             dict.fromkeys(self._held, HELD) | dict.fromkeys(self._acknowledged, ACKNOWLEDGED),
             self._request.mark_delete,
             self._request.incarnation,
             self.generation,
+            frozenset({Served(self._request.incarnation, self._request.epoch, self._request.claims[-1])})
+            if self._request.claims
+            else self.expected.served,
         )
         for other in found.opened.values():
             if other.may_follow(self):
@@ -538,7 +573,7 @@ class StreamWatch:
         found, ledger_id = self._subscription, self.log_ledger
         if (
             ledger_id is None
-            or ledger_id in found.restored
+            or ledger_id in found.restored | found.given_anew
             or self.log_unreadable
             or self._promises.logs.is_of(ledger_id, self._promises)
             or found.contested(self, self._wire)

@@ -1,8 +1,9 @@
 """A model of the shim's `Seal` and `Claim`: what the cursor itself says of resets, and of who owns it.
 
 The seal is a random number among the properties that the cursor persists with its mark-delete position; a
-reset removes it in the step that clears the acknowledgements. The claim is the next epoch, written into the
-cursor's metadata by compare-and-set before the daemon hears of it. Why: docs/decisions/.
+reset removes it in the step that clears the acknowledgements. The claim is the next epoch and a number of its
+own, written into the cursor's metadata by compare-and-set before the daemon hears of it; the numbers of the
+last owners stay there. Why: docs/decisions/.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tidegate.plugin.wire.codec import CLAIMS_MAX
+
+Position = tuple[int, int]
+
 NO_SEAL = 0
+NOWHERE: Position = (-1, -1)
 
 _FIRST_PAUSE_MS = 100
 _MAX_PAUSE_MS = 10_000
@@ -21,20 +27,23 @@ _MAX_CONFLICTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Which life of the subscription this is, and how many trackers it has had."""
+    """Which life of the subscription this is, and how many trackers it has had. `claims`: the numbers of the
+    last of them, that of `epoch` last."""
 
     incarnation: bytes
     epoch: int
+    claims: tuple[int, ...] = ()
 
     def text(self) -> str:
         """As it stands in the cursor's properties."""
-        return f"{self.incarnation.hex()}:{self.epoch}"
+        return f"{self.incarnation.hex()}:{self.epoch}:{','.join(map(str, self.claims))}"
 
     @classmethod
     def parse(cls, text: str) -> Owner:
         """Read what `text` made."""
-        incarnation, epoch = text.split(":")
-        return cls(bytes.fromhex(incarnation), int(epoch))
+        incarnation, epoch, claims = text.split(":")
+        numbers = tuple(int(each) for each in claims.split(",") if each)
+        return cls(bytes.fromhex(incarnation), int(epoch), numbers)
 
 
 class SealHost(Protocol):
@@ -86,18 +95,23 @@ class ClaimHost(Protocol):
     """The cursor's metadata, as far as the claim is concerned."""
 
     def uptime_ms(self) -> int: ...
+    def draw_claim(self) -> int: ...
+    def last_position(self) -> Position: ...
     def owner(self) -> Owner | None: ...
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None: ...
     def reopen_topic(self) -> None: ...
 
 
 class Claim:
-    """`known`: what the cursor said when the tracker was made, or a first one."""
+    """`known`: what the cursor said when the tracker was made, or a first one. `end`: where the topic ended
+    when the epoch was claimed."""
 
-    def __init__(self, host: ClaimHost, known: Owner) -> None:
+    def __init__(self, host: ClaimHost, known: Owner, claims_max: int = CLAIMS_MAX) -> None:
         self._host = host
         self._known = known
+        self._claims_max = claims_max
         self.owner = known
+        self.end = NOWHERE
         self.owned = False
         self._writing = False
         self._refusals = 0
@@ -127,5 +141,7 @@ class Claim:
 
         self._writing = True
         there = self._host.owner() or self._known
-        self.owner = replace(there, epoch=there.epoch + 1)
+        claims = (*there.claims, self._host.draw_claim())[-self._claims_max :]
+        self.owner = replace(there, epoch=there.epoch + 1, claims=claims)
+        self.end = self._host.last_position()
         self._host.put_owner(self.owner, answered)

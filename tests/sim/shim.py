@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from tests.sim.outbox import Change, Kind, Outbox
 from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
 from tidegate.index.positions import PositionSet
+from tidegate.plugin.wire.codec import CLAIMS_MAX
 from tidegate.plugin.wire.messages import Due, Held, Open, Unheld
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class ShimOptions:
     pending_max: int = 1_000_000
     ack_poll_ms: int = 50
     daemon_wait_ms: int = 10_000
+    claims_max: int = CLAIMS_MAX
 
 
 class Stream(Enum):
@@ -91,7 +93,7 @@ class Tracker:
         self.options = options
         self.identity = identity
         self.seal = Seal(host)
-        self.claim = Claim(host, identity.owner)
+        self.claim = Claim(host, identity.owner, options.claims_max)
         self.opened_under = 0
         self.outbox = Outbox()
         self.contained: set[Position] = set()
@@ -361,6 +363,8 @@ class Tracker:
             in_flight=PositionSet.of(in_flight),
             log_home=self.host.log().home,
             log_pointer=self.host.log().pointer,
+            claims=self.claim.owner.claims,
+            end=self.claim.end,
         )
 
     def on_held(self, held: Held) -> None:

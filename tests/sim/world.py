@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from tests.sim.backups import Backups
 from tests.sim.bookkeeper import NO_DELAY, BookKeeper, CursorInfo, CursorRecord, Position, Subscription
 from tests.sim.broker import TOPIC, Broker, ServedSubscription
 from tests.sim.client import Client
@@ -65,6 +66,7 @@ class World:
         self._loading: Event | None = None
         self._preferred: int | None = None
         self.brokers = [self._make_broker(number) for number in range(2)]
+        self.backups = Backups(self)
         self._rebuilds: list[Rebuild] = []
         self._session_ends: dict[Process, Event] = {}
         self.subscriptions = [self._make_subscription(number) for number in range(config.subscriptions)]
@@ -127,7 +129,7 @@ class World:
         """See `actions.rebuild`."""
         wanted = self.subscriptions[subscription % len(self.subscriptions)]
         served = next((each for each in self.served() if each.subscription is wanted), None)
-        if wanted.info is None:
+        if wanted.info is None or self.backups.down:
             return
         luck = self.kernel.random
         if served is not None and served.broker.running:
@@ -151,6 +153,11 @@ class World:
             self._rebuilds.append(rebuild)
             if ends_ms >= 0:
                 self.kernel.after(ends_ms * NS_PER_MS, process, rebuild.end)
+
+    def end_rebuilds(self) -> None:
+        """Hang up, wherever they are."""
+        for rebuild in self._rebuilds:
+            rebuild.end()
 
     # ---- index logs
 
@@ -216,6 +223,8 @@ class World:
         owner.load_subscription(subscription)
 
     def _assign(self) -> None:
+        if self.backups.down:
+            return
         if self._loading is not None and self._loading.pending:
             process = self._loading.process
             if process is not None and not process.dead:
@@ -256,6 +265,10 @@ class World:
         for client in self.clients:
             if client.consumer is not None and client.consumer.dispatcher.process is process:
                 client.drop()
+
+    def forget_owner(self) -> None:
+        """The metadata store is another one, and no broker runs."""
+        self.owner = self._owner_process = None
 
     def unload(self, to: int | None) -> None:
         """The topic is closed by its owner and looked up again."""
@@ -304,7 +317,7 @@ class World:
 
     def start_broker(self, broker: Broker) -> None:
         """Start a broker that is down."""
-        if not broker.up:
+        if not broker.up and not self.backups.down:
             broker.start()
             self._watch_session(broker)
 
@@ -354,8 +367,7 @@ class World:
         self.finish_repaired()
 
     def _repair(self) -> None:
-        for rebuild in self._rebuilds:
-            rebuild.end()
+        self.end_rebuilds()
         self._log_answers_ns = self.log_bookies.away_until_ns
         self.log_bookies.away_until_ns = 0
         self.log_bookies.trap = None

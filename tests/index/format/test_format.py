@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden_format import DIRECTORY, Golden, golden
+from tidegate.index.claim import UNKNOWN, Claim
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
@@ -45,8 +46,9 @@ THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700
 HUNDRED = Entries.of((1_700_000_000_000 + 100 * at, 5, at) for at in range(100))
 POSITIONS = PositionSet.of([*((5, at) for at in range(5)), (6, 70_000)])
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), bytes(range(16)))
-STATE = State(3, 41, 11, 3_600_000, (5, -1), True, 0x0123_4567_89AB_CDEF)
-STATE_2 = STATE._replace(generation=0)
+STATE = State(3, 41, 11, 3_600_000, (5, -1), True, 0x0123_4567_89AB_CDEF, Claim(7, 0xF102_0304))
+STATE_3 = STATE._replace(claim=UNKNOWN)
+STATE_2 = STATE_3._replace(generation=0)
 STATE_1 = STATE_2._replace(slice_width_auto=False)
 SLOT = Statement(45, 4, settled=False)
 DAY_MS = 86_400_000
@@ -86,12 +88,15 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "journal_width": lambda: record(6, RecordType.WIDTH, numbers=(60_000, 0)),
     "journal_width_auto": lambda: record(7, RecordType.WIDTH, numbers=(60_000, 1)),
     "journal_generation": lambda: record(8, RecordType.GENERATION, numbers=(STATE.generation, 0)),
+    "journal_claim": lambda: record(9, RecordType.CLAIM, numbers=STATE.claim),
     "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
 }
 READ: dict[str, tuple[Callable[[bytes], object], object]] = {
-    "format": (lambda value: bytes(unseal(b"\0", value)), b"\3\0\0\0"),
+    "format": (lambda value: bytes(unseal(b"\0", value)), b"\4\0\0\0"),
     "v1_format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
     "v2_format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
+    "v3_format": (lambda value: bytes(unseal(b"\0", value)), b"\3\0\0\0"),
+    "v3_state": (State.decode, STATE_3),
     "v2_state": (decode_state_2, STATE_2),
     "v1_state": (lambda value: decode_state_1(value, False), STATE_1),
     "commit": (decode_commit, 41),
@@ -111,6 +116,7 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "journal_width": (decode_numbers, (60_000, 0)),
     "journal_width_auto": (decode_numbers, (60_000, 1)),
     "journal_generation": (decode_numbers, (STATE.generation, 0)),
+    "journal_claim": (decode_numbers, (7, 0xF102_0304)),
     "intent": (decode_keys, [keys.bitmap_key(b"H", 7, 5, 3)]),
 }
 

@@ -12,6 +12,7 @@ from tidegate.index.entry import Entries
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
@@ -33,10 +34,13 @@ def request(
     mark_delete: tuple[int, int] = NO_POSITION,
     incarnation: bytes = INCARNATION,
     generation: int = GENERATION,
+    epoch: int = 1,
+    claims: tuple[int, ...] = (),
+    end: tuple[int, int] = NO_POSITION,
 ) -> Open:
     return Open(
         incarnation,
-        1,
+        epoch,
         generation,
         horizon_ms,
         credit,
@@ -44,6 +48,8 @@ def request(
         NAME.topic,
         NAME.subscription,
         in_flight or PositionSet(),
+        claims=claims,
+        end=end,
     )
 
 
@@ -287,7 +293,7 @@ def test_a_cursor_that_is_older_than_what_it_told_has_the_index_emptied(
     (answer,) = again.held_frames()
     assert ((1, 7) in set(answer.held)) is kept
     assert (1, 8) not in set(answer.held)
-    assert again.rolled_back is not kept
+    assert (again.found_break is Break.MARK_DELETE) is not kept
     if not kept:
         assert not answer.held
         assert not answer.acknowledged
@@ -295,10 +301,64 @@ def test_a_cursor_that_is_older_than_what_it_told_has_the_index_emptied(
     assert (1, 9) in positions(again.pop_due(T0 + 1_000, 20))
 
 
+@pytest.mark.parametrize(
+    ("epoch", "claims", "end", "found"),
+    [
+        pytest.param(5, (4, 5), NO_POSITION, None, id="the same owner"),
+        pytest.param(5, (4, 5), (1, 3), None, id="the same owner, when the topic was shorter"),
+        pytest.param(6, (4, 5, 6), (1, 9), None, id="the next owner"),
+        pytest.param(8, (5, 6, 7, 8), NO_POSITION, None, id="three owners later"),
+        pytest.param(8, (), (1, 3), None, id="an owner that tells no claims"),
+        pytest.param(5, (4, 55), (1, 9), Break.CLAIM, id="another owner of that epoch"),
+        pytest.param(6, (4, 55, 6), (1, 9), Break.CLAIM, id="another owner of that epoch, and one more"),
+        pytest.param(4, (4,), (1, 9), Break.EPOCH, id="an owner before it, again"),
+        pytest.param(8, (6, 7, 8), (1, 9), Break.OLD, id="too many owners later"),
+        pytest.param(6, (4, 5, 6), (1, 8), Break.END, id="the next owner, and the topic was shorter"),
+        pytest.param(6, (4, 5, 6), (0, 99), Break.END, id="the next owner, and a ledger was not there"),
+    ],
+)
+def test_what_another_history_told_is_not_believed(
+    catalog: Catalog,
+    epoch: int,
+    claims: tuple[int, ...],
+    end: tuple[int, int],
+    found: Break | None,
+) -> None:
+    """Pulsar was put back: the same positions are other messages, and nothing of them was acknowledged."""
+    session = open_session(catalog, request(epoch=5, claims=(4, 5)))
+    session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    session.apply(2, Ack(PositionSet.of([(1, 8), (1, 9)])), 0)
+    again = open_session(catalog, request(epoch=epoch, claims=claims, end=end), answered=False)
+    (answer,) = again.held_frames()
+    assert again.found_break is found
+    assert len(answer.held) == (8 if found is None else 0)
+    assert len(answer.acknowledged) == (2 if found is None else 0)
+    third = open_session(catalog, request(epoch=epoch, claims=claims, end=end))
+    assert third.found_break is None, "it is this history's now"
+
+
+def test_a_break_outlives_a_crash_right_after_it(catalog: Catalog) -> None:
+    """What is forgotten comes before whose it is: with the second alone, all of it would be believed."""
+    store, clock = MemoryStore(), ManualClock(T0)
+    catalog = Catalog.open(store, clock)
+    session = open_session(catalog, request(epoch=5, claims=(5,)))
+    session.apply(1, Ack(PositionSet.of([(1, 8)])), 0)
+    catalog.commit()
+    other = request(epoch=5, claims=(55,))
+    assert open_session(catalog, other).found_break is Break.CLAIM
+    for _ in range(3):
+        catalog = Catalog.open(store.reopen(), clock)
+        again = open_session(catalog, other, answered=False)
+        (answer,) = again.held_frames()
+        assert not answer.acknowledged
+        catalog.commit()
+    assert again.found_break is None
+
+
 def test_an_empty_index_was_not_rolled_back(catalog: Catalog) -> None:
     """Pulsar takes mark-delete out of an empty ledger that it removes at a start."""
     open_session(catalog, request(mark_delete=(2, -1)))
-    assert not open_session(catalog, request(mark_delete=(1, 4))).rolled_back
+    assert open_session(catalog, request(mark_delete=(1, 4))).found_break is None
 
 
 def test_a_cursor_without_a_seal_has_nothing_acknowledged(catalog: Catalog) -> None:

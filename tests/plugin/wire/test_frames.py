@@ -98,6 +98,8 @@ def test_the_values_of_a_golden_frame() -> None:
         in_flight=PositionSet.of([(12, 4), (12, 6), (15, 0), (15, 131_081)]),
         log_home="bookkeeper",
         log_pointer="1;4711;4700;bookkeeper",
+        claims=(0x01020304, 0xFCFDFEFF),
+        end=(13, 77),
     )
 
 
@@ -127,7 +129,7 @@ on_stream = st.one_of(
     st.builds(
         Open,
         st.binary(min_size=16, max_size=16),
-        u64,
+        ids,
         ids,
         u32,
         u32,
@@ -137,6 +139,8 @@ on_stream = st.one_of(
         positions,
         strings,
         strings,
+        st.lists(u32, max_size=64).map(tuple),
+        mark_deletes,
     ),
     st.builds(Held, positions, positions, st.booleans()),
     st.builds(Due, some_entries),

@@ -1,11 +1,12 @@
 package tidegate.pulsar;
 
+import java.util.random.RandomGenerator;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One tracker's claim to be the owner of its subscription: the next epoch, written into the cursor's metadata by
- * compare-and-set, before the daemon hears of it.
+ * One tracker's claim to be the owner of its subscription: the next epoch and a random number, written into the cursor's metadata
+ * by compare-and-set, before the daemon hears of it.
  *
  * <p>Only who could write the cursor's metadata last can write it again, so two brokers never claim the same epoch, and no
  * clock has a part in it. A refused write is tried again with growing pauses: the cursor's own writes share its version.
@@ -17,10 +18,13 @@ final class Claim {
     private static final long MAX_PAUSE_MS = 10_000;
     /** So many refusals in a row no other writer explains: a cursor that does not know its metadata's version never learns it. */
     private static final int MAX_CONFLICTS = 4;
+    private static final TrackerHost.Position NOT_KNOWN = new TrackerHost.Position(-1, -1);
 
     private final TrackerHost host;
     private final Ownership known;
+    private final RandomGenerator random;
     private Ownership ownership;
+    private TrackerHost.Position end = NOT_KNOWN;
     private boolean owned;
     private boolean writing;
     private int refusals;
@@ -28,15 +32,21 @@ final class Claim {
     private final Wait pause = new Wait();
 
     /** @param known what the cursor said when the tracker was made, or a first one */
-    Claim(TrackerHost host, Ownership known) {
+    Claim(TrackerHost host, Ownership known, RandomGenerator random) {
         this.host = host;
         this.known = known;
+        this.random = random;
         ownership = known;
     }
 
-    /** The incarnation, and the epoch once it {@link #isOwned}. */
+    /** The incarnation, and the epoch with its claims once it {@link #isOwned}. */
     Ownership ownership() {
         return ownership;
+    }
+
+    /** Where the topic ended when the epoch was claimed; -1:-1 if that is not known. */
+    TrackerHost.Position end() {
+        return end;
     }
 
     /** Whether the epoch is in the cursor's metadata. */
@@ -47,6 +57,7 @@ final class Claim {
     /** Goes by the epoch that is there already: for who only has a last word about the subscription. */
     void take() {
         owned = true;
+        end = NOT_KNOWN;
     }
 
     /** Somebody has claimed a greater epoch: claims anew, which succeeds only if this is the owner all the same. */
@@ -61,7 +72,9 @@ final class Claim {
         }
         writing = true;
         Ownership there = host.ownership();
-        ownership = (there == null ? known : there).next();
+        ownership = (there == null ? known : there).next(random);
+        // What the index has of the former owners was read before now: a topic that ends earlier is not the one they knew.
+        end = host.lastConfirmed();
         return ownership;
     }
 

@@ -96,6 +96,11 @@ class CursorHost implements TrackerHost {
         return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 
+    @Override
+    public Position lastConfirmed() {
+        return position(cursor.getManagedLedger().getLastConfirmedEntry());
+    }
+
     private static Position position(org.apache.bookkeeper.mledger.Position position) {
         return position == null ? NOWHERE : new Position(position.getLedgerId(), position.getEntryId());
     }

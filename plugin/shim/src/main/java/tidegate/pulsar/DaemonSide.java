@@ -63,7 +63,7 @@ final class DaemonSide {
             if (!stream.mayOpen(nowMs) || nothingToTell || !claim.isOwned()) {
                 return null;
             }
-            return stream.open(claim.ownership(), seal.generation(), ending.isFinished(), nowMs);
+            return stream.open(claim, seal.generation(), ending.isFinished(), nowMs);
         }
     }
 

@@ -77,8 +77,9 @@ final class DaemonStream {
     }
 
     /** @param last whether CLOSE is to follow: the tracker is finished */
-    Frame.Open open(Ownership owner, long seal, boolean last, long nowMs) {
+    Frame.Open open(Claim claim, long seal, boolean last, long nowMs) {
         state = State.OPENING;
+        Ownership owner = claim.ownership();
         // Not what was gated here for want of a daemon and is due later: the daemon hands that out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(seal, inFlight);
@@ -88,7 +89,8 @@ final class DaemonStream {
         outbox.opened(inFlight, last);
         return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), settings.credit(),
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
-                parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer());
+                parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer(), owner.claims(),
+                claim.end().ledgerId(), claim.end().entryId());
     }
 
     /** What the daemon answers; there while the stream is opening. */

@@ -81,11 +81,12 @@ sealed interface Frame {
     /**
      * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
      * and handed-out positions; {@code logHome} = where the index log is to be, empty for nowhere, {@code logPointer} = where it
-     * is.
+     * is; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the topic's last
+     * position when the epoch was claimed, -1:-1 if that is not known.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
                 long markDeleteEntryId, String topic, String subscription, Positions inFlight, String logHome,
-                String logPointer) implements Frame {
+                String logPointer, List<Integer> claims, long endLedgerId, long endEntryId) implements Frame {
         static final int TYPE = 0x10;
 
         @Override

@@ -12,7 +12,7 @@ import tidegate.pulsar.Frame.Envelope;
 
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 final class Frames {
-    static final int VERSION = 2;
+    static final int VERSION = 3;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;
     /** A set of positions larger than this is cut into several frames. */
@@ -110,7 +110,8 @@ final class Frames {
             return 2 + stringBytes(f.message());
         } else if (frame instanceof Frame.Open f) {
             return Incarnation.SIZE + 8 + 8 + 4 + 4 + 16 + stringBytes(f.topic()) + stringBytes(f.subscription())
-                    + f.inFlight().sizeBytes() + stringBytes(f.logHome()) + stringBytes(f.logPointer());
+                    + f.inFlight().sizeBytes() + stringBytes(f.logHome()) + stringBytes(f.logPointer())
+                    + Short.BYTES + f.claims().size() * Integer.BYTES + 16;
         } else if (frame instanceof Frame.Held f) {
             return f.held().sizeBytes() + f.acknowledged().sizeBytes();
         } else if (frame instanceof Frame.Add f) {
@@ -155,6 +156,9 @@ final class Frames {
             f.inFlight().write(out);
             writeString(f.logHome(), out);
             writeString(f.logPointer(), out);
+            out.putShort((short) f.claims().size());
+            f.claims().forEach(out::putInt);
+            out.putLong(f.endLedgerId()).putLong(f.endEntryId());
         } else if (frame instanceof Frame.Held f) {
             f.held().write(out);
             f.acknowledged().write(out);
@@ -202,7 +206,8 @@ final class Frames {
                 in.get(incarnation);
                 long epoch = in.getLong();
                 yield new Frame.Open(new Incarnation(incarnation), epoch, readGeneration(in), in.getInt(), in.getInt(),
-                        in.getLong(), in.getLong(), readString(in), readString(in), Positions.read(in), readString(in), readString(in));
+                        in.getLong(), in.getLong(), readString(in), readString(in), Positions.read(in), readString(in),
+                        readString(in), readClaims(in), in.getLong(), in.getLong());
             }
             case Frame.Held.TYPE ->
                     new Frame.Held((flags & Frame.Held.LAST) != 0, Positions.read(in), Positions.read(in));
@@ -230,6 +235,18 @@ final class Frames {
             throw malformed("generation " + Long.toUnsignedString(generation) + " has more than 63 bits");
         }
         return generation;
+    }
+
+    private static List<Integer> readClaims(ByteBuffer in) throws ProtocolException {
+        int count = u16(in);
+        if (count > Ownership.MAX_CLAIMS) {
+            throw malformed(count + " claims, and there are at most " + Ownership.MAX_CLAIMS);
+        }
+        List<Integer> claims = new ArrayList<>(count);
+        for (int i = 0; i < count; i++) {
+            claims.add(in.getInt());
+        }
+        return claims;
     }
 
     private static List<ByteBuffer> readEntries(ByteBuffer in) {

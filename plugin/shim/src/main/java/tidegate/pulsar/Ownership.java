@@ -1,44 +1,83 @@
 package tidegate.pulsar;
 
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
 import java.util.random.RandomGenerator;
 
 /**
- * What a cursor's own properties say of its trackers: which life of the subscription this is, and how many trackers it has had.
+ * What a cursor's own properties say of its trackers: which life of the subscription this is, how many trackers it has had, and
+ * the random number that each of the last ones put there with its epoch, the claim.
  *
- * <p>Both are one property, so that a new tracker costs one write of the cursor's metadata.
+ * <p>An epoch is counted again when Pulsar is put back to an earlier state; its claim is another one then, and tells the daemon so.
+ * All is one property, so that a new tracker costs one write of the cursor's metadata.
  *
  * @param epoch counts the trackers; 0 before the first one has written it
+ * @param claims those of the epochs up to this one with none left out, the latest last; fewer than epochs where an earlier
+ *     Tidegate counted them
  */
-record Ownership(Incarnation incarnation, long epoch) {
-    private static final char BORDER = ':';
+record Ownership(Incarnation incarnation, long epoch, List<Integer> claims) {
+    static final int MAX_CLAIMS = 64;
+
+    private static final String BORDER = ":";
+    private static final int CLAIM_DIGITS = 8;
+
+    Ownership {
+        if (claims.size() > Math.min(MAX_CLAIMS, epoch)) {
+            throw new IllegalArgumentException(claims.size() + " claims of epoch " + epoch);
+        }
+        claims = List.copyOf(claims);
+    }
 
     /** Of a subscription that has never had a tracker. */
     static Ownership first(RandomGenerator random) {
-        return new Ownership(Incarnation.random(random), 0);
+        return new Ownership(Incarnation.random(random), 0, List.of());
     }
 
-    /** Reads what {@link #toString} wrote; null if the text is something else. */
+    /** Reads what {@link #toString} wrote, or what was written before there were claims; null if the text is something else. */
     static Ownership parse(String text) {
-        int border = text.indexOf(BORDER);
-        if (border < 0) {
+        String[] parts = text.split(BORDER, -1);
+        if (parts.length != 2 && parts.length != 3) {
             return null;
         }
-        Incarnation incarnation = Incarnation.parse(text.substring(0, border));
+        Incarnation incarnation = Incarnation.parse(parts[0]);
         try {
-            long epoch = Long.parseLong(text.substring(border + 1));
-            return incarnation == null || epoch < 0 ? null : new Ownership(incarnation, epoch);
-        } catch (NumberFormatException e) {
+            long epoch = Long.parseLong(parts[1]);
+            List<Integer> claims = parts.length == 2 ? List.of() : parseClaims(parts[2], epoch);
+            // Claims that cannot be are no reason to go on without: the index would believe in a history that nobody can tell.
+            return incarnation == null || epoch < 0 || claims == null ? null : new Ownership(incarnation, epoch, claims);
+        } catch (IllegalArgumentException e) {
             return null;
         }
     }
 
-    /** That of the next tracker. */
-    Ownership next() {
-        return new Ownership(incarnation, epoch + 1);
+    private static List<Integer> parseClaims(String hex, long epoch) {
+        int count = hex.length() / CLAIM_DIGITS;
+        if (count == 0 || count > Math.min(MAX_CLAIMS, epoch) || hex.length() % CLAIM_DIGITS != 0) {
+            return null;
+        }
+        List<Integer> claims = new ArrayList<>(count);
+        for (int at = 0; at < hex.length(); at += CLAIM_DIGITS) {
+            claims.add(HexFormat.fromHexDigits(hex, at, at + CLAIM_DIGITS));
+        }
+        return claims;
+    }
+
+    /** That of the next tracker, with a claim of its own. */
+    Ownership next(RandomGenerator random) {
+        List<Integer> kept = claims.subList(Math.max(0, claims.size() + 1 - MAX_CLAIMS), claims.size());
+        List<Integer> next = new ArrayList<>(kept);
+        next.add(random.nextInt());
+        return new Ownership(incarnation, epoch + 1, next);
     }
 
     @Override
     public String toString() {
-        return incarnation.toString() + BORDER + epoch;
+        StringBuilder text = new StringBuilder(incarnation.toString()).append(BORDER).append(epoch);
+        if (!claims.isEmpty()) {
+            text.append(BORDER);
+            claims.forEach(claim -> text.append(HexFormat.of().toHexDigits(claim.intValue())));
+        }
+        return text.toString();
     }
 }

@@ -2,6 +2,7 @@ package tidegate.pulsar;
 
 import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
+import java.util.random.RandomGenerator;
 
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
@@ -34,8 +35,9 @@ final class TrackerCore {
     private final AheadSide ahead;
     private final WatchSide watch;
 
-    TrackerCore(TrackerHost host, Clock clock, Settings settings, Seal seal, PendingBudget budget) {
-        parts = new TrackerParts(host, clock, settings, seal, budget);
+    /** {@code random} is drawn from for seals and claims. */
+    TrackerCore(TrackerHost host, Clock clock, Settings settings, RandomGenerator random, PendingBudget budget) {
+        parts = new TrackerParts(host, clock, settings, random, budget);
         ending = new Ending(parts);
         Intake intake = new Intake(parts);
         LostPositions lost = new LostPositions(parts.lock, host, parts.positions, parts.sought, parts.outbox, parts.ahead);

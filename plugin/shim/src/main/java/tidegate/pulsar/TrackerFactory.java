@@ -137,8 +137,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     private TrackerCore newCore(CursorHost host, String topic, String subscription, Ownership ownership) {
         TrackerCore core = new TrackerCore(host, clock, new TrackerCore.Settings(topic, subscription, ownership,
-                config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()),
-                new Seal(host, random), budget);
+                config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()), random, budget);
         host.serve(core);
         return core;
     }

@@ -57,6 +57,9 @@ interface TrackerHost {
     /** The mark-delete position that survives a crash; never beyond {@link #markDelete}, and nowhere if it is not known. */
     Position persistedMarkDelete();
 
+    /** The topic's last position: nothing behind it was ever read by anybody. -1:-1 if it is not known. */
+    Position lastConfirmed();
+
     /** What was put last with {@link #putSeal}, and no reset of the cursor has removed since; {@link Seal#NONE} if nothing. */
     long seal();
 

@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.time.Clock;
+import java.util.random.RandomGenerator;
 
 /**
  * The parts that a tracker's state is made of, and the one lock that guards them all.
@@ -29,12 +30,12 @@ final class TrackerParts {
     final Alarm alarm;
     final UnreadableEntries unreadable;
 
-    TrackerParts(TrackerHost host, Clock clock, TrackerCore.Settings settings, Seal seal, PendingBudget budget) {
+    TrackerParts(TrackerHost host, Clock clock, TrackerCore.Settings settings, RandomGenerator random, PendingBudget budget) {
         this.host = host;
         this.clock = clock;
         this.settings = settings;
-        this.seal = seal;
-        claim = new Claim(host, settings.ownership());
+        seal = new Seal(host, random);
+        claim = new Claim(host, settings.ownership(), random);
         stream = new DaemonStream(host, settings, outbox, positions, near);
         deletes = new SettlingDeletes(lock, host, clock, seal, positions, outbox, stream);
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);

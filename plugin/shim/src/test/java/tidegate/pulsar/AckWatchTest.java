@@ -14,7 +14,7 @@ class AckWatchTest {
 
     private TrackerCore newCore(ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub", Ownership.first(new Random(1)),
-                2000, 100, 100, 60_000), new Seal(host, new Random(2)), new PendingBudget(1000));
+                2000, 100, 100, 60_000), new Random(2), new PendingBudget(1000));
         return host.core;
     }
 

@@ -11,10 +11,12 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.MetaStoreException;
 import org.apache.bookkeeper.mledger.Position;
@@ -30,6 +32,7 @@ class CursorHostTest {
     private final List<Position> deleted = new ArrayList<>();
     private Position markDelete = PositionFactory.create(1, 2);
     private Position persistedMarkDelete;
+    private Position lastConfirmed;
     private Runnable beforeLock = () -> {};
     private Exception refusal;
     private boolean closed;
@@ -41,6 +44,7 @@ class CursorHostTest {
                 (self, method, arguments) -> switch (method.getName()) {
                     case "getMarkDeletedPosition" -> markDelete;
                     case "getPersistentMarkDeletedPosition" -> persistedMarkDelete;
+                    case "getManagedLedger" -> ledger();
                     case "getProperties" -> properties;
                     case "isClosed" -> closed;
                     case "putProperty" -> {
@@ -60,6 +64,16 @@ class CursorHostTest {
                         yield null;
                     }
                     default -> throw new UnsupportedOperationException(method.getName());
+                });
+    }
+
+    private ManagedLedger ledger() {
+        return (ManagedLedger) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedLedger.class},
+                (self, method, arguments) -> {
+                    if (method.getName().equals("getLastConfirmedEntry")) {
+                        return lastConfirmed;
+                    }
+                    throw new UnsupportedOperationException(method.getName());
                 });
     }
 
@@ -110,17 +124,25 @@ class CursorHostTest {
     }
 
     @Test
+    void theTopicsEndIsTheManagedLedgersLastPosition() {
+        assertEquals(new TrackerHost.Position(-1, -1), host.lastConfirmed(), "it does not say");
+        lastConfirmed = PositionFactory.create(7, 41);
+        assertEquals(new TrackerHost.Position(7, 41), host.lastConfirmed());
+    }
+
+    @Test
     void theOwnershipIsAPropertyOfTheCursor() {
         assertNull(host.ownership());
-        Ownership ownership = Ownership.parse(LIFE + ":3");
+        Ownership ownership = Ownership.parse(LIFE + ":3:01020304fcfdfeff");
+        Random random = new Random(1);
         List<TrackerHost.Written> done = new ArrayList<>();
         host.putOwnership(ownership, done::add);
         assertEquals(ownership, host.ownership());
-        assertEquals(Map.of("#pulsar.internal.tidegate.owner", LIFE + ":3"), cursorProperties);
+        assertEquals(Map.of("#pulsar.internal.tidegate.owner", LIFE + ":3:01020304fcfdfeff"), cursorProperties);
         refusal = new BadVersionException("another version");
-        host.putOwnership(ownership.next(), done::add);
+        host.putOwnership(ownership.next(random), done::add);
         refusal = new MetaStoreException("no connection");
-        host.putOwnership(ownership.next(), done::add);
+        host.putOwnership(ownership.next(random), done::add);
         assertEquals(List.of(TrackerHost.Written.DONE, TrackerHost.Written.CONFLICT, TrackerHost.Written.FAILED), done);
         assertEquals(ownership, host.ownership());
     }

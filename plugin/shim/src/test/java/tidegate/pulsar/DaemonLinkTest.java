@@ -139,7 +139,7 @@ class DaemonLinkTest {
 
     private TrackerCore newCore(String subscription, ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
-                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
         host.core.speakForLast();
         return host.core;
     }
@@ -181,13 +181,16 @@ class DaemonLinkTest {
         link.register(core);
         accept();
         Envelope hello = receive();
-        assertEquals(new Envelope(0, 0, new Frame.Hello(2, 2, 1, "127.0.0.1:6650", "pulsar test")), hello);
+        assertEquals(new Envelope(0, 0, new Frame.Hello(3, 3, 1, "127.0.0.1:6650", "pulsar test")), hello);
         send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
         Frame.Open open = open(1);
         assertEquals("topic", open.topic());
         assertEquals("sub", open.subscription());
         assertEquals(3, open.markDeleteLedgerId());
         assertEquals(4, open.markDeleteEntryId());
+        assertEquals(List.of(), open.claims(), "it speaks for one that has claimed nothing");
+        assertEquals(-1, open.endLedgerId());
+        assertEquals(-1, open.endEntryId());
         long later = clock.millis() + 3_600_000;
         core.dispatcher().addMessage(5, 1, later);
         core.dispatcher().addMessage(5, 2, later);
@@ -286,7 +289,7 @@ class DaemonLinkTest {
     void tellsTheDaemonWhyItLeaves() throws Exception {
         startLink();
         greet(2000);
-        send(0, 0, new Frame.Hello(2, 2, 1, "nonsense", "nonsense"));
+        send(0, 0, new Frame.Hello(3, 3, 1, "nonsense", "nonsense"));
         ByteBuffer broken = Frames.encode(0, 5, new Frame.Ping());
         broken.put(10, (byte) 1);
         peer.write(broken);

@@ -147,6 +147,70 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(2, world.broker.disk.ownership.epoch());
     }
 
+    private List<Frame.Open> opens() {
+        return world.daemon.received.stream().filter(Frame.Open.class::isInstance).map(Frame.Open.class::cast).toList();
+    }
+
+    @Test
+    void aStreamIsOpenedAgainUnderTheSameClaim() {
+        world.broker.connect();
+        publish(1, 60_000);
+        Position last = publish(2, 60_000);
+        world.settle();
+        publish(3, 60_000);
+        world.settle();
+        world.disconnect();
+        world.settle();
+        world.daemon.failStreams();
+        world.runUntil(world.now() + 3_000);
+        assertEquals(3, opens().size());
+        for (Frame.Open open : opens()) {
+            assertEquals(1, open.epoch());
+            assertEquals(world.broker.disk.ownership.claims(), open.claims());
+            assertEquals(last, new Position(open.endLedgerId(), open.endEntryId()), "where the topic ended when it was claimed");
+        }
+        assertEquals(3, index().held.size(), "what came behind that is no reason to doubt");
+    }
+
+    @Test
+    void whoHasLostItsClaimOpensUnderAnotherOne() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        Position last = publish(2, 60_000);
+        world.settle();
+        world.daemon.failStreams(ProtocolException.STALE_EPOCH);
+        world.runUntil(world.now() + 3_000);
+        Frame.Open first = opens().get(0);
+        Frame.Open second = opens().get(1);
+        assertEquals(2, second.epoch());
+        assertEquals(2, second.claims().size());
+        assertEquals(first.claims(), second.claims().subList(0, 1));
+        assertEquals(world.broker.disk.ownership.claims(), second.claims());
+        assertEquals(last, new Position(second.endLedgerId(), second.endEntryId()));
+    }
+
+    @Test
+    void eachOwnerTellsTheClaimsOfThoseBefore() {
+        start();
+        publish(1, 3_600_000);
+        world.settle();
+        for (int owner = 2; owner <= 70; owner++) {
+            world.unload(0);
+            world.broker.connect();
+            world.runUntil(world.now() + 1000);
+        }
+        List<Frame.Open> opens = opens();
+        assertEquals(70, opens.size());
+        for (int i = 1; i < opens.size(); i++) {
+            List<Integer> before = opens.get(i - 1).claims();
+            List<Integer> claims = opens.get(i).claims();
+            assertEquals(Math.min(64, i + 1), claims.size());
+            assertEquals(before.subList(before.size() - claims.size() + 1, before.size()), claims.subList(0, claims.size() - 1));
+        }
+        assertEquals(70, new HashSet<>(opens.stream().map(open -> open.claims().get(open.claims().size() - 1)).toList()).size());
+    }
+
     @Test
     void aRefusedStreamIsOpenedAgainThoughTheClockIsSetBack() {
         start();

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -31,17 +32,18 @@ class FramesTest {
 
     private static Map<String, Envelope> golden() {
         Map<String, Envelope> frames = new LinkedHashMap<>();
-        frames.put("01_hello", frame(0, 0, new Frame.Hello(2, 2, 1, "127.0.0.1:6650", "pulsar 4.0.8")));
+        frames.put("01_hello", frame(0, 0, new Frame.Hello(3, 3, 1, "127.0.0.1:6650", "pulsar 4.0.8")));
         frames.put("01_hello_control", frame(0, 0, new Frame.Hello(1, 3, 2, "gezeiten-tür", "tidegate 0.1.0")));
-        frames.put("02_welcome", frame(0, 0, new Frame.Welcome(2, 2000, 0x0123456789abcdefL, "tidegate 0.1.0")));
+        frames.put("02_welcome", frame(0, 0, new Frame.Welcome(3, 2000, 0x0123456789abcdefL, "tidegate 0.1.0")));
         frames.put("03_error",
                 frame(0, 0, new Frame.Error(1, "the daemon speaks versions 2 to 3, the client 1 to 1")));
         frames.put("03_error_stream", frame(7, 0, new Frame.Error(8, "no space left in the data directory")));
         frames.put("04_ping", frame(0, 42, new Frame.Ping()));
         frames.put("05_pong", frame(0, 42, new Frame.Pong()));
-        frames.put("10_open", frame(7, 0, open(0, 0, -1, new Positions(), "", "")));
+        frames.put("10_open", frame(7, 0, open(0, 0, -1, new Positions(), "", "", List.of(), -1, -1)));
         frames.put("10_open_in_flight", frame(7, 0, open(3, 0x7123456789abcdefL, 3,
-                positions(12, 4, 12, 6, 15, 0, 15, 2 << 16 | 9), "bookkeeper", "1;4711;4700;bookkeeper")));
+                positions(12, 4, 12, 6, 15, 0, 15, 2 << 16 | 9), "bookkeeper", "1;4711;4700;bookkeeper",
+                List.of(0x01020304, 0xfcfdfeff), 13, 77)));
         frames.put("11_held", frame(7, 0, new Frame.Held(true, three(), positions(12, 6, 12, 8))));
         frames.put("11_held_more", frame(7, 0, new Frame.Held(false, positions(12, 5), new Positions())));
         frames.put("11_held_empty", frame(7, 0, new Frame.Held(true, new Positions(), new Positions())));
@@ -75,13 +77,14 @@ class FramesTest {
     }
 
     private static Frame.Open open(long epoch, long generation, long markDeleteEntryId, Positions inFlight,
-            String logHome, String logPointer) {
+            String logHome, String logPointer, List<Integer> claims, long endLedgerId, long endEntryId) {
         byte[] incarnation = new byte[16];
         for (int i = 0; i < incarnation.length; i++) {
             incarnation[i] = (byte) (0xa0 + i);
         }
         return new Frame.Open(new Incarnation(incarnation), epoch, generation, 2000, 20_000, 12, markDeleteEntryId,
-                "persistent://public/default/orders-partition-3", "billing/é", inFlight, logHome, logPointer);
+                "persistent://public/default/orders-partition-3", "billing/é", inFlight, logHome, logPointer, claims,
+                endLedgerId, endEntryId);
     }
 
     private static Positions positions(long... pairs) {
@@ -226,6 +229,16 @@ class FramesTest {
         }
         assertThrows(IllegalArgumentException.class, () -> Frames.encode(1, 1, new Frame.Add(false, records)));
         assertThrows(IllegalArgumentException.class, () -> positions(1, 1L << 32));
+    }
+
+    @Test
+    void thereAreAsManyClaimsAsOwnersAreRemembered() throws ProtocolException {
+        Frame.Open most = open(99, 1, -1, new Positions(), "", "", Collections.nCopies(64, -1), 13, 77);
+        assertEquals(most, decode(Frames.encode(7, 0, most)).frame());
+        Frame.Open more = open(99, 1, -1, new Positions(), "", "", Collections.nCopies(65, -1), 13, 77);
+        ProtocolException refused = assertThrows(ProtocolException.class, () -> decode(Frames.encode(7, 0, more)));
+        assertEquals(ProtocolException.MALFORMED, refused.code());
+        assertTrue(refused.getMessage().startsWith("65 claims"), refused.getMessage());
     }
 
     @Test

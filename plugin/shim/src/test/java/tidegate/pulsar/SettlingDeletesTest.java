@@ -92,7 +92,7 @@ class SettlingDeletesTest extends TrackerScenario {
         ToyBroker host = new ToyBroker(world.clock);
         host.connect();
         TrackerParts parts = new TrackerParts(host, world.clock, new TrackerCore.Settings("topic", "sub",
-                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), new PendingBudget(1000));
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), new PendingBudget(1000));
         parts.positions.settle(1, 5);
         host.beforeDelete = () -> host.putSeal(Seal.NONE);
         parts.deletes.go();

@@ -195,6 +195,11 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public Position lastConfirmed() {
+        return log.isEmpty() ? START : log.lastKey();
+    }
+
+    @Override
     public long seal() {
         Runnable first = beforeSeal;
         beforeSeal = null;

@@ -21,6 +21,9 @@ final class ToyDaemon {
     static final class Index {
         Incarnation incarnation;
         long generation;
+        /** What was served last; without a claim nothing is known of it. */
+        long epoch;
+        Integer claim;
         Position markDelete = new Position(-1, -1);
         final Map<Position, Long> held = new TreeMap<>();
         final Set<Position> acknowledged = new HashSet<>();
@@ -29,6 +32,8 @@ final class ToyDaemon {
             Index copy = new Index();
             copy.incarnation = incarnation;
             copy.generation = generation;
+            copy.epoch = epoch;
+            copy.claim = claim;
             copy.markDelete = markDelete;
             copy.held.putAll(held);
             copy.acknowledged.addAll(acknowledged);
@@ -38,6 +43,12 @@ final class ToyDaemon {
         void empty() {
             held.clear();
             acknowledged.clear();
+        }
+
+        /** Whether it has a position behind that one. */
+        boolean isBeyond(Position end) {
+            return held.keySet().stream().anyMatch(position -> position.compareTo(end) > 0)
+                    || acknowledged.stream().anyMatch(position -> position.compareTo(end) > 0);
         }
     }
 
@@ -68,6 +79,9 @@ final class ToyDaemon {
     private FrameReader reader = new FrameReader();
     private final Set<Integer> failed = new HashSet<>();
     private final Map<String, Long> epochs = new HashMap<>();
+    /** By epoch, what each life's owners have said of it. */
+    private final Map<String, Map<Long, Integer>> claims = new HashMap<>();
+    private final Map<String, Map<Long, Position>> ends = new HashMap<>();
     private boolean greeted;
     private boolean changed = true;
     /** Frames of streams that were not open, numbers out of order: what a real daemon would refuse. */
@@ -180,8 +194,10 @@ final class ToyDaemon {
         if (!open.incarnation().equals(index.incarnation)) {
             index.empty();
             index.incarnation = open.incarnation();
+            index.claim = null;
         }
         checkEpoch(open);
+        claim(index, open);
         if (open.generation() == Seal.NONE || open.generation() != index.generation) {
             index.acknowledged.clear();
             index.generation = open.generation();
@@ -205,6 +221,45 @@ final class ToyDaemon {
             violations.add("epoch " + open.epoch() + " after " + newest);
         }
         epochs.put(life, open.epoch());
+        checkClaims(life, open);
+    }
+
+    /** No life here is ever put back, so an epoch has one claim, however often it is named, and each has its place. */
+    private void checkClaims(String life, Frame.Open open) {
+        Map<Long, Integer> known = claims.computeIfAbsent(life, one -> new HashMap<>());
+        if (open.claims().size() != Math.min(open.epoch(), Ownership.MAX_CLAIMS)) {
+            violations.add(open.claims().size() + " claims of epoch " + open.epoch());
+        }
+        for (int i = 0; i < open.claims().size(); i++) {
+            long epoch = open.epoch() - open.claims().size() + 1 + i;
+            Integer former = known.putIfAbsent(epoch, open.claims().get(i));
+            if (former != null && !former.equals(open.claims().get(i))) {
+                violations.add("epoch " + epoch + " has another claim than before");
+            }
+        }
+        Position end = new Position(open.endLedgerId(), open.endEntryId());
+        Position former = ends.computeIfAbsent(life, one -> new HashMap<>()).putIfAbsent(open.epoch(), end);
+        if (former != null && !former.equals(end)) {
+            violations.add("epoch " + open.epoch() + " was claimed at " + former + ", and at " + end);
+        }
+    }
+
+    /** Empties the index if it is of another history of the subscription. */
+    private static void claim(Index index, Frame.Open open) {
+        if (open.claims().isEmpty()) {
+            return;
+        }
+        Integer claim = open.claims().get(open.claims().size() - 1);
+        boolean served = index.claim != null;
+        boolean isFirst = !served || index.epoch != open.epoch() || !index.claim.equals(claim);
+        long at = open.claims().size() - 1 - (open.epoch() - index.epoch);
+        boolean continued = !served || at >= 0 && at < open.claims().size() && open.claims().get((int) at).equals(index.claim);
+        boolean cut = isFirst && open.endLedgerId() >= 0 && index.isBeyond(new Position(open.endLedgerId(), open.endEntryId()));
+        if (!continued || cut) {
+            index.empty();
+        }
+        index.epoch = open.epoch();
+        index.claim = claim;
     }
 
     private void answer(Stream stream) {

@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import java.util.function.BooleanSupplier;
 import java.util.random.RandomGenerator;
 import tidegate.pulsar.TrackerHost.Position;
@@ -18,6 +19,7 @@ final class ToyWorld {
     final VirtualClock clock = new VirtualClock(START_MS);
     final ToyDaemon daemon = new ToyDaemon();
     final RandomGenerator random;
+    private final RandomGenerator claims = new Random(7);
     /** The topic, or null while another machine has it. */
     ToyBroker broker = new ToyBroker(clock);
     TrackerTable table = new TrackerTable();
@@ -55,12 +57,27 @@ final class ToyWorld {
         return broker == null ? null : broker.core;
     }
 
+    /** Claims have luck of their own: which number is claimed decides nothing, and a history stays the one that it was. */
+    private RandomGenerator trackersLuck() {
+        return new RandomGenerator() {
+            @Override
+            public long nextLong() {
+                return random.nextLong();
+            }
+
+            @Override
+            public int nextInt() {
+                return claims.nextInt();
+            }
+        };
+    }
+
     private TrackerCore makeTracker() {
         ToyBroker owner = broker;
         Ownership known = owner.ownership();
         TrackerCore core = new TrackerCore(owner, clock, new TrackerCore.Settings(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION,
                 known == null ? Ownership.first(random) : known, horizonMs, credit, nearMaxEntries, daemonWaitMs),
-                new Seal(owner, random), new PendingBudget(maxPendingEntries));
+                trackersLuck(), new PendingBudget(maxPendingEntries));
         if (stride != null) {
             if (readAhead == null) {
                 readAhead = new ReadAhead(clock, this::nanoTime, stride, new Pace(Long.MAX_VALUE, nanos),

@@ -25,7 +25,7 @@ class TrackerTableTest {
 
     private TrackerCore newCore(String subscription, ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", subscription,
-                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
         host.core.speakForLast();
         return host.core;
     }
@@ -201,7 +201,7 @@ class TrackerTableTest {
     void aTrackerThatCannotBeOpenedIsAskedAgainWhenItSaysSoOrAfterAWhile() throws ProtocolException {
         ToyBroker host = new ToyBroker(clock);
         TrackerCore waiting = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "waiting",
-                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+                Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
         host.core = waiting;
         table.register(waiting);
         connect();
@@ -349,7 +349,7 @@ class TrackerTableTest {
         former.dispatcher().addMessage(5, 1, LATER_MS);
         ToyBroker host = new ToyBroker(clock);
         TrackerCore successor = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub",
-                Ownership.first(new Random(9)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+                Ownership.first(new Random(9)), 2000, 100, 100, 60_000), new Random(2), budget);
         host.core = successor;
         successor.speakForLast();
         table.register(successor);
@@ -396,7 +396,7 @@ class TrackerTableTest {
         for (String[] names : new String[][] {{"topic / a", "b"}, {"topic", "a / b"}}) {
             ToyBroker host = new ToyBroker(clock);
             host.core = new TrackerCore(host, clock, new TrackerCore.Settings(names[0], names[1],
-                    Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Seal(host, new Random(2)), budget);
+                    Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
             cores.add(host.core);
             table.register(host.core);
         }

@@ -1,0 +1,69 @@
+"""Whether an index and a cursor are of one history.
+
+They are not if Pulsar was put back to an earlier state, as from a backup, and the index was not. What Pulsar
+made since is made again then, ledgers with the same ids and other messages in them: neither an entry nor an
+acknowledgement that the index has of them is true any more.
+
+An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last ones in
+order. So what the index was told is of this history if the claim of who told it last is there, in its place:
+what comes before it is then the same, too. A topic that was put back to a time under that very claim shows it
+only where the index knows more than there is. Pure functions.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tidegate.index import Claim, DelayIndex
+from tidegate.plugin.wire.messages import Open
+
+
+class Break(StrEnum):
+    """What shows that an index is of another history than the cursor."""
+
+    CLAIM = "another owner has the epoch of who told it last"
+    EPOCH = "its last owner's epoch is yet to come"
+    OLD = "there were more owners since than the cursor knows"
+    END = "it has positions that were not there yet when the subscription was claimed"
+    MARK_DELETE = "the cursor's mark-delete position is older than what it has told"
+
+
+def claim_of(request: Open) -> Claim | None:
+    """The claim that a subscription is opened with, if it tells one."""
+    return Claim(request.epoch, request.claims[-1]) if request.claims else None
+
+
+def find_break(index: DelayIndex, request: Open) -> Break | None:
+    """What shows that the index is of another history than the cursor that it is opened with, if anything."""
+    if index.empty:
+        return None
+    return _broken_claims(index, request) or _broken_mark_delete(index, request)
+
+
+def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
+    claim = claim_of(request)
+    known = index.claim
+    if claim is None or not known.epoch:
+        return None
+    owners_since = claim.epoch - known.epoch
+    if owners_since < 0:
+        return Break.EPOCH
+    if owners_since >= len(request.claims):
+        return Break.OLD
+    if request.claims[-1 - owners_since] != known.number:
+        return Break.CLAIM
+    # Under the same claim the topic has grown since.
+    if owners_since and (-1, -1) != request.end < index.last_position:
+        return Break.END
+    return None
+
+
+def _broken_mark_delete(index: DelayIndex, request: Open) -> Break | None:
+    """A reset takes the mark-delete position back, too, but never under the same seal.
+
+    (-1, -1) stands for a position that is not known.
+    """
+    same_seal = 0 != request.generation == index.generation
+    if same_seal and (-1, -1) != request.mark_delete < index.mark_delete_position:
+        return Break.MARK_DELETE
+    return None
