@@ -16,7 +16,7 @@ from bench.takeover.stage import Stage
 from bench.takeover.traffic import PER_S
 
 GOAL_S = 0.5
-LAG_GOAL_S = 1.0
+LAG_GOAL_S = 0.1
 UNDER_WAY = "repeated, acknowledged in the client's last 0.1 s"
 
 
