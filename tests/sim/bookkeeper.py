@@ -159,8 +159,8 @@ class TopicLog:
 
     @property
     def last(self) -> Position:
-        """The last confirmed position, -1 for the entry of a ledger that is empty."""
-        return (self.ledger_id, self.next_entry - 1)
+        """The last confirmed position: Pulsar passes by ledgers that are empty when it loads a topic."""
+        return self.positions[-1] if self.positions else (self.ledger_id, -1)
 
     @property
     def end(self) -> Position:

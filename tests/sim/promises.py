@@ -510,6 +510,8 @@ class StreamWatch:
         for other in found.opened.values():
             if other.may_follow(self):
                 actual.fold(other._request, other.generation, certain=False)
+        # Held, and perhaps in a block that never came: when it is met, the topic is to be read again.
+        actual.fold(Disowned(frozenset(found.away)), 0, certain=False)
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
