@@ -555,7 +555,7 @@ PLANTS = (
         landed_without_a_mark,
         "has stored what is of no subscription",
         ("log", "crash"),
-        {**_LOG, **_MUCH_IN_BLOCKS, "log_piece_bytes": 50, "log_read_bytes": 1, "session_timeout_ms": 300},
+        {**_LOG, **_MUCH_IN_BLOCKS, "log_piece_bytes": 50, "log_read_bytes": 1, "session_timeout_ms": 1_000},
         "3d79719",
     ),
     Plant(
@@ -595,6 +595,8 @@ PLANTS = (
         _former_life,
         "but it must be unknown to it",
         ("subscription",),
+        {},
+        or_says=("an index is said to be of another history, and there is one",),
     ),
     Plant(
         "the claims of owners are not compared",

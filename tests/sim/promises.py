@@ -510,8 +510,9 @@ class StreamWatch:
         for other in found.opened.values():
             if other.may_follow(self):
                 actual.fold(other._request, other.generation, certain=False)
-        # Held, and perhaps in a block that never came: when it is met, the topic is to be read again.
-        actual.fold(Disowned(frozenset(found.away)), 0, certain=False)
+        if self.log_unreadable:
+            # Held, and perhaps in a block that never came: when it is met, the topic is to be read again.
+            actual.fold(Disowned(frozenset(found.away)), 0, certain=False)
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
@@ -549,6 +550,8 @@ class StreamWatch:
         self._verify_log()
         for sent in self._subscription.sent[at + 1 :]:  # it came before OPEN, or never
             self.expected.fold(sent.change, sent.stream.generation, certain=False)
+        # Before OPEN, too: what was put in may show that Pulsar was put back.
+        self._subscription.fold_brought(self.expected)
         self.expected.fold(self._request, self.generation, certain=True)
         self._subscription.fold_brought(self.expected)
         damaged = self._promises.disk.damaged
