@@ -43,19 +43,18 @@ def find_break(index: DelayIndex, request: Open) -> Break | None:
 def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
     claim = claim_of(request)
     known = index.claim
-    if claim is None or not known.epoch:
-        return None
-    owners_since = claim.epoch - known.epoch
-    if owners_since < 0:
-        return Break.EPOCH
-    if owners_since >= len(request.claims):
-        return Break.OLD
-    if request.claims[-1 - owners_since] != known.number:
-        return Break.CLAIM
-    # Under the same claim the topic has grown since.
-    if owners_since and (-1, -1) != request.end < index.last_position:
-        return Break.END
-    return None
+    if claim is None or claim == known:
+        return None  # under the same claim the topic has grown since
+    if known.epoch:
+        owners_since = claim.epoch - known.epoch
+        if owners_since < 0:
+            return Break.EPOCH
+        if owners_since >= len(request.claims):
+            return Break.OLD
+        if request.claims[-1 - owners_since] != known.number:
+            return Break.CLAIM
+    # Who told a damaged state, or what a rebuild has put in, nobody knows: the end shows it all the same.
+    return Break.END if (-1, -1) != request.end < index.last_position else None
 
 
 def _broken_mark_delete(index: DelayIndex, request: Open) -> Break | None:

@@ -186,11 +186,12 @@ class Belief:
         self.served = frozenset({owner})
 
     def _past(self, served: Served | None, owner: Served, request: Open) -> Past:
-        if served is None or served.incarnation != owner.incarnation:
-            return Past.SAME  # nothing is known, or it is empty
-        back = owner.epoch - served.epoch
-        if not 0 <= back < len(request.claims) or request.claims[-1 - back] != served.claim:
-            return Past.ANOTHER
+        if served is not None:
+            if served.incarnation != owner.incarnation:
+                return Past.SAME  # it is empty
+            back = owner.epoch - served.epoch
+            if not 0 <= back < len(request.claims) or request.claims[-1 - back] != served.claim:
+                return Past.ANOTHER
         if served == owner or request.end == NOWHERE:
             return Past.SAME
         beyond = [states for position, states in self.states.items() if position > request.end]

@@ -199,7 +199,7 @@ class Promises:
         """The daemon says so of an index. Raises Violation if there is but one, and nothing excuses it: an
         owner that was stopped meanwhile, a seek amid an unload, a rebuild between a claim and its OPEN."""
         excused = reason in {Break.OLD, Break.EPOCH, Break.MARK_DELETE} or (
-            reason == Break.END and self.logs.others_put_in
+            reason == Break.END and (self.logs.others_put_in or self.disk.damaged)
         )
         if not self.histories and not excused:
             raise Violation(f"an index is said to be of another history, and there is one: {reason}")

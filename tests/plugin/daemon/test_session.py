@@ -337,6 +337,18 @@ def test_what_another_history_told_is_not_believed(
     assert third.found_break is None, "it is this history's now"
 
 
+@pytest.mark.parametrize(("end", "found"), [((1, 9), None), (NO_POSITION, None), ((1, 8), Break.END)])
+def test_where_a_topic_ended_is_compared_though_nobody_knows_who_told_the_index(
+    catalog: Catalog, end: tuple[int, int], found: Break | None
+) -> None:
+    """A rebuild has put entries in, or the state with the claim was damaged."""
+    catalog.subscription(NAME, INCARNATION).add(entries(10, T0 + 10, step_ms=10))
+    again = open_session(catalog, request(epoch=6, claims=(5, 6), end=end), answered=False)
+    (answer,) = again.held_frames()
+    assert again.found_break is found
+    assert len(answer.held) == (10 if found is None else 0)
+
+
 def test_a_break_outlives_a_crash_right_after_it(catalog: Catalog) -> None:
     """What is forgotten comes before whose it is: with the second alone, all of it would be believed."""
     store, clock = MemoryStore(), ManualClock(T0)
