@@ -198,7 +198,7 @@ class TwoBrokers:
 
     def epoch(self, topic: str) -> int:
         """How many trackers the subscription had had when its topic was loaded."""
-        return int(_property(self.admin, topic, "owner").rpartition(":")[2])
+        return int(_property(self.admin, topic, "owner").split(":")[1])
 
     def pointer(self, asked: Node, topic: str) -> str:
         """The pointer to the index log that the cursor had when its topic was loaded."""

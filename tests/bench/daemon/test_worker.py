@@ -12,6 +12,7 @@ from bench.harness.broker_client import BrokerClient
 from bench.harness.errors import BenchError
 from bench.harness.made_entries import Source
 from bench.scale.steps import BATCH
+from tests.support.waiting import wait_until
 from tidegate.plugin.local.daemon import Daemon
 
 
@@ -34,7 +35,8 @@ def test_a_daemon_is_filled_counted_and_asked_for_what_is_due(tmp_path: Path) ->
             assert client.outstanding == 0
             assert len(client.latency_ns) == 4 and sum(client.latency_entries) == 4 * BATCH
             assert 0 < client.latency_ms(0.0) <= client.latency_ms(0.5) <= client.latency_ms(1.0)
-            assert metric(daemon, "tidegate_entries_held") == 4 * BATCH
+            # A scrape may tell of a moment ago, when looking takes long.
+            wait_until(lambda: metric(daemon, "tidegate_entries_held") == 4 * BATCH, "all are counted")
             assert processor_s(daemon) > 0
             assert not streams[0].due
             client.credit(streams[0], 10)

@@ -30,7 +30,15 @@ clock = ManualClock(START_MS)
 catalog = Catalog.open(RocksStore.open(Path(sys.argv[1])), clock, OPTIONS, ThreadPoolExecutor(2))
 index = catalog.subscription(NAME, b"\x03" * 16)
 added = int(sys.argv[2])
-done = 0
+done = acknowledged = 0
+
+
+def say() -> None:
+    # One write, also where Python does not buffer: killed within it, it must not have said half of a line.
+    sys.stdout.write(f"{added} {acknowledged} {catalog.stats().compactions}\n")
+    sys.stdout.flush()
+
+
 while True:
     position = np.arange(added, added + 300)
     index.add(Entries(START_MS + position % 7_000, position // 1_000, position % 1_000))
@@ -41,9 +49,9 @@ while True:
     if (added // 300) % 3 == 0:
         index.pop_due(START_MS + 3_000, 500)
     catalog.commit()
-    print(added, acknowledged, catalog.stats().compactions, flush=True)
+    say()
     catalog.maintain(START_MS)
     while (added // 300) % 8 == 0 and (catalog.running is not None or index.upkeep.crowding is not None):
-        print(added, acknowledged, catalog.stats().compactions, flush=True)
+        say()
         wait(filter(None, [catalog.running]))
         catalog.maintain(START_MS)
