@@ -334,7 +334,7 @@ async def test_what_came_while_the_log_was_switched_off_is_in_it_when_it_is_on_a
             assert len((await client.open(TOPIC, epoch=3)).held) == 95
             await until(lambda: up_to_date(daemon))
             assert len((await logged(world)).held()) == 95
-            assert len(world.ledgers) == 1
+            await until(lambda: len(world.ledgers) == 1)
 
 
 async def test_without_a_home_there_is_no_log(start: StartDaemon, socket_path: Path) -> None:
