@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,8 @@ from tests.support.cluster import RETAINED, Cluster
 from tests.support.lane import Lane
 from tests.support.resetting import RESETS, ResetLane
 
+# Pulsar writes a cursor once a second.
+_STORED_AFTER_S = 2.5
 EVERY_WAY = pytest.mark.parametrize("reset", RESETS)
 
 
@@ -51,3 +54,35 @@ def test_two_resets_in_a_row(one: ResetLane) -> None:
     one.lane.admin.reset_to_position(one.lane.topic, "sub", (ledger_id, entry_id))
     one.lane.subscribe(one.after)
     one.check()
+
+
+@pytest.mark.tidegate_only
+@pytest.mark.parametrize("loaded_anew", [False, True], ids=["first-load", "loaded-anew"])
+def test_a_reset_right_before_the_broker_is_killed(
+    one: ResetLane, cluster: Cluster, loaded_anew: bool
+) -> None:
+    """Pulsar stores a reset with the acknowledgements that it takes back, and without them at its next write:
+    the next owner loads them. With Pulsar alone one of the 500 comes."""
+    one.acknowledge_all_but_the_first()
+    time.sleep(_STORED_AFTER_S)
+    if loaded_anew:
+        one.lane.admin.unload(one.lane.topic)
+    one.lane.admin.reset_to_position(one.lane.topic, "sub", one.first_entry)
+    cluster.broker.kill()
+    one.lane.disconnect()
+    cluster.start_broker()
+    one.lane.subscribe(one.after)
+    one.check(unloaded_since=True)
+
+
+@pytest.mark.tidegate_only
+def test_without_a_reset_a_killed_broker_keeps_what_is_acknowledged(one: ResetLane, cluster: Cluster) -> None:
+    one.acknowledge_all_but_the_first()
+    time.sleep(_STORED_AFTER_S)
+    cluster.broker.kill()
+    one.lane.disconnect()
+    cluster.start_broker()
+    one.lane.subscribe(one.after)
+    one.after.wait_for(one.sent[:1])
+    one.lane.wait_drained()
+    assert one.after.uids == [one.sent[0].uid]

@@ -72,7 +72,7 @@ final class Claim {
         }
         writing = true;
         Ownership there = host.ownership();
-        ownership = (there == null ? known : there).next(random);
+        ownership = (there == null ? known : there).next(host.storesSealed(), random);
         // What the index has of the former owners was read before now: a topic that ends earlier is not the one they knew.
         end = host.lastConfirmed();
         return ownership;

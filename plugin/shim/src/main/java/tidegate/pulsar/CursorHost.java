@@ -39,14 +39,17 @@ class CursorHost implements TrackerHost {
     private final DaemonLink link;
     private final Executor background;
     private final LogLedgers log;
+    private final UndoneResets undone;
     private TrackerCore core;
 
     /** {@code background} runs what may take a while. */
-    CursorHost(String name, ManagedCursor cursor, DaemonLink link, Executor background, LogLedgers.Shared logs) {
+    CursorHost(String name, ManagedCursor cursor, DaemonLink link, Executor background, LogLedgers.Shared logs,
+            UndoneResets undone) {
         this.name = name;
         this.cursor = cursor;
         this.link = link;
         this.background = background;
+        this.undone = undone;
         log = new LogLedgers(name, cursor, logs);
     }
 
@@ -62,6 +65,13 @@ class CursorHost implements TrackerHost {
         }
         String incarnation = properties.get(INCARNATION);
         return incarnation == null ? null : Ownership.parse(incarnation + ":0");
+    }
+
+    /** The seal that a cursor has; {@link Seal#NONE} if there is none. */
+    static long seal(ManagedCursor cursor) {
+        Map<String, Long> properties = cursor.getProperties();
+        Long seal = properties == null ? null : properties.get(SEAL);
+        return seal == null ? Seal.NONE : seal;
     }
 
     /** The core that this host serves; set once, before the core is used. */
@@ -107,9 +117,13 @@ class CursorHost implements TrackerHost {
 
     @Override
     public long seal() {
-        Map<String, Long> properties = cursor.getProperties();
-        Long seal = properties == null ? null : properties.get(SEAL);
-        return seal == null ? Seal.NONE : seal;
+        return seal(cursor);
+    }
+
+    @Override
+    public boolean storesSealed() {
+        return undone.wasLoadedSealed(cursor)
+                || seal() != Seal.NONE && cursor.getTotalNonContiguousDeletedMessagesRange() == 0;
     }
 
     @Override

@@ -19,8 +19,8 @@ final class DispatcherHost extends CursorHost {
 
     /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
-            Executor background, LogLedgers.Shared logs, TopicReopening reopening) {
-        super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs);
+            Executor background, LogLedgers.Shared logs, UndoneResets undone, TopicReopening reopening) {
+        super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs, undone);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
         this.reopening = reopening;

@@ -25,10 +25,12 @@ final class EarlyTrackers implements TopicEventsListener {
 
     private final BrokerService broker;
     private final Lookout lookout;
+    private final UndoneResets undone;
 
-    EarlyTrackers(BrokerService broker, Lookout lookout) {
+    EarlyTrackers(BrokerService broker, Lookout lookout, UndoneResets undone) {
         this.broker = broker;
         this.lookout = lookout;
+        this.undone = undone;
     }
 
     /** Whether a tracker is told of a position so that there is a tracker, and for nothing else. */
@@ -44,8 +46,11 @@ final class EarlyTrackers implements TopicEventsListener {
     }
 
     private void expect(Subscription some) {
-        if (some instanceof PersistentSubscription subscription && mayBeHeld(subscription.getCursor())) {
-            lookout.lookFor(() -> isMade(subscription));
+        if (some instanceof PersistentSubscription subscription) {
+            undone.onLoaded(subscription);
+            if (mayBeHeld(subscription.getCursor())) {
+                lookout.lookFor(() -> isMade(subscription));
+            }
         }
     }
 

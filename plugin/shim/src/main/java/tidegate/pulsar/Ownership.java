@@ -13,13 +13,16 @@ import java.util.random.RandomGenerator;
  * All is one property, so that a new tracker costs one write of the cursor's metadata.
  *
  * @param epoch counts the trackers; 0 before the first one has written it
+ * @param sealed whether the cursor's acknowledgements are stored with a {@link Seal}: those without are a reset's
  * @param claims those of the epochs up to this one with none left out, the latest last; fewer than epochs where an earlier
  *     Tidegate counted them
  */
-record Ownership(Incarnation incarnation, long epoch, List<Integer> claims) {
+record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integer> claims) {
     static final int MAX_CLAIMS = 64;
 
     private static final String BORDER = ":";
+    /** Before the epoch, where those that know of no seals read it as a number all the same: brokers are upgraded one by one. */
+    private static final String SEALED = "+";
     private static final int CLAIM_DIGITS = 8;
 
     Ownership {
@@ -31,7 +34,7 @@ record Ownership(Incarnation incarnation, long epoch, List<Integer> claims) {
 
     /** Of a subscription that has never had a tracker. */
     static Ownership first(RandomGenerator random) {
-        return new Ownership(Incarnation.random(random), 0, List.of());
+        return new Ownership(Incarnation.random(random), 0, false, List.of());
     }
 
     /** Reads what {@link #toString} wrote, or what was written before there were claims; null if the text is something else. */
@@ -45,7 +48,8 @@ record Ownership(Incarnation incarnation, long epoch, List<Integer> claims) {
             long epoch = Long.parseLong(parts[1]);
             List<Integer> claims = parts.length == 2 ? List.of() : parseClaims(parts[2], epoch);
             // Claims that cannot be are no reason to go on without: the index would believe in a history that nobody can tell.
-            return incarnation == null || epoch < 0 || claims == null ? null : new Ownership(incarnation, epoch, claims);
+            return incarnation == null || epoch < 0 || epoch == Long.MAX_VALUE || claims == null ? null
+                    : new Ownership(incarnation, epoch, parts[1].startsWith(SEALED), claims);
         } catch (IllegalArgumentException e) {
             return null;
         }
@@ -63,17 +67,18 @@ record Ownership(Incarnation incarnation, long epoch, List<Integer> claims) {
         return claims;
     }
 
-    /** That of the next tracker, with a claim of its own. */
-    Ownership next(RandomGenerator random) {
+    /** That of the next tracker, with a claim of its own; {@code storesSealed}: see {@link TrackerHost#storesSealed}. */
+    Ownership next(boolean storesSealed, RandomGenerator random) {
         List<Integer> kept = claims.subList(Math.max(0, claims.size() + 1 - MAX_CLAIMS), claims.size());
         List<Integer> next = new ArrayList<>(kept);
         next.add(random.nextInt());
-        return new Ownership(incarnation, epoch + 1, next);
+        return new Ownership(incarnation, epoch + 1, sealed || storesSealed, next);
     }
 
     @Override
     public String toString() {
-        StringBuilder text = new StringBuilder(incarnation.toString()).append(BORDER).append(epoch);
+        StringBuilder text = new StringBuilder(incarnation.toString()).append(BORDER).append(sealed ? SEALED : "")
+                .append(epoch);
         if (!claims.isEmpty()) {
             text.append(BORDER);
             claims.forEach(claim -> text.append(HexFormat.of().toHexDigits(claim.intValue())));

@@ -49,6 +49,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
     private TopicReopening reopening;
+    private UndoneResets undone;
     private ExecutorService background;
     private LogLedgers.Shared logs;
     /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
@@ -69,6 +70,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         background.execute(ShimClasses::load);
         logs = new LogLedgers.Shared(config.indexLog(), pulsar::getBookKeeperClient, background, new AtomicLong());
         leftovers = new LeftoverSnapshots(pulsar, background);
+        undone = new UndoneResets(pulsar.getConfig().isAcknowledgmentAtBatchIndexLevelEnabled(), background);
         reopening = new TopicReopening(background, System::nanoTime);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
@@ -87,7 +89,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         lookout.start();
         // Now the broker's service is only being made.
         pulsar.runWhenReadyForIncomingRequests(() ->
-                pulsar.getBrokerService().addTopicEventListener(new EarlyTrackers(pulsar.getBrokerService(), lookout)));
+                pulsar.getBrokerService().addTopicEventListener(new EarlyTrackers(pulsar.getBrokerService(), lookout, undone)));
         LOG.info("Tidegate is attached to this Pulsar {}: daemon socket {}, horizon {} ms, index log {}", version,
                 config.socket(), config.horizonMs(), config.indexLog());
     }
@@ -115,7 +117,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     @Override
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
-        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs, reopening);
+        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs, undone, reopening);
         Ownership ownership = host.ownership();
         TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
                 ownership == null ? Ownership.first(random) : ownership);
@@ -166,7 +168,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private CompletableFuture<Void> clear(ManagedCursor cursor, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());
-        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link, background, logs);
+        CursorHost host = new CursorHost(topic + " / " + subscription, cursor, link, background, logs, undone);
         TrackerCore core = newCore(host, topic, subscription, ownership);
         core.speakForLast();
         core.dispatcher().clear();

@@ -63,6 +63,9 @@ interface TrackerHost {
     /** What was put last with {@link #putSeal}, and no reset of the cursor has removed since; {@link Seal#NONE} if nothing. */
     long seal();
 
+    /** Whether the cursor's acknowledgements are stored with a seal from now on, always, but for those of a reset's record. */
+    boolean storesSealed();
+
     /**
      * Puts a number among the properties that the cursor persists with its mark-delete position; false if it takes none. It
      * is persisted when the cursor is next.

@@ -37,7 +37,8 @@ class CursorHostTest {
     private Exception refusal;
     private boolean closed;
     private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run,
-            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, null, Runnable::run, new AtomicLong()));
+            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, null, Runnable::run, new AtomicLong()),
+            new UndoneResets(false, Runnable::run));
 
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
@@ -140,9 +141,9 @@ class CursorHostTest {
         assertEquals(ownership, host.ownership());
         assertEquals(Map.of("#pulsar.internal.tidegate.owner", LIFE + ":3:01020304fcfdfeff"), cursorProperties);
         refusal = new BadVersionException("another version");
-        host.putOwnership(ownership.next(random), done::add);
+        host.putOwnership(ownership.next(false, random), done::add);
         refusal = new MetaStoreException("no connection");
-        host.putOwnership(ownership.next(random), done::add);
+        host.putOwnership(ownership.next(false, random), done::add);
         assertEquals(List.of(TrackerHost.Written.DONE, TrackerHost.Written.CONFLICT, TrackerHost.Written.FAILED), done);
         assertEquals(ownership, host.ownership());
     }

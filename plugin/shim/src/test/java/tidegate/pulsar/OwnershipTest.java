@@ -49,10 +49,21 @@ class OwnershipTest {
     }
 
     @Test
+    void onceStoredWithASealIsAlwaysStoredWithOne() {
+        assertFalse(first.next(false, random).sealed());
+        Ownership ownership = first.next(true, random);
+        assertTrue(ownership.sealed());
+        assertTrue(ownership.next(false, random).sealed());
+        assertEquals(ownership, Ownership.parse(ownership.toString()));
+        assertEquals(LIFE + ":+7:00000001", Ownership.parse(LIFE + ":+7:00000001").toString());
+        assertEquals(7, Long.parseLong("+7"), "as a broker reads it that knows of no seals");
+    }
+
+    @Test
     void anOwnerOfBeforeThereWereClaimsIsFollowedByOneThatHasOne() {
         Ownership old = Ownership.parse(LIFE + ":7");
         assertEquals(List.of(), old.claims());
-        Ownership next = old.next(new Random(3));
+        Ownership next = old.next(false, new Random(3));
         assertEquals(8, next.epoch());
         assertEquals(List.of(new Random(3).nextInt()), next.claims());
         assertEquals(next, Ownership.parse(next.toString()));
@@ -64,7 +75,7 @@ class OwnershipTest {
         List<Integer> claims = new ArrayList<>();
         Ownership ownership = first;
         for (int epoch = 1; epoch <= 65; epoch++) {
-            ownership = ownership.next(random);
+            ownership = ownership.next(false, random);
             claims.add(drawn.nextInt());
             assertEquals(epoch, ownership.epoch());
             assertEquals(claims.subList(Math.max(0, epoch - 64), epoch), ownership.claims(), "none is left out");
@@ -77,13 +88,14 @@ class OwnershipTest {
 
     @Test
     void whatCannotBeIsNotMade() {
-        assertThrows(IllegalArgumentException.class, () -> new Ownership(first.incarnation(), 1, List.of(1, 2)));
+        assertThrows(IllegalArgumentException.class, () -> new Ownership(first.incarnation(), 1, false, List.of(1, 2)));
         assertThrows(IllegalArgumentException.class,
-                () -> new Ownership(first.incarnation(), 99, Collections.nCopies(65, 1)));
+                () -> new Ownership(first.incarnation(), 99, false, Collections.nCopies(65, 1)));
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"", LIFE, ":7", LIFE + ":", LIFE + ":-1", LIFE + ":seven", "zz" + ":7", LIFE + ":9223372036854775808",
+    @ValueSource(strings = {"", LIFE, ":7", LIFE + ":", LIFE + ":-1", LIFE + ":seven", "zz" + ":7", LIFE + ":9223372036854775807",
+            LIFE + ":9223372036854775808", LIFE + ":++1",
             LIFE + ":7:", LIFE + ":7:0000001", LIFE + ":7:000000010", LIFE + ":7:0000000x", LIFE + ":7:+0000001",
             LIFE + ":7:-0000001", LIFE + ":7:00000001:", LIFE + ":7:00000001:00000002", LIFE + "::00000001", LIFE + ":1:0000000100000002",
             LIFE + ":0:00000001", LIFE + ":-1:00000001", LIFE + ":seven:00000001", "zz:7:00000001"})
@@ -113,7 +125,7 @@ class OwnershipTest {
         assertFalse(claim.isOwned());
         assertTrue(write(claim, 0));
         assertTrue(claim.isOwned());
-        assertEquals(new Ownership(first.incarnation(), 1, claim.ownership().claims()), cursor.ownership());
+        assertEquals(new Ownership(first.incarnation(), 1, false, claim.ownership().claims()), cursor.ownership());
         assertEquals(1, claim.ownership().claims().size());
         assertEquals(1, cursor.disk.version);
         assertFalse(write(claim, 0), "it is owned");
@@ -159,7 +171,7 @@ class OwnershipTest {
 
     @Test
     void aLastWordIsSaidUnderWhatIsThere() {
-        Ownership there = first.next(random).next(random);
+        Ownership there = first.next(false, random).next(false, random);
         Claim claim = new Claim(cursor, there, random);
         cursor.publish(new Position(3, 7), -1);
         claim.take();
@@ -224,7 +236,7 @@ class OwnershipTest {
         cursor.runCursor();
         other.written(TrackerHost.Written.CONFLICT, 0);
         assertTrue(write(other, 60_000));
-        assertEquals(new Ownership(first.incarnation(), 2, other.ownership().claims()), other.ownership());
+        assertEquals(new Ownership(first.incarnation(), 2, false, other.ownership().claims()), other.ownership());
         assertEquals(next.claims(), other.ownership().claims().subList(0, 1));
         assertEquals(2, other.ownership().claims().size());
     }

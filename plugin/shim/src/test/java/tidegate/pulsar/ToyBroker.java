@@ -57,6 +57,7 @@ class ToyBroker implements TrackerHost {
     private long persistedMs;
     private Position readPosition = START;
     private long seal;
+    private final boolean loadedSealed;
     private Ownership ownership;
     private int version;
     private Position resettingTo;
@@ -118,6 +119,7 @@ class ToyBroker implements TrackerHost {
         persistedMs = clock.millis() - PERSIST_INTERVAL_MS;
         deleted = new TreeSet<>(disk.deleted);
         seal = disk.seal;
+        loadedSealed = seal != Seal.NONE;
         ownership = disk.ownership;
         version = disk.version;
         rewind();
@@ -213,6 +215,11 @@ class ToyBroker implements TrackerHost {
     public boolean putSeal(long number) {
         seal = number;
         return true;
+    }
+
+    @Override
+    public boolean storesSealed() {
+        return loadedSealed || seal != Seal.NONE && deleted.isEmpty();
     }
 
     @Override
