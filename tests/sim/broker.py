@@ -28,6 +28,8 @@ SEAL = "#pulsar.internal.tidegate.generation"
 
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
 _REOPEN_REST_NS = 60 * NS_PER_S
+_RESET_TRIES = 5
+_RESET_PAUSE_NS = 200 * NS_PER_MS
 
 
 @dataclass(frozen=True)
@@ -222,8 +224,7 @@ class ServedSubscription:
         self._link = broker.link
         options = broker.options
         self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
-        kept = frozenset(self.cursor.acknowledged | self.cursor.beyond)
-        subscription.obligations.recovered(kept, self.cursor.resets)
+        self._loaded_sealed = self.seal() != NO_SEAL
         self.dispatcher = Dispatcher(
             kernel,
             process,
@@ -244,6 +245,36 @@ class ServedSubscription:
         )
         self._wake: Event | None = None
         self._wake_ms: int | None = None
+        if self._is_undone:
+            self._reset_once_more(1)
+        else:
+            self._go_by_what_is_loaded()
+
+    # ---- what was loaded: the shim's `UndoneResets`
+
+    @property
+    def _is_undone(self) -> bool:
+        """Whether the cursor was loaded from a reset's own record, with what that took back."""
+        owner = self.owner()
+        if owner is None or not owner.sealed:
+            return False
+        return not self._loaded_sealed and bool(self.cursor.acknowledged)
+
+    def _go_by_what_is_loaded(self) -> None:
+        kept = frozenset(self.cursor.acknowledged | self.cursor.beyond)
+        self.subscription.obligations.recovered(kept, self.cursor.resets)
+
+    def _reset_once_more(self, tries: int) -> None:
+        def done(written: bool) -> None:
+            if written or self.cursor.closed:
+                return
+            if tries == _RESET_TRIES:
+                self._go_by_what_is_loaded()
+            else:
+                self.broker.after(_RESET_PAUSE_NS << tries, self._reset_once_more, tries + 1)
+
+        position = self.cursor.mark_delete
+        self.reset((position[0], position[1] + 1), done)
 
     # ---- the tracker
 
@@ -325,6 +356,9 @@ class ServedSubscription:
 
     def draw_claim(self) -> int:
         return self.broker.kernel.numbers.getrandbits(32)
+
+    def stores_sealed(self) -> bool:
+        return self._loaded_sealed or (self.seal() != NO_SEAL and not self.cursor.acknowledged)
 
     def last_position(self) -> Position:
         return self.broker.bookkeeper.log.last

@@ -28,22 +28,25 @@ _MAX_CONFLICTS = 4
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Which life of the subscription this is, and how many trackers it has had. `claims`: the numbers of the
-    last of them, that of `epoch` last."""
+    last of them, that of `epoch` last. `sealed`: acknowledgements are stored with a seal, those without are a
+    reset's."""
 
     incarnation: bytes
     epoch: int
     claims: tuple[int, ...] = ()
+    sealed: bool = False
 
     def text(self) -> str:
         """As it stands in the cursor's properties."""
-        return f"{self.incarnation.hex()}:{self.epoch}:{','.join(map(str, self.claims))}"
+        sealed = "+" if self.sealed else ""
+        return f"{self.incarnation.hex()}:{sealed}{self.epoch}:{','.join(map(str, self.claims))}"
 
     @classmethod
     def parse(cls, text: str) -> Owner:
         """Read what `text` made."""
         incarnation, epoch, claims = text.split(":")
         numbers = tuple(int(each) for each in claims.split(",") if each)
-        return cls(bytes.fromhex(incarnation), int(epoch), numbers)
+        return cls(bytes.fromhex(incarnation), int(epoch), numbers, epoch.startswith("+"))
 
 
 class SealHost(Protocol):
@@ -96,6 +99,7 @@ class ClaimHost(Protocol):
 
     def uptime_ms(self) -> int: ...
     def draw_claim(self) -> int: ...
+    def stores_sealed(self) -> bool: ...
     def last_position(self) -> Position: ...
     def owner(self) -> Owner | None: ...
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None: ...
@@ -142,6 +146,11 @@ class Claim:
         self._writing = True
         there = self._host.owner() or self._known
         claims = (*there.claims, self._host.draw_claim())[-self._claims_max :]
-        self.owner = replace(there, epoch=there.epoch + 1, claims=claims)
+        self.owner = replace(
+            there,
+            epoch=there.epoch + 1,
+            claims=claims,
+            sealed=there.sealed or self._host.stores_sealed(),
+        )
         self.end = self._host.last_position()
         self._host.put_owner(self.owner, answered)
