@@ -260,16 +260,19 @@ class ServedSubscription:
             return False
         return not self._loaded_sealed and bool(self.cursor.acknowledged)
 
-    def _go_by_what_is_loaded(self) -> None:
-        kept = frozenset(self.cursor.acknowledged | self.cursor.beyond)
-        self.subscription.obligations.recovered(kept, self.cursor.resets)
+    def _go_by_what_is_loaded(self, *, in_vain: bool = False) -> None:
+        """Nothing that a reset has taken back is forgiven where the shim can tell."""
+        owner = self.owner()
+        told = owner is not None and owner.sealed and not self._loaded_sealed and not in_vain
+        kept = self.cursor.beyond if told else self.cursor.acknowledged | self.cursor.beyond
+        self.subscription.obligations.recovered(frozenset(kept), self.cursor.resets)
 
     def _reset_once_more(self, tries: int) -> None:
         def done(written: bool) -> None:
             if written or self.cursor.closed:
                 return
             if tries == _RESET_TRIES:
-                self._go_by_what_is_loaded()
+                self._go_by_what_is_loaded(in_vain=True)
             else:
                 self.broker.after(_RESET_PAUSE_NS << tries, self._reset_once_more, tries + 1)
 

@@ -151,6 +151,13 @@ def _believed_over_a_reset() -> Iterator[None]:
 
 
 @contextmanager
+def _left_as_loaded() -> Iterator[None]:
+    """5a14b00: what a reset's own record still had as acknowledged was believed by the next owner."""
+    with replaced(ServedSubscription, "_is_undone", False):
+        yield
+
+
+@contextmanager
 def sealed_amid_a_reset() -> Iterator[None]:
     """The simulator's own find: a seal that is put while a reset is under way is stored with it, and what was
     seen acknowledged before the reset has cleared it is believed."""
@@ -444,6 +451,14 @@ PLANTS = (
         ("seek",),
         {},
         "8d1f268",
+    ),
+    Plant(
+        "what a reset's own record has is believed",
+        _left_as_loaded,
+        "lost: ",
+        ("seek", "move", "crash", "consumer"),
+        {},
+        "5a14b00",
     ),
     Plant(
         "the epoch is a wall clock",
