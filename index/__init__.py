@@ -4,6 +4,7 @@ What stands here is what the rest of the project may use of it; the stored bytes
 """
 
 from tidegate.index.catalog import UNCLAIMED, Catalog
+from tidegate.index.claim import LOST as LOST_CLAIM
 from tidegate.index.claim import Claim
 from tidegate.index.clock import Clock, ManualClock, SystemClock
 from tidegate.index.compaction import choose_runs
@@ -40,6 +41,7 @@ __all__ = [
     "ENTRY_ID_MAX",
     "FIRST_KEY",
     "LITTLE_INT64",
+    "LOST_CLAIM",
     "UNCLAIMED",
     "WIDTHS_MS",
     "Batch",

@@ -82,7 +82,7 @@ class Changes(Generic[IndexT]):
         self._positions.claim = claim
 
     def forget_acknowledgements(self) -> None:
-        """Nothing is known of what the cursor has: not acknowledgements, mark-delete position, generation."""
+        """Nothing is known of what the cursor has: not even whose it was. See `PositionState`."""
         self._positions.forget_acknowledgements()
 
     def set_width(self, width_ms: int, *, auto: bool) -> None:

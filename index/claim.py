@@ -17,3 +17,7 @@ class Claim(NamedTuple):
 
 
 UNKNOWN = Claim(0, 0)
+"""Nobody has told yet who it is."""
+
+LOST = Claim(0, 1)
+"""Somebody may have, and what was stored of it is damaged."""

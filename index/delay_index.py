@@ -367,7 +367,8 @@ class DelayIndex:
 
     @property
     def claim(self) -> Claim:
-        """Of the owner that told all this last; `claim.UNKNOWN` before one has told who it is."""
+        """Of the owner that told all this last; `claim.UNKNOWN` before one has told who it is, `claim.LOST`
+        where that is damaged."""
         return self._positions.claim
 
     @property

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidegate.index.checks import require
-from tidegate.index.claim import UNKNOWN, Claim
+from tidegate.index.claim import LOST, UNKNOWN, Claim
 from tidegate.index.entry import Entries, bounds
 from tidegate.index.position_batch import PositionBatch
 from tidegate.index.positions import Position, PositionSet
@@ -99,9 +99,10 @@ class PositionState:
         self.generation = generation
 
     def forget_acknowledgements(self) -> None:
-        """Nothing is known of what the cursor has: not acknowledgements, mark-delete position, seal."""
+        """Nothing is known of what the cursor has: not acknowledgements, mark-delete position, seal, owner."""
         self.begin_generation(0)
         self.mark = NO_POSITION
+        self.claim = LOST
 
     def clear(self) -> None:
         """Nothing is held or known acknowledged."""

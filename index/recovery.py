@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from tidegate.index.claim import UNKNOWN
+from tidegate.index.claim import LOST, UNKNOWN
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     CorruptRecordError,
@@ -350,7 +350,7 @@ def _read_state(store: Store, subscription_id: int, fresh: State, damage: Damage
         damage.report(key, value, str(error))
         # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position and a
         # generation, which is another than 0: no acknowledgement is believed.
-        return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62)
+        return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62, claim=LOST)
 
 
 def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:

@@ -87,6 +87,6 @@ def _make(record: Replayed, changes: Changes[IndexT]) -> None:
             changes.clear()
         case _:
             # A damaged record may have taken an acknowledgement or the mark-delete position back, or
-            # begun a generation. Keeping them could ignore an entry that is added again; forgetting
-            # costs a redelivery.
+            # begun a generation or a claim. Keeping them could ignore an entry that is added again;
+            # forgetting costs a redelivery.
             changes.forget_acknowledgements()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tidegate.index import Claim, DelayIndex
+from tidegate.index import LOST_CLAIM, Claim, DelayIndex
 from tidegate.plugin.wire.messages import Open
 
 
@@ -24,6 +24,7 @@ class Break(StrEnum):
     CLAIM = "another owner has the epoch of who told it last"
     EPOCH = "its last owner's epoch is yet to come"
     OLD = "there were more owners since than the cursor knows"
+    LOST = "what was stored of who told it last is damaged"
     END = "it has positions that were not there yet when the subscription was claimed"
     MARK_DELETE = "the cursor's mark-delete position is older than what it has told"
 
@@ -45,6 +46,8 @@ def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
     known = index.claim
     if claim is None or claim == known:
         return None  # under the same claim the topic has grown since
+    if known == LOST_CLAIM:
+        return Break.LOST  # where the topic ended shows too little: it may have grown past all that is known
     if known.epoch:
         owners_since = claim.epoch - known.epoch
         if owners_since < 0:
@@ -53,7 +56,7 @@ def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
             return Break.OLD
         if request.claims[-1 - owners_since] != known.number:
             return Break.CLAIM
-    # Who told a damaged state, or what a rebuild has put in, nobody knows: the end shows it all the same.
+    # Who told what a rebuild has put in nobody knows: the end shows it all the same.
     return Break.END if (-1, -1) != request.end < index.last_position else None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.catalogs import NAME, opened, reopened
-from tidegate.index.claim import UNKNOWN, Claim
+from tests.support.catalogs import NAME, damage, opened, reopened, spread, stored
+from tidegate.index.claim import LOST, UNKNOWN, Claim
+from tidegate.index.format import keys
 from tidegate.index.store import MemoryStore
 
 FIRST, NEXT = Claim(4, 0xFFFF_FFFF), Claim(5, 1)
@@ -29,6 +30,40 @@ def test_the_last_owner_is_stored(last: Claim, *, persisted: bool) -> None:
     _, index = reopened(store)
     assert index.claim == last
     index.check()
+
+
+@pytest.mark.parametrize("kind", [keys.STATE, keys.JOURNAL])
+@pytest.mark.parametrize("persisted_since", [False, True])
+def test_damage_makes_the_last_owner_unknown(kind: bytes, *, persisted_since: bool) -> None:
+    """Another history may have come between, and the index cannot tell any more."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.begin_claim(FIRST)
+    index.add(spread(10, 1_000))
+    catalog.persist(NAME)
+    index.begin_claim(NEXT)
+    catalog.commit()
+    if kind == keys.STATE:
+        catalog.persist(NAME)
+    ((key, _),) = stored(store, kind)
+    damage(store, key)
+    catalog, index = reopened(store)
+    if persisted_since:
+        catalog.persist(NAME)
+        _, index = reopened(store)
+    assert index.claim == LOST
+
+
+def test_a_damaged_addition_leaves_the_last_owner_known() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    index.begin_claim(FIRST)
+    catalog.commit()
+    index.add(spread(10, 1_000))
+    catalog.commit()
+    damage(store, stored(store, keys.JOURNAL)[-1][0])
+    _, index = reopened(store)
+    assert index.claim == FIRST
 
 
 def test_the_same_owner_again_writes_nothing() -> None:

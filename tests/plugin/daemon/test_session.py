@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
+from tests.support.catalogs import damage, stored
 from tests.support.shim_client import GENERATION, INCARNATION, NO_POSITION, entries
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
+from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
@@ -341,12 +343,33 @@ def test_what_another_history_told_is_not_believed(
 def test_where_a_topic_ended_is_compared_though_nobody_knows_who_told_the_index(
     catalog: Catalog, end: tuple[int, int], found: Break | None
 ) -> None:
-    """A rebuild has put entries in, or the state with the claim was damaged."""
+    """A rebuild has put entries in."""
     catalog.subscription(NAME, INCARNATION).add(entries(10, T0 + 10, step_ms=10))
     again = open_session(catalog, request(epoch=6, claims=(5, 6), end=end), answered=False)
     (answer,) = again.held_frames()
     assert again.found_break is found
     assert len(answer.held) == (10 if found is None else 0)
+
+
+@pytest.mark.parametrize("kind", [keys.STATE, keys.JOURNAL])
+def test_an_index_is_emptied_where_damage_has_taken_who_told_it(kind: bytes) -> None:
+    """The topic may have been put back and have grown past all that the index knows."""
+    store, clock = MemoryStore(), ManualClock(T0)
+    catalog = Catalog.open(store, clock)
+    session = open_session(catalog, request(epoch=5, claims=(5,)))
+    session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    catalog.commit()
+    if kind == keys.STATE:
+        catalog.persist(session.name)
+    key, _ = stored(store, kind)[0]
+    damage(store, key)
+    catalog = Catalog.open(store.reopen(), clock)
+    other = request(epoch=5, claims=(55,), end=(7, 7))
+    again = open_session(catalog, other, answered=False)
+    (answer,) = again.held_frames()
+    assert again.found_break is Break.LOST
+    assert not answer.held
+    assert open_session(catalog, other).found_break is None
 
 
 def test_a_break_outlives_a_crash_right_after_it(catalog: Catalog) -> None:
