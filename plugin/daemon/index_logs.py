@@ -83,6 +83,7 @@ class IndexLogs:
         self.metrics = metrics
         self.options = options or LogOptions()
         self.beginnings = asyncio.Semaphore(BEGINNINGS_MAX)
+        self.written: set[StreamLog] = set()
         self._catalog = catalog
         self._store = store
         self._clock = clock

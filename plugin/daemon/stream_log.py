@@ -41,12 +41,14 @@ class Former(NamedTuple):
 
 
 class Logs(Protocol):
-    """What a log asks of all of them. beginnings: how many may begin at a time."""
+    """What a log asks of all of them. beginnings: how many may begin at a time. written: those that have
+    something to ship."""
 
     loop: asyncio.AbstractEventLoop
     metrics: Metrics
     options: LogOptions
     beginnings: asyncio.Semaphore
+    written: set[StreamLog]
 
     def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
         """Something went wrong."""
@@ -93,6 +95,7 @@ class StreamLog:
         """There may be something to ship."""
         if self._task is None and not self.over and self.writer.wants_to_ship:
             self._idle.clear()
+            self._logs.written.add(self)
             self._task = self._logs.loop.create_task(self._run())
 
     def end(self) -> None:
@@ -100,6 +103,7 @@ class StreamLog:
         self.over = True
         if self._task is not None:
             self._task.cancel()
+            self._logs.written.discard(self)  # a task that has not begun hears nothing of it
         self._idle.set()
 
     async def ship_last(self) -> None:
@@ -112,7 +116,8 @@ class StreamLog:
     async def _run(self) -> None:
         try:
             while self.writer.wants_to_ship and not self.over:
-                pause_s = max(self._logs.options.interval_ms, self.home.interval_ms) / 1_000
+                pause_ms = self._logs.options.pause_ms(len(self._logs.written))
+                pause_s = max(pause_ms, self.home.interval_ms) / 1_000
                 if self._failures:
                     pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
                 with contextlib.suppress(TimeoutError):
@@ -123,6 +128,7 @@ class StreamLog:
                     break
         finally:
             self._task = None
+            self._logs.written.discard(self)
             self._idle.set()
 
     async def _ship(self) -> None:

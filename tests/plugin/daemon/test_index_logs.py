@@ -92,6 +92,21 @@ async def test_another_daemon_knows_what_the_first_one_did(
         await until(lambda: up_to_date(daemon) and set(world.ledgers) == {pointed_to(world)} != before)
 
 
+async def test_a_log_counts_as_written_to_while_there_is_something_to_ship(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    world = World()
+    async with start() as daemon:
+        logs = daemon.engine._logs
+        assert logs is not None
+        async with await ShimClient.connect(socket_path) as client:
+            await fill(client, daemon, world)
+            await until(lambda: not logs.written)
+            client.streams[1].add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await until(lambda: not daemon.engine.brokers)
+        await until(lambda: not logs.written)
+
+
 async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
     start: StartDaemon, socket_path: Path
 ) -> None:
