@@ -4,15 +4,17 @@ What it keeps to: individual acknowledgements join mark-delete when nothing is m
 persisted at most once a second and on close, and holds the individual acknowledgements up to the range limit
 *as they are when the write begins*; a reset clears them only when its own record is written, so that this
 record still has them; the record's properties are kept by acknowledgements and wiped by a reset; cursor
-properties are written to the metadata store by compare-and-set; a cursor that was recovered makes a ledger of
-its own before its first write; who was fenced tries the metadata store instead, and succeeds there if the new
-owner has not written yet.
+properties are written to the metadata store by compare-and-set, and what the cursor itself writes there
+before that is answered is refused, its last write too; a cursor that was recovered makes a ledger of its own
+before its first write; who was fenced tries the metadata store instead, and succeeds there if the new owner
+has not written yet.
 
 Left out: batch indexes, cumulative acknowledgements, trimming, roll-over of the cursor's ledger.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -49,6 +51,18 @@ class _MarkDelete:
     properties: Mapping[str, int]
     resets: tuple[int, ...]
     done: list[Done]
+
+
+@dataclass(slots=True)
+class _PropertyWrite:
+    """A cursor property on its way to the metadata store. `version`: that of the record when it was asked for;
+    `written`: that of the record since, None if it was refused. The store answers later than it writes."""
+
+    info: CursorInfo
+    version: int
+    done: Done
+    there: bool = False
+    written: int | None = None
 
 
 class Cursor:
@@ -94,6 +108,7 @@ class Cursor:
         self._ledger: CursorLedger | None = None
         self._creating = False
         self._queue: list[_MarkDelete] = []
+        self._property_writes: list[_PropertyWrite] = []  # not answered yet, in the order they were asked for
         self._in_progress: Position | None = None
         self._last = _MarkDelete(self.mark_delete, self.properties, self.resets, [])
         self._written_ns: int | None = None
@@ -332,21 +347,26 @@ class Cursor:
             last.done = [done for write in queue for done in write.done]
             self._write_now(last)
 
-    def _put_info(self, ledger: CursorLedger | None, record: CursorRecord) -> bool:
-        """Write the metadata record; False if somebody else has written it since.
+    def _put_info(
+        self, ledger: CursorLedger | None, record: CursorRecord, version: int | None = None
+    ) -> bool:
+        """Write the metadata record; False if somebody else has written it since, or this cursor itself a
+        property, and has not heard so.
 
-        Only then Pulsar learns the version that it has now.
+        Only then Pulsar learns the version that it has now. version: that of when this was asked for.
         """
-        if self._put(CursorInfo(0, ledger, record, dict(self.cursor_properties))):
+        info = CursorInfo(0, ledger, record, dict(self.cursor_properties))
+        if self._put(info, self._version if version is None else version):
             return True
+        self._hear_properties()  # the store answers in order
         stored = self.subscription.info
         if stored is not None and self._owns():
             self._version, self._info = stored.version, stored
         return False
 
-    def _put(self, info: CursorInfo) -> bool:
+    def _put(self, info: CursorInfo, version: int) -> bool:
         try:
-            self._version = self._bookkeeper.put(self.subscription, info, self._version)
+            self._version = self._bookkeeper.put(self.subscription, info, version)
         except BadVersionError:
             return False
         self._info = info
@@ -355,19 +375,37 @@ class Cursor:
     def put_cursor_property(self, key: str, value: str, done: Done) -> None:
         """Write one more cursor property, by compare-and-set. Not to be asked of a closed cursor.
 
-        One that is asked before it closes is written before: the metadata store keeps the order.
+        One that is asked before it closes is written before: the metadata store keeps the order. What the
+        cursor writes itself until it has heard of it is refused.
         """
         assert not self.closed, "Pulsar would write it behind the next owner's back"
+        properties = {**self.cursor_properties, key: value}
+        info = CursorInfo(0, self._info.ledger, self._info.record, properties)
+        write = _PropertyWrite(info, self._version, done)
+        self._property_writes.append(write)
+        self._later(self._bring_properties, write)
 
-        def put() -> None:
-            properties = {**self.cursor_properties, key: value}
-            info = CursorInfo(0, self._info.ledger, self._info.record, properties)
-            written = not self.closed and self._put(info)
-            if written:
-                self.cursor_properties = properties
-            done(written)
+    def _bring_properties(self, last: _PropertyWrite) -> None:
+        """The metadata store gets this write, and those that were asked for before it."""
+        if last.there or self.closed:
+            return
+        for write in self._property_writes[: self._property_writes.index(last) + 1]:
+            if not write.there:
+                write.there = True
+                with contextlib.suppress(BadVersionError):
+                    write.written = self._bookkeeper.put(self.subscription, write.info, write.version)
+        self._later(self._hear_properties)
 
-        self._later(put)
+    def _hear_properties(self) -> None:
+        """The metadata store has answered what it has got."""
+        heard = [write for write in self._property_writes if write.there]
+        self._property_writes = [write for write in self._property_writes if not write.there]
+        for write in heard:
+            if write.written is not None:
+                self.cursor_properties = dict(write.info.cursor_properties)
+                if write.written > self._version:
+                    self._version, self._info = write.written, write.info
+            write.done(write.written is not None)
 
     # ---- the end
 
@@ -376,11 +414,13 @@ class Cursor:
         if self.closed:
             done()
             return
+        if self._property_writes:
+            self._bring_properties(self._property_writes[-1])
         self.closed = True
-        record = self._record(self._last)
+        record, version = self._record(self._last), self._version
 
         def put() -> None:
-            self._put_info(None, record)
+            self._put_info(None, record, version)
             done()
 
         self._later(put)

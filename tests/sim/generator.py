@@ -52,6 +52,7 @@ class _Generator:
         self.fault_share = self.luck.choice((0.1, 0.3, 0.5))
         self.after_a_fault = False
         self.config = replace(self._with_more(self._with_index_log(self._config())), **settings)
+        self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
         steps = [self._step() for _ in range(self.luck.randint(*_STEPS))]
@@ -222,6 +223,10 @@ class _Generator:
         fault: Fault = getattr(self, f"_{self._some(*self.faults)}")()
         return fault
 
+    def _subscription_number(self) -> int:
+        number = self.luck.randrange(2)
+        return 2 if self.config.subscriptions > 2 and self._third.random() < 1 / 3 else number
+
     def _down_ms(self) -> int:
         return self.luck.randint(0, self._some(50, 1_000, 4_000))
 
@@ -257,11 +262,11 @@ class _Generator:
     def _seek(self) -> Fault:
         return "seek", {
             "to": self._some(0, 1_000, self.luck.randint(0, 1_000)),
-            "subscription": self.luck.randrange(2),
+            "subscription": self._subscription_number(),
         }
 
     def _clear(self) -> Fault:
-        return "clear_backlog", {"subscription": self.luck.randrange(2)}
+        return "clear_backlog", {"subscription": self._subscription_number()}
 
     def _wire(self) -> Fault:
         return "cut", {"broker": self.luck.randrange(2)}
@@ -361,14 +366,14 @@ class _Generator:
 
     def _subscription(self) -> Fault:
         return "unsubscribe", {
-            "subscription": self.luck.randrange(2),
+            "subscription": self._subscription_number(),
             "to": self._some(0, 1_000, self.luck.randint(0, 1_000)),
             "gone_ms": self._some(0, 0, 3_000),
         }
 
     def _rebuild(self) -> Fault:
         return "rebuild", {
-            "subscription": self.luck.randrange(2),
+            "subscription": self._subscription_number(),
             "share": self._some(10, 50, 100, 100),
             "let_go": self._some(0, 0, 10, 50),
             "block_entries": self._some(1, 5, 1_000),
