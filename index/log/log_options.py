@@ -34,11 +34,7 @@ class LogOptions:
     inline_bytes: int = 4 * MIB
     blocks_ledger_bytes: int = 64 * MIB
 
-    def pause_ms(self, written_logs: int, took_ms: float) -> float:
-        """How long one of so many logs waits for more to write, after a write that took so long.
-
-        An append costs the broker and the bookies the same for a byte as for thousands: 128 logs cost no more
-        than at twice the interval. What came during the last write has waited for that long already.
-        """
-        interval_ms = self.interval_ms * min(2.0, max(1.0, written_logs / self.crowd_logs))
-        return max(interval_ms / 4, interval_ms - took_ms)
+    def pause_ms(self, written_logs: int) -> float:
+        """How long one of so many logs waits for more to write. An append costs the broker and the bookies
+        the same for a byte as for thousands: 128 logs cost no more than at twice the interval."""
+        return self.interval_ms * min(2.0, max(1.0, written_logs / self.crowd_logs))

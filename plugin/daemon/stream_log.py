@@ -114,19 +114,16 @@ class StreamLog:
             await asyncio.wait_for(self._idle.wait(), LAST_WORDS_SECONDS)
 
     async def _run(self) -> None:
-        took_s = 0.0
         try:
             while self.writer.wants_to_ship and not self.over:
-                pause_ms = self._logs.options.pause_ms(len(self._logs.written), 1_000 * took_s)
+                pause_ms = self._logs.options.pause_ms(len(self._logs.written))
                 pause_s = max(pause_ms, self.home.interval_ms) / 1_000
                 if self._failures:
                     pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._hurry.wait(), pause_s)
                 self._hurry.clear()
-                began_s = self._logs.loop.time()
                 await self._ship()
-                took_s = self._logs.loop.time() - began_s
                 if self._failures and self._hurry.is_set():
                     break
         finally:
