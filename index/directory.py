@@ -1,9 +1,9 @@
 """The data directory before a store is opened in it: whose it is, what is in it, who may read it.
 
 Invariants: nothing is changed in a directory that is refused; what is damaged is kept, and nothing is read
-back from there; what is in the directory can be read by its
-owner alone, because subscriptions and positions tell what a business does; a directory that is made is there
-after a power cut, so that what is durable in it is, too.
+back from there; what is in the directory can be read by its owner alone, because subscriptions and positions
+tell what a business does; a directory that is made is there after a power cut, so that what is durable in it
+is, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ def prepare(path: Path, beside: Collection[str] = ()) -> None:
         if found.st_uid != os.geteuid():
             raise OthersDirectoryError(str(path), found.st_uid)
         _require_ours(path, beside)
-        _close_to_others(path, found.st_mode)
         probe = path / PROBE_NAME
         probe.write_bytes(b"")
         probe.unlink()
@@ -87,12 +86,13 @@ def _require_ours(path: Path, beside: Collection[str]) -> None:
         raise ForeignDirectoryError(str(path), shown)
 
 
-def _close_to_others(path: Path, mode: int) -> None:
+def close_to_others(path: Path) -> None:
+    """Let the owner alone read what is in `path`, once it is known to be ours. Raises OSError."""
     for each in path.iterdir():
         found = each.lstat()
         if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
             each.chmod(0o600)
-    if mode & 0o077:
+    if path.stat().st_mode & 0o077:
         path.chmod(0o700)
         _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)
 

@@ -109,6 +109,7 @@ class RocksStore:
             if not witnessed:
                 # The witness will say that the directory is ours: first it must be known to be.
                 families.require_ours(path)
+            directory.close_to_others(path)
             witness, loss = Witness.open(path, families.last_commit())
         except Exception as error:
             # Closing may repeat the error.

@@ -66,15 +66,16 @@ def test_an_existing_one_is_made_private_and_that_is_said(
     for each in (tmp_path / "data").iterdir():
         if not each.is_symlink():
             each.chmod(0o644)
+    there = [each for each in (tmp_path / "data").iterdir() if not each.is_symlink()]
     caplog.clear()
-    directory.prepare(tmp_path / "data")
+    RocksStore.open(tmp_path / "data").close()
     assert mode_of(tmp_path / "data") == 0o700
-    assert {mode_of(each) for each in (tmp_path / "data").iterdir() if not each.is_symlink()} == {0o600}
+    assert {mode_of(each) for each in there if each.exists()} == {0o600}, "but what RocksDB makes later"
     assert mode_of(tmp_path / "elsewhere") == 0o644, "links are not followed"
     assert len(caplog.records) == 1
     assert str(tmp_path / "data") in caplog.text
     caplog.clear()
-    directory.prepare(tmp_path / "data")
+    RocksStore.open(tmp_path / "data").close()
     assert not caplog.records
 
 

@@ -419,8 +419,17 @@ def test_a_refused_database_is_left_alone(tmp_path: Path) -> None:
     theirs = Rdict(str(tmp_path), Options(raw_mode=True))
     theirs[b"John"] = b"important"
     theirs.close()
+    tmp_path.chmod(0o755)
+    for path in tmp_path.iterdir():
+        path.chmod(0o644)
+    before = {path.name: path.stat().st_mode for path in (tmp_path, *tmp_path.iterdir())}
     with pytest.raises(ForeignDirectoryError):
         RocksStore.open(tmp_path)
+    after = {path.name: path.stat().st_mode for path in (tmp_path, *tmp_path.iterdir())}
+    assert {name: after[name] for name in before.keys() & after.keys()} == {
+        name: before[name] for name in before.keys() & after.keys()
+    }
+    assert tmp_path.name in after
     assert Rdict.list_cf(str(tmp_path)) == ["default"]
     theirs = Rdict(str(tmp_path), Options(raw_mode=True))
     assert theirs[b"John"] == b"important"
