@@ -72,6 +72,7 @@ def test_all_commands_look_in_the_same_place(tmp_path: Path, monkeypatch: pytest
         ("TIDEGATE_CACHEDIR", "TIDEGATE_CACHE_DIR"),
         ("TIDEGATE_DATA_DIR", "TIDEGATE_DATA"),
         ("TIDEGATE_LOGLEVEL", "TIDEGATE_LOG_LEVEL"),
+        ("TIDEGATE_PULSAR_TOKN", "TIDEGATE_PULSAR_TOKEN"),
     ],
 )
 def test_a_misspelt_variable_is_refused_with_the_nearest_name(name: str, meant: str) -> None:
@@ -85,6 +86,7 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_name(name: str, meant: 
         "TIDEGATE_SOCKET",
         "tidegate_socket",
         "TIDEGATE_CACHE_DIR",
+        "TIDEGATE_PULSAR_TOKEN",
         "TIDEGATE_TEST_TRACKER",
         "TIDEGATE_BENCH_KEEP",
         "TIDEGATE_SERVICE_HOST",
