@@ -76,6 +76,23 @@ def test_a_reset_right_before_the_broker_is_killed(
 
 
 @pytest.mark.tidegate_only
+def test_a_reset_of_what_is_acknowledged_to_the_end_outlives_a_kill(one: ResetLane, cluster: Cluster) -> None:
+    """As loaded the cursor has no backlog then: everything behind its position is acknowledged."""
+    one.acknowledge_all_but_the_first()
+    time.sleep(_STORED_AFTER_S)
+    one.lane.admin.unload(one.lane.topic)
+    ledger_id, entry_id = one.first_entry
+    one.lane.admin.reset_to_position(one.lane.topic, "sub", (ledger_id, entry_id + 1))
+    cluster.broker.kill()
+    one.lane.disconnect()
+    cluster.start_broker()
+    one.lane.subscribe(one.after)
+    one.after.wait_for(one.sent[1:])
+    one.lane.wait_drained()
+    assert one.sent[0].uid not in one.after.uids
+
+
+@pytest.mark.tidegate_only
 def test_without_a_reset_a_killed_broker_keeps_what_is_acknowledged(one: ResetLane, cluster: Cluster) -> None:
     one.acknowledge_all_but_the_first()
     time.sleep(_STORED_AFTER_S)

@@ -192,6 +192,11 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public boolean maySeal() {
+        return hasConsumers() && !undone.isPending(cursor);
+    }
+
+    @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
         return false;
     }

@@ -47,7 +47,7 @@ final class Seal {
 
     /** Whether there is none, and there can be one now. */
     boolean isWanted() {
-        return generation == NONE && !refused && host.hasConsumers();
+        return generation == NONE && !refused && host.maySeal();
     }
 
     /** Whether what the cursor showed after {@code then} was read as the generation, and before this call, is still so. */
@@ -64,7 +64,7 @@ final class Seal {
      */
     void renew() {
         generation = NONE;
-        if (!host.hasConsumers()) {
+        if (!host.maySeal()) {
             return;
         }
         long next;
@@ -75,7 +75,7 @@ final class Seal {
         if (refused) {
             return;
         }
-        if (host.hasConsumers()) {
+        if (host.maySeal()) {
             generation = next;
         } else {
             voided = next;

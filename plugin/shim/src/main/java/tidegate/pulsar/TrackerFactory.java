@@ -21,6 +21,7 @@ import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
 import org.apache.pulsar.broker.service.BrokerService;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import org.apache.pulsar.common.naming.TopicName;
 import org.apache.pulsar.common.util.Codec;
@@ -117,6 +118,9 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     @Override
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
+        if (dispatcher.getSubscription() instanceof PersistentSubscription subscription) {
+            undone.beforeTracker(subscription);
+        }
         DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs, undone, reopening);
         Ownership ownership = host.ownership();
         TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),

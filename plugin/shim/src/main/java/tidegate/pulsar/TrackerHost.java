@@ -120,6 +120,12 @@ interface TrackerHost {
     boolean hasConsumers();
 
     /**
+     * Whether a seal may be put now: not without consumers, as a reset may be under way, nor while a reset that a crash has
+     * undone is yet to be done again.
+     */
+    boolean maySeal();
+
+    /**
      * Whether a consumer has the position and has not acknowledged it. Certain with the dispatcher's lock held; without, it may be
      * on its way to one.
      */

@@ -1,15 +1,16 @@
 package tidegate.pulsar;
 
 import java.util.Collections;
-import java.util.Set;
+import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.apache.bookkeeper.mledger.ManagedCursor;
-import org.apache.pulsar.broker.service.BrokerServiceException.SubscriptionBusyException;
+import org.apache.bookkeeper.mledger.Position;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
-import org.apache.pulsar.common.util.FutureUtil;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -22,6 +23,9 @@ import org.slf4j.LoggerFactory;
  * again. The {@link Seal} tells: a reset empties the properties of the mark-delete position. Where
  * acknowledgements have been stored with a seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
  *
+ * <p>Invariants: a cursor is looked at once, before any tracker of this broker can put a seal there; as long as its reset is not
+ * done none is put, so that whoever loads it next sees the same.
+ *
  * <p>The same is seen where messages were acknowledged after a reset, or were skipped, and no tracker has put a seal there since:
  * what was acknowledged beyond the cursor's position comes again then.
  */
@@ -30,18 +34,20 @@ final class UndoneResets {
     private static final int MAX_TRIES = 5;
     private static final long FIRST_PAUSE_MS = 200;
 
+    /** What a cursor was loaded as. */
+    private enum Found { SEALED, UNSEALED, UNDONE }
+
     /** A cursor as it was loaded. */
-    record Loaded(boolean wasSealed, boolean isSealed, boolean hasBacklog, boolean mayHaveAcknowledgements) {
+    record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
         /** Whether acknowledgements may be there that a reset has taken back. */
         boolean isUndone() {
-            return wasSealed && !isSealed && hasBacklog && mayHaveAcknowledgements;
+            return wasSealed && !isSealed && mayHaveAcknowledgements;
         }
     }
 
     private final boolean batchIndexes;
     private final Executor background;
-    /** The cursors that had a seal when they were loaded. */
-    private final Set<ManagedCursor> sealed = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
+    private final Map<ManagedCursor, Found> found = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** {@code batchIndexes}: whether single messages of a batch are acknowledged, which a cursor does not tell of. */
     UndoneResets(boolean batchIndexes, Executor background) {
@@ -51,51 +57,71 @@ final class UndoneResets {
 
     /** Whether the cursor had a seal when it was loaded, so that what is stored of it from now on has one, but for a reset. */
     boolean wasLoadedSealed(ManagedCursor cursor) {
-        return sealed.contains(cursor);
+        return found.get(cursor) == Found.SEALED;
     }
 
-    /** Looks at a cursor that was just loaded; before its consumers are there, who would have a seal put. */
+    /** Whether the cursor is to be reset once more, and that is not done. */
+    boolean isPending(ManagedCursor cursor) {
+        return found.get(cursor) == Found.UNDONE;
+    }
+
+    /** A topic was loaded, and consumers may not be there yet. */
     void onLoaded(PersistentSubscription subscription) {
-        ManagedCursor cursor = subscription.getCursor();
+        look(subscription.getCursor(), subscription::resetCursor, Runnable::run);
+    }
+
+    /** A tracker is about to be made, perhaps before {@link #onLoaded}. Called with the dispatcher's lock held. */
+    void beforeTracker(PersistentSubscription subscription) {
+        look(subscription.getCursor(), subscription::resetCursor, background);
+    }
+
+    /** Looks at a cursor that nobody has looked at. {@code reset} keeps consumers out and is begun by {@code executor}. */
+    void look(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, Executor executor) {
         Ownership ownership = CursorHost.ownership(cursor);
-        if (ownership == null) {
-            return;
-        }
+        boolean wasSealed = ownership != null && ownership.sealed();
         boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
-        if (isSealed) {
-            sealed.add(cursor);
-        }
-        Loaded loaded = new Loaded(ownership.sealed(), isSealed, cursor.getNumberOfEntriesInBacklog(false) > 0,
-                batchIndexes || cursor.getTotalNonContiguousDeletedMessagesRange() > 0);
-        if (loaded.isUndone()) {
-            LOG.warn("[{}] [{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
-                    + "were acknowledged in between come again", subscription.getTopicName(), subscription.getName(),
-                    cursor.getMarkDeletedPosition());
-            reset(subscription, 1);
+        boolean isUndone = new Loaded(wasSealed, isSealed, mayHaveAcknowledgements(cursor)).isUndone();
+        if (found.putIfAbsent(cursor, isUndone ? Found.UNDONE : isSealed ? Found.SEALED : Found.UNSEALED) == null && isUndone) {
+            LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
+                    + "were acknowledged in between come again", cursor, cursor.getMarkDeletedPosition());
+            try {
+                executor.execute(() -> reset(cursor, reset, 1));
+            } catch (RejectedExecutionException e) {
+                LOG.debug("[{}] The broker stops; the next one resets the cursor", cursor, e);
+            }
         }
     }
 
-    private void reset(PersistentSubscription subscription, int tries) {
-        subscription.resetCursor(subscription.getCursor().getMarkDeletedPosition().getNext())
-                .whenComplete((done, error) -> onReset(subscription, tries, error));
+    /** Not by the backlog alone: where all beyond the position was acknowledged it is 0, and all of that is to come again. */
+    private boolean mayHaveAcknowledgements(ManagedCursor cursor) {
+        return cursor.getTotalNonContiguousDeletedMessagesRange() > 0
+                || batchIndexes && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
 
-    private void onReset(PersistentSubscription subscription, int tries, Throwable error) {
-        // Busy: somebody else resets it just now, or closes or deletes it.
-        if (error == null || FutureUtil.unwrapCompletionException(error) instanceof SubscriptionBusyException) {
-            return;
-        }
-        if (tries == MAX_TRIES) {
-            LOG.error("[{}] [{}] The cursor could not be reset: messages that the former reset was to bring back may not come; "
-                    + "reset it by hand", subscription.getTopicName(), subscription.getName(), error);
-            return;
-        }
-        LOG.warn("[{}] [{}] The cursor could not be reset, it is tried again: {}", subscription.getTopicName(),
-                subscription.getName(), error.getMessage());
-        CompletableFuture.delayedExecutor(FIRST_PAUSE_MS << tries, TimeUnit.MILLISECONDS, background).execute(() -> {
-            if (!subscription.getCursor().isClosed()) {
-                reset(subscription, tries + 1);
+    private void reset(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, int tries) {
+        reset.apply(cursor.getMarkDeletedPosition().getNext()).whenComplete((done, error) -> {
+            if (error == null) {
+                found.put(cursor, Found.UNSEALED);
+            } else if (tries == MAX_TRIES) {
+                LOG.error("[{}] The cursor could not be reset: messages that the former reset was to bring back may not come "
+                        + "before the topic is loaded again; reset it by hand", cursor, error);
+            } else {
+                LOG.warn("[{}] The cursor could not be reset, it is tried again: {}", cursor, error.getMessage());
+                CompletableFuture.delayedExecutor(FIRST_PAUSE_MS << tries, TimeUnit.MILLISECONDS, background)
+                        .execute(() -> again(cursor, reset, tries + 1));
             }
         });
+    }
+
+    /** Somebody else may have reset it meanwhile: the first try is refused then as well. */
+    private void again(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, int tries) {
+        if (cursor.isClosed()) {
+            return;
+        }
+        if (CursorHost.seal(cursor) == Seal.NONE && mayHaveAcknowledgements(cursor)) {
+            reset(cursor, reset, tries);
+        } else {
+            found.put(cursor, Found.UNSEALED);
+        }
     }
 }

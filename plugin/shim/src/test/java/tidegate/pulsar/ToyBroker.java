@@ -554,6 +554,11 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public boolean maySeal() {
+        return hasConsumers();
+    }
+
+    @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
         return consumers.stream().anyMatch(consumer -> consumer.pending.contains(new Position(ledgerId, entryId)));
     }

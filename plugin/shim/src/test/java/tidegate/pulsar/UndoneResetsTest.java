@@ -1,30 +1,199 @@
 package tidegate.pulsar;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.reflect.Proxy;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
 
-/** Which loaded cursors are a reset's; what is done about them is tried on a real broker, tests/broker/test_35_resets.py. */
+/**
+ * Which loaded cursors are a reset's, and what is done about them; the test plays the cursor. On a real broker:
+ * tests/broker/test_35_resets.py.
+ */
 class UndoneResetsTest {
-    private static boolean isUndone(boolean wasSealed, boolean isSealed, boolean hasBacklog, boolean mayHaveAcknowledgements) {
-        return new UndoneResets.Loaded(wasSealed, isSealed, hasBacklog, mayHaveAcknowledgements).isUndone();
+    private static final String LIFE = "000102030405060708090a0b0c0d0e0f";
+    private static final Position MARK_DELETE = PositionFactory.create(3, 4);
+
+    private final Map<String, Long> properties = new HashMap<>();
+    private String owner = LIFE + ":+3:010203040506070811121314";
+    private int ranges = 1;
+    private long backlog = 9;
+    private boolean closed;
+    private final ManagedCursor cursor = cursor();
+    private final Deque<Runnable> background = new ArrayDeque<>();
+    private final List<Position> resets = new ArrayList<>();
+    private CompletableFuture<Void> answer = new CompletableFuture<>();
+    private UndoneResets undone = new UndoneResets(false, background::add);
+
+    private ManagedCursor cursor() {
+        return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
+                (self, method, arguments) -> switch (method.getName()) {
+                    case "hashCode" -> 1;
+                    case "equals" -> self == arguments[0];
+                    case "toString" -> "cursor";
+                    case "getCursorProperties" -> owner == null ? Map.of() : Map.of("#pulsar.internal.tidegate.owner", owner);
+                    case "getProperties" -> properties;
+                    case "getTotalNonContiguousDeletedMessagesRange" -> ranges;
+                    case "getNumberOfEntriesInBacklog" -> backlog;
+                    case "getMarkDeletedPosition" -> MARK_DELETE;
+                    case "isClosed" -> closed;
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+    }
+
+    private void seal(long seal) {
+        properties.put("#pulsar.internal.tidegate.generation", seal);
+    }
+
+    private CompletableFuture<Void> reset(Position to) {
+        resets.add(to);
+        return answer;
+    }
+
+    private void look() {
+        undone.look(cursor, this::reset, Runnable::run);
+    }
+
+    private void assertLeftAlone() {
+        look();
+        assertEquals(List.of(), resets);
+        assertFalse(undone.isPending(cursor));
+    }
+
+    /** Waits for a try that comes after a pause. */
+    private void runLater() throws InterruptedException {
+        long untilNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        Runnable next = null;
+        while (next == null && System.nanoTime() < untilNs) {
+            Thread.sleep(10);
+            synchronized (background) {
+                next = background.poll();
+            }
+        }
+        assertTrue(next != null, "nothing is tried again");
+        next.run();
+    }
+
+    private void inBackground(Runnable task) {
+        synchronized (background) {
+            background.add(task);
+        }
     }
 
     @Test
-    void theSealThatWasThereIsGone() {
-        assertTrue(isUndone(true, false, true, true));
-        assertFalse(isUndone(true, true, true, true), "it is there");
+    void acknowledgementsWithoutTheSealThatWasThereAreAResets() {
+        look();
+        assertEquals(List.of(MARK_DELETE.getNext()), resets);
+        assertFalse(undone.wasLoadedSealed(cursor));
+        assertTrue(undone.isPending(cursor));
+        answer.complete(null);
+        assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
+    void whatWasAcknowledgedToTheEndIsToComeAgainToo() {
+        backlog = 0;
+        look();
+        assertEquals(1, resets.size());
+    }
+
+    @Test
+    void aCursorThatHasItsSealIsLeftAlone() {
+        seal(42);
+        assertLeftAlone();
+        assertTrue(undone.wasLoadedSealed(cursor));
     }
 
     @Test
     void aCursorFromBeforeItsFirstSealKeepsItsAcknowledgements() {
-        assertFalse(isUndone(false, false, true, true));
+        owner = LIFE + ":3:010203040506070811121314";
+        assertLeftAlone();
+        assertFalse(undone.wasLoadedSealed(cursor));
+    }
+
+    @Test
+    void aCursorThatNobodyHasOwnedKeepsItsAcknowledgements() {
+        owner = null;
+        assertLeftAlone();
     }
 
     @Test
     void whatHasNothingToTakeBackIsLeftAlone() {
-        assertFalse(isUndone(true, false, true, false), "nothing is acknowledged beyond its position");
-        assertFalse(isUndone(true, false, false, true), "there is nothing to read");
+        ranges = 0;
+        assertLeftAlone();
+    }
+
+    @Test
+    void singleMessagesOfABatchAreNotToldOf() {
+        ranges = 0;
+        undone = new UndoneResets(true, background::add);
+        look();
+        assertEquals(1, resets.size(), "some may be acknowledged");
+    }
+
+    @Test
+    void whereNothingIsLeftToReadThereIsNoBatchEither() {
+        ranges = 0;
+        backlog = 0;
+        undone = new UndoneResets(true, background::add);
+        assertLeftAlone();
+    }
+
+    @Test
+    void whoComesFirstLooks() {
+        undone.look(cursor, this::reset, background::add);
+        assertTrue(undone.isPending(cursor), "a tracker that is made now must not put a seal");
+        seal(42);
+        look();
+        assertEquals(List.of(), resets, "it is begun where no lock is held");
+        background.remove().run();
+        assertEquals(1, resets.size());
+        assertFalse(undone.wasLoadedSealed(cursor));
+    }
+
+    @Test
+    void aResetThatFailsIsTriedAgain() throws InterruptedException {
+        undone = new UndoneResets(false, this::inBackground);
+        answer = CompletableFuture.failedFuture(new IllegalStateException("somebody else resets it"));
+        look();
+        assertTrue(undone.isPending(cursor));
+        answer = CompletableFuture.completedFuture(null);
+        runLater();
+        assertEquals(2, resets.size());
+        assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
+    void whatSomebodyElseHasResetMeanwhileIsDone() throws InterruptedException {
+        undone = new UndoneResets(false, this::inBackground);
+        answer = CompletableFuture.failedFuture(new IllegalStateException("somebody else resets it"));
+        look();
+        ranges = 0;
+        runLater();
+        assertEquals(1, resets.size());
+        assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
+    void aCursorThatIsClosedIsTheNextOwners() throws InterruptedException {
+        undone = new UndoneResets(false, this::inBackground);
+        answer = CompletableFuture.failedFuture(new IllegalStateException("it is being closed"));
+        look();
+        closed = true;
+        runLater();
+        assertEquals(1, resets.size());
+        assertTrue(undone.isPending(cursor));
     }
 }
