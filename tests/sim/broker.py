@@ -28,6 +28,7 @@ SEAL = "#pulsar.internal.tidegate.generation"
 
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
 _REOPEN_REST_NS = 60 * NS_PER_S
+_LOOK_NS = 50 * NS_PER_MS
 _RESET_TRIES = 5
 _RESET_PAUSE_NS = 200 * NS_PER_MS
 
@@ -224,7 +225,7 @@ class ServedSubscription:
         self._link = broker.link
         options = broker.options
         self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
-        self._loaded_sealed = self.seal() != NO_SEAL
+        self._looked = self._loaded_sealed = self._pending_reset = False
         self.dispatcher = Dispatcher(
             kernel,
             process,
@@ -245,33 +246,48 @@ class ServedSubscription:
         )
         self._wake: Event | None = None
         self._wake_ms: int | None = None
-        if self._is_undone:
-            self._reset_once_more(1)
-        else:
-            self._go_by_what_is_loaded()
+        self._go_by_what_is_loaded()
+        # That a topic is loaded is told in a thread of its own, and consumers may be there first.
+        broker.after(kernel.numbers.randrange(_LOOK_NS), self._look)
 
     # ---- what was loaded: the shim's `UndoneResets`
 
+    def _look(self) -> None:
+        """Once: as the topic was loaded, or before that is heard, as a tracker is about to be made."""
+        if self._looked or self.cursor.closed:
+            return
+        self._looked = True
+        self._loaded_sealed = self.seal() != NO_SEAL
+        self._pending_reset = self._is_undone
+        if self._pending_reset:
+            self.broker.after(0, self._reset_once_more, 1)  # where no lock is held
+
     @property
     def _is_undone(self) -> bool:
-        """Whether the cursor was loaded from a reset's own record, with what that took back."""
+        """Whether the cursor is as a reset's own record has it, with what that took back."""
         owner = self.owner()
-        if owner is None or not owner.sealed:
-            return False
-        return not self._loaded_sealed and bool(self.cursor.acknowledged)
+        sealed = owner is not None and owner.sealed
+        return sealed and self.seal() == NO_SEAL and bool(self.cursor.acknowledged)
 
     def _go_by_what_is_loaded(self, *, in_vain: bool = False) -> None:
         """Nothing that a reset has taken back is forgiven where the shim can tell."""
         owner = self.owner()
-        told = owner is not None and owner.sealed and not self._loaded_sealed and not in_vain
-        kept = self.cursor.beyond if told else self.cursor.acknowledged | self.cursor.beyond
-        self.subscription.obligations.recovered(frozenset(kept), self.cursor.resets)
+        told = owner is not None and owner.sealed and self.seal() == NO_SEAL and not in_vain
+        if not told:
+            kept = self.cursor.acknowledged | self.cursor.beyond
+            self.subscription.obligations.recovered(frozenset(kept), self.cursor.resets)
 
     def _reset_once_more(self, tries: int) -> None:
+        if self.cursor.closed:
+            return
+        if not self._is_undone:  # somebody else has reset it
+            self._pending_reset = False
+            return
+
         def done(written: bool) -> None:
-            if written or self.cursor.closed:
-                return
-            if tries == _RESET_TRIES:
+            if written:
+                self._pending_reset = False
+            elif tries == _RESET_TRIES:
                 self._go_by_what_is_loaded(in_vain=True)
             else:
                 self.broker.after(_RESET_PAUSE_NS << tries, self._reset_once_more, tries + 1)
@@ -288,6 +304,7 @@ class ServedSubscription:
 
     def _make_tracker(self) -> Tracker:
         broker = self.broker
+        self._look()
         first = Owner(broker.kernel.random.randbytes(16), 0)
         identity = Identity(TOPIC, self.subscription.name, self.owner() or first)
         tracker = Tracker(self, broker.options.shim, identity)
@@ -383,7 +400,7 @@ class ServedSubscription:
         return self._log
 
     def may_seal(self) -> bool:
-        return self.has_consumers()
+        return self.has_consumers() and not self._pending_reset
 
     def has_consumers(self) -> bool:
         return bool(self.dispatcher.consumers)

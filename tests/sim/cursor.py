@@ -383,7 +383,9 @@ class Cursor:
         info = CursorInfo(0, self._info.ledger, self._info.record, properties)
         write = _PropertyWrite(info, self._version, done)
         self._property_writes.append(write)
-        self._later(self._bring_properties, write)
+        round_trip_ns = self._io_ns()
+        self._kernel.after(round_trip_ns // 2, self._process, self._bring_properties, write)
+        self._kernel.after(round_trip_ns, self._process, self._hear_properties)
 
     def _bring_properties(self, last: _PropertyWrite) -> None:
         """The metadata store gets this write, and those that were asked for before it."""
@@ -394,7 +396,6 @@ class Cursor:
                 write.there = True
                 with contextlib.suppress(BadVersionError):
                     write.written = self._bookkeeper.put(self.subscription, write.info, write.version)
-        self._later(self._hear_properties)
 
     def _hear_properties(self) -> None:
         """The metadata store has answered what it has got."""
