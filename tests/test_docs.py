@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.index.format.envelope import FORMAT_VERSION
+
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
@@ -33,6 +35,17 @@ def _anchors(page: Path) -> set[str]:
         line.lstrip("# ") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("#")
     ]
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_versions_are_those_of_the_code() -> None:
+    said = (ROOT / "docs/format.md").read_text(encoding="utf-8")
+    assert f"The version of the whole directory is **{FORMAT_VERSION}**" in said
+
+
+def test_every_decision_is_listed() -> None:
+    listed = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs/decisions").glob("*.md")} - {"README.md"}
+    assert pages == {name for name in pages if f"]({name})" in listed}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -140,8 +140,10 @@ def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Fi
         "accepted_s": accepted_s,
         "first_due_s": first_due_s,
         "import_s": import_s,
-        "store_s": serving["store_ms"] / 1e3,
-        "indexes_s": serving["indexes_ms"] / 1e3,
+        **{
+            f"{part}_s": serving[f"{part}_ms"] / 1e3
+            for part in ("loading", "claiming", "store", "indexes", "accepting")
+        },
         "first_due_beyond_imports_s": first_due_s - import_s,
     }
 
