@@ -89,9 +89,10 @@ def _require_ours(path: Path, beside: Collection[str]) -> None:
 def close_to_others(path: Path) -> None:
     """Let the owner alone read what is in `path`, once it is known to be ours. Raises OSError."""
     for each in path.iterdir():
-        found = each.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
-            each.chmod(0o600)
+        with contextlib.suppress(FileNotFoundError):  # RocksDB deletes what it needs no more
+            found = each.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+                each.chmod(0o600)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
         _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)

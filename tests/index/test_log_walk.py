@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.catalogs import NAME, OPTIONS, opened, spread
 from tidegate.index.directory import WITNESS_NAME
+from tidegate.index.errors import DamagedDirectoryError
 from tidegate.index.log_walk import find_stops, stop_at_damage
 from tidegate.index.rocks import RocksStore
 
@@ -141,3 +143,62 @@ def test_a_manifest_that_was_being_made_when_the_power_went_does_not_count(tmp_p
     catalog, index = opened(RocksStore.open(tmp_path), OPTIONS)
     assert len(index.held()) == 200
     catalog.close()
+
+
+def filled(directory: Path) -> int:
+    """A store whose manifest tells of logs and tables that came and went; how many positions it holds."""
+    store = RocksStore.open(directory)
+    catalog, index = opened(store, OPTIONS)
+    for at in range(12):
+        index.add(spread(100, 8_000, ledger_id=at, seed=at))
+        catalog.commit()
+        if at % 3 == 2:
+            catalog.persist(NAME)
+            store._families.main.flush()
+            store._families.journal.flush()
+        if at == 8:
+            store.tidy()
+    held = len(index.held())
+    catalog.close()
+    return held
+
+
+def copied(directory: Path, to: Path) -> Path:
+    """The copy's manifest."""
+    shutil.copytree(directory, to)
+    (manifest,) = to.glob("MANIFEST-*")
+    return manifest
+
+
+@pytest.mark.parametrize("missing", [10, 150, 507])
+def test_of_a_manifests_unsynced_end_a_power_cut_may_leave_the_second_half(
+    tmp_path: Path, missing: int
+) -> None:
+    held = filled(tmp_path / "live")
+    manifest = copied(tmp_path / "live", tmp_path / "left")
+    manifest.write_bytes(manifest.read_bytes() + bytes(missing) + os.urandom(300))
+    catalog, index = opened(RocksStore.open(tmp_path / "left"), OPTIONS)
+    assert catalog.stats().lost_commits == 0
+    assert len(index.held()) == held
+    index.check()
+    catalog.close()
+
+
+def test_what_a_manifest_had_synced_is_not_passed_over(tmp_path: Path) -> None:
+    """Whichever record loses its beginning, nothing is missing, or RocksDB refuses, or the loss is told."""
+    held = filled(tmp_path / "live")
+    manifest = copied(tmp_path / "live", tmp_path / "whole")
+    content = manifest.read_bytes()
+    refused = 0
+    for at in walk(content):
+        damaged = copied(tmp_path / "live", tmp_path / str(at))
+        damaged.write_bytes(content[:at] + bytes(HEADER) + content[at + HEADER :])
+        try:
+            catalog, index = opened(RocksStore.open(tmp_path / str(at)), OPTIONS)
+        except DamagedDirectoryError:
+            refused += 1
+            continue
+        assert catalog.stats().lost_commits or len(index.held()) == held, at
+        index.check()
+        catalog.close()
+    assert refused > 3
