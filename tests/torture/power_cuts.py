@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.shim_client import ClientStream, ShimClient
-from tests.torture.disk import Disk, Entry, entries_of
+from tests.torture.disk import Disk, Entry, Operation, entries_of
 from tests.torture.workload import Believed, Frame, Workload
 from tidegate.index import Catalog, DelayIndex, RocksStore, SubscriptionName, SystemClock, TidegateIndexError
 from tidegate.plugin.local.daemon import without_settings
@@ -32,7 +32,7 @@ TOPIC = "persistent://public/default/orders"
 SUBSCRIPTIONS = ("busy", "slow", "quiet")
 WEIGHTS = (10, 4, 1)
 START_SECONDS = 60.0
-HOW = ("none", "prefix", "torn", "scattered", "any", "any")
+HOW = ("none", "prefix", "torn", "scattered", "any", "any", "behind", "behind", "behind")
 SETTINGS = {
     "TIDEGATE_STAGING_BYTES": "65536",
     "TIDEGATE_STAGING_BYTES_MAX": "1048576",
@@ -140,7 +140,7 @@ class Torture:
         self.summary.lives += 1
         self.summary.frames += sum(map(len, life.frames.values()))
         self.summary.durable_frames += sum(life.durable_at(entries[-1].end).values())
-        moments = [*sorted(self._rng.choices(range(1, len(entries)), k=cuts - 1)), len(entries)]
+        moments = [*sorted(self._moment(entries) for _ in range(cuts - 1)), len(entries)]
         done = 0
         for cut, moment in enumerate(moments):
             for entry in entries[done:moment]:
@@ -148,6 +148,14 @@ class Torture:
             done = moment
             self._cut(life, disk, entries[moment - 1], place / f"cut-{cut}", f"life {number}, cut {cut}")
         shutil.rmtree(root)
+
+    def _moment(self, entries: list[Entry]) -> int:
+        """So many entries are before the cut. Half of them are amid a sync, where a disk spends its time."""
+        moment = self._rng.randrange(1, len(entries))
+        if self._rng.random() < 0.5:
+            return moment
+        ends = (at for at in range(moment, len(entries)) if entries[at].operation is Operation.SYNC_ENDED)
+        return next(ends, moment)
 
     def _cut(self, life: Life, disk: Disk, last: Entry, left: Path, where: str) -> None:
         how = self._rng.choice(HOW)
