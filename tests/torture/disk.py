@@ -8,6 +8,7 @@ any of its sectors, or all of it; of a directory's changes the first so many.
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
@@ -161,6 +162,14 @@ class _Directory:
             _name(self.durable, names)
 
 
+def _content(directory: Path) -> dict[str, bytes | None]:
+    """Of each path below `directory` the bytes of the file, None of a directory."""
+    return {
+        str(path.relative_to(directory)): None if path.is_dir() else path.read_bytes()
+        for path in directory.rglob("*")
+    }
+
+
 def _mode(how: str, *, is_behind: bool) -> str:
     if how != "behind":
         return how
@@ -252,6 +261,20 @@ class Disk:
                 else:
                     mode = rng.choice(_HOW) if how == "any" else _mode(how, is_behind=file is behind)
                     (place / each).write_bytes(file.left(rng, mode))
+
+    def unrecorded(self, beside: Path) -> list[str]:
+        """What is not below `root` as the record has it, by name; empty if all that was done is recorded.
+
+        beside: where a new directory can be made, and deleted again.
+        """
+        made = beside / "recorded"
+        made.mkdir()
+        self.cut(made, random.Random(0), "all")  # noqa: S311
+        recorded, real = _content(made), _content(self.root)
+        shutil.rmtree(made)
+        return sorted(
+            name for name in recorded.keys() | real.keys() if recorded.get(name, "") != real.get(name, "")
+        )
 
     def _behind(self, rng: random.Random) -> _File | _Directory | None:
         """Any of what has changes that are not on disk, None if nothing has."""

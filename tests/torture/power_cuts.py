@@ -3,14 +3,15 @@
 One *life*: the daemon runs with recorder.c preloaded, a client sends it frames and notes how long the record
 was when something was known to be durable; then the daemon is killed. From its record follow any number of
 *cuts*, each at any moment of the life. What a cut leaves is opened; every subscription must be as after some
-frame that was sent, and not before the last one that was durable at that moment. The next life goes on from
-one of the cuts.
+frame that was sent, and not before the last one that was durable at that moment. All that is recorded must
+make exactly the files that are there. The next life goes on from one of the cuts.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import os
 import random
 import shutil
@@ -147,6 +148,9 @@ class Torture:
                 disk.replay(entry)
             done = moment
             self._cut(life, disk, entries[moment - 1], place / f"cut-{cut}", f"life {number}, cut {cut}")
+        unrecorded = disk.unrecorded(place)
+        if unrecorded:
+            raise AssertionError(f"life {number}: not as it is recorded: {', '.join(unrecorded)}")
         shutil.rmtree(root)
 
     def _moment(self, entries: list[Entry]) -> int:
@@ -187,8 +191,11 @@ class Torture:
                     raise AssertionError(f"{name}: HELD is not what the cut had left")
             for _ in range(rounds):
                 await self._send(life, streams, believed)
-            process.kill()
-            process.wait(START_SECONDS)
+            with life.record.open("rb") as record:
+                # So nothing is killed between what it does and what is recorded of it.
+                fcntl.flock(record, fcntl.LOCK_EX)
+                process.kill()
+                process.wait(START_SECONDS)
             await client.disconnect()
         finally:
             process.kill()
