@@ -4,7 +4,8 @@ One *life*: the daemon runs with recorder.c preloaded, a client sends it frames 
 was when something was known to be durable; then the daemon is killed. From its record follow any number of
 *cuts*, each at any moment of the life. What a cut leaves is opened; every subscription must be as after some
 frame that was sent, and not before the last one that was durable at that moment. All that is recorded must
-make exactly the files that are there. The next life goes on from one of the cuts.
+make exactly the files that are there, and nothing may have been handed out that the broker had as near. The
+next life goes on from one of the cuts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from pathlib import Path
 from tests.support.shim_client import ClientStream, ShimClient
 from tests.torture.disk import Disk, Entry, Operation, entries_of
 from tests.torture.workload import Believed, Frame, Workload
-from tidegate.index import Catalog, DelayIndex, RocksStore, SubscriptionName, SystemClock, TidegateIndexError
+from tidegate.index import (
+    Catalog,
+    DelayIndex,
+    Entries,
+    PositionSet,
+    RocksStore,
+    SubscriptionName,
+    SystemClock,
+    TidegateIndexError,
+)
 from tidegate.plugin.local.daemon import without_settings
 
 HERE = Path(__file__).parent
@@ -67,6 +77,7 @@ class Life:
     base: what the daemon knew when it began, by subscription.
     frames: what was sent after that.
     notes: when the record had so many bytes, so many frames of each subscription were durable.
+    may_come: what could be handed out, at one time or another; what is near all the time is not in it.
     """
 
     root: Path
@@ -74,6 +85,9 @@ class Life:
     base: dict[str, Believed]
     frames: dict[str, list[Frame]] = field(default_factory=lambda: {name: [] for name in SUBSCRIPTIONS})
     notes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+    may_come: dict[str, PositionSet] = field(
+        default_factory=lambda: {name: PositionSet() for name in SUBSCRIPTIONS}
+    )
 
     def durable_at(self, record_bytes: int) -> dict[str, int]:
         """How many frames of each subscription were durable when the record had so many bytes."""
@@ -189,6 +203,7 @@ class Torture:
                 answered = Believed(streams[name].held, streams[name].acknowledged, believed[name].mark)
                 if answered != believed[name]:
                     raise AssertionError(f"{name}: HELD is not what the cut had left")
+                life.may_come[name].update(answered.to_hand_out())
             for _ in range(rounds):
                 await self._send(life, streams, believed)
             with life.record.open("rb") as record:
@@ -197,6 +212,10 @@ class Torture:
                 process.kill()
                 process.wait(START_SECONDS)
             await client.disconnect()
+            for name, stream in streams.items():
+                came = PositionSet.of_entries(Entries.concat(stream.due))
+                if not came.issubset(life.may_come[name]):
+                    raise AssertionError(f"{name}: what the broker has already was handed out")
         finally:
             process.kill()
             process.wait(START_SECONDS)
@@ -209,6 +228,7 @@ class Torture:
             streams[name].change(frame)
             believed[name].apply(frame)
             life.frames[name].append(frame)
+            life.may_come[name].update(believed[name].to_hand_out())
         if self._rng.random() < 0.7:
             for name in self._rng.sample(SUBSCRIPTIONS, 2):
                 await streams[name].durable()
