@@ -2,12 +2,13 @@
 
 The model is as strict as POSIX: a file's bytes are on disk once they were synced, and that a file is in its
 directory once the directory was. Of what was not synced a cut leaves nothing, or the first so many writes, or
-any of its sectors; of a directory's changes the first so many.
+any of its sectors, or all of it; of a directory's changes the first so many.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
@@ -72,6 +73,11 @@ class _Pending(Generic[ChangeT]):
         self.changes: list[ChangeT] = []
         self._synced = 0
         self._begun: dict[int, int] = {}
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether a sync is under way."""
+        return bool(self._begun)
 
     def begin_sync(self, number: int) -> None:
         """What is there now is on disk when this sync ends."""
@@ -156,6 +162,20 @@ class _Directory:
             _name(self.durable, names)
 
 
+def _content(directory: Path) -> dict[str, bytes | None]:
+    """Of each path below `directory` the bytes of the file, None of a directory."""
+    return {
+        str(path.relative_to(directory)): None if path.is_dir() else path.read_bytes()
+        for path in directory.rglob("*")
+    }
+
+
+def _mode(how: str, *, is_behind: bool) -> str:
+    if how != "behind":
+        return how
+    return "none" if is_behind else "all"
+
+
 def _name(known: dict[str, _File], names: tuple[_Naming, ...]) -> None:
     for name, file in names:
         known.pop(name, None)
@@ -220,12 +240,15 @@ class Disk:
         """Write into the new directory `to` what a power cut now would leave of `root`.
 
         how: `none`, `prefix`, `torn`, `scattered` or `all` of what was not synced, each file for itself;
-        `any` takes one of these for each file.
+        `any` takes one of these for each file; `behind` leaves nothing of it in one file or directory, mostly
+        one that is being synced, and all of it in the others: so is found what is told of too early.
         """
+        behind = self._behind(rng) if how == "behind" else None
         for name, directory in self.directories.items():
             names = dict(directory.durable)
             changes = directory.pending.changes
-            kept = {"none": 0, "all": len(changes)}.get(how, rng.randint(0, len(changes)))
+            mode = _mode(how, is_behind=directory is behind)
+            kept = {"none": 0, "all": len(changes)}.get(mode, rng.randint(0, len(changes)))
             for change in changes[:kept]:
                 _name(names, change)
             place = to / Path(name).relative_to(self.root)
@@ -236,8 +259,30 @@ class Disk:
                 if str(Path(name) / each) in self.directories:
                     (place / each).mkdir(0o700)
                 else:
-                    mode = rng.choice(_HOW) if how == "any" else how
+                    mode = rng.choice(_HOW) if how == "any" else _mode(how, is_behind=file is behind)
                     (place / each).write_bytes(file.left(rng, mode))
+
+    def unrecorded(self, beside: Path) -> list[str]:
+        """What is not below `root` as the record has it, by name; empty if all that was done is recorded.
+
+        beside: where a new directory can be made, and deleted again.
+        """
+        made = beside / "recorded"
+        made.mkdir()
+        self.cut(made, random.Random(0), "all")  # noqa: S311
+        recorded, real = _content(made), _content(self.root)
+        shutil.rmtree(made)
+        return sorted(
+            name for name in recorded.keys() | real.keys() if recorded.get(name, "") != real.get(name, "")
+        )
+
+    def _behind(self, rng: random.Random) -> _File | _Directory | None:
+        """Any of what has changes that are not on disk, None if nothing has."""
+        known: list[_File | _Directory] = [*self.directories.values(), *self._inodes.values()]
+        changed = [each for each in known if each.pending.changes]
+        in_sync = [each for each in changed if each.pending.in_sync]
+        some = in_sync if in_sync and rng.random() < 0.75 else changed
+        return rng.choice(some) if some else None
 
     def _find(self, path: str) -> _File | None:
         where = self.directories.get(str(Path(path).parent))

@@ -3,14 +3,16 @@
 One *life*: the daemon runs with recorder.c preloaded, a client sends it frames and notes how long the record
 was when something was known to be durable; then the daemon is killed. From its record follow any number of
 *cuts*, each at any moment of the life. What a cut leaves is opened; every subscription must be as after some
-frame that was sent, and not before the last one that was durable at that moment. The next life goes on from
-one of the cuts.
+frame that was sent, and not before the last one that was durable at that moment. All that is recorded must
+make exactly the files that are there, and nothing may have been handed out that the broker had as near. The
+next life goes on from one of the cuts.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import os
 import random
 import shutil
@@ -22,9 +24,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.shim_client import ClientStream, ShimClient
-from tests.torture.disk import Disk, Entry, entries_of
+from tests.torture.disk import Disk, Entry, Operation, entries_of
 from tests.torture.workload import Believed, Frame, Workload
-from tidegate.index import Catalog, DelayIndex, RocksStore, SubscriptionName, SystemClock, TidegateIndexError
+from tidegate.index import (
+    Catalog,
+    DelayIndex,
+    Entries,
+    PositionSet,
+    RocksStore,
+    SubscriptionName,
+    SystemClock,
+    TidegateIndexError,
+)
 from tidegate.plugin.local.daemon import without_settings
 
 HERE = Path(__file__).parent
@@ -32,7 +43,7 @@ TOPIC = "persistent://public/default/orders"
 SUBSCRIPTIONS = ("busy", "slow", "quiet")
 WEIGHTS = (10, 4, 1)
 START_SECONDS = 60.0
-HOW = ("none", "prefix", "torn", "scattered", "any", "any")
+HOW = ("none", "prefix", "torn", "scattered", "any", "any", "behind", "behind", "behind")
 SETTINGS = {
     "TIDEGATE_STAGING_BYTES": "65536",
     "TIDEGATE_STAGING_BYTES_MAX": "1048576",
@@ -66,6 +77,7 @@ class Life:
     base: what the daemon knew when it began, by subscription.
     frames: what was sent after that.
     notes: when the record had so many bytes, so many frames of each subscription were durable.
+    may_come: what could be handed out, at one time or another; what is near all the time is not in it.
     """
 
     root: Path
@@ -73,6 +85,9 @@ class Life:
     base: dict[str, Believed]
     frames: dict[str, list[Frame]] = field(default_factory=lambda: {name: [] for name in SUBSCRIPTIONS})
     notes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+    may_come: dict[str, PositionSet] = field(
+        default_factory=lambda: {name: PositionSet() for name in SUBSCRIPTIONS}
+    )
 
     def durable_at(self, record_bytes: int) -> dict[str, int]:
         """How many frames of each subscription were durable when the record had so many bytes."""
@@ -140,14 +155,25 @@ class Torture:
         self.summary.lives += 1
         self.summary.frames += sum(map(len, life.frames.values()))
         self.summary.durable_frames += sum(life.durable_at(entries[-1].end).values())
-        moments = [*sorted(self._rng.choices(range(1, len(entries)), k=cuts - 1)), len(entries)]
+        moments = [*sorted(self._moment(entries) for _ in range(cuts - 1)), len(entries)]
         done = 0
         for cut, moment in enumerate(moments):
             for entry in entries[done:moment]:
                 disk.replay(entry)
             done = moment
             self._cut(life, disk, entries[moment - 1], place / f"cut-{cut}", f"life {number}, cut {cut}")
+        unrecorded = disk.unrecorded(place)
+        if unrecorded:
+            raise AssertionError(f"life {number}: not as it is recorded: {', '.join(unrecorded)}")
         shutil.rmtree(root)
+
+    def _moment(self, entries: list[Entry]) -> int:
+        """So many entries are before the cut. Half of them are amid a sync, where a disk spends its time."""
+        moment = self._rng.randrange(1, len(entries))
+        if self._rng.random() < 0.5:
+            return moment
+        ends = (at for at in range(moment, len(entries)) if entries[at].operation is Operation.SYNC_ENDED)
+        return next(ends, moment)
 
     def _cut(self, life: Life, disk: Disk, last: Entry, left: Path, where: str) -> None:
         how = self._rng.choice(HOW)
@@ -177,11 +203,19 @@ class Torture:
                 answered = Believed(streams[name].held, streams[name].acknowledged, believed[name].mark)
                 if answered != believed[name]:
                     raise AssertionError(f"{name}: HELD is not what the cut had left")
+                life.may_come[name].update(answered.to_hand_out())
             for _ in range(rounds):
                 await self._send(life, streams, believed)
-            process.kill()
-            process.wait(START_SECONDS)
+            with life.record.open("rb") as record:
+                # So nothing is killed between what it does and what is recorded of it.
+                fcntl.flock(record, fcntl.LOCK_EX)
+                process.kill()
+                process.wait(START_SECONDS)
             await client.disconnect()
+            for name, stream in streams.items():
+                came = PositionSet.of_entries(Entries.concat(stream.due))
+                if not came.issubset(life.may_come[name]):
+                    raise AssertionError(f"{name}: what the broker has already was handed out")
         finally:
             process.kill()
             process.wait(START_SECONDS)
@@ -194,6 +228,7 @@ class Torture:
             streams[name].change(frame)
             believed[name].apply(frame)
             life.frames[name].append(frame)
+            life.may_come[name].update(believed[name].to_hand_out())
         if self._rng.random() < 0.7:
             for name in self._rng.sample(SUBSCRIPTIONS, 2):
                 await streams[name].durable()

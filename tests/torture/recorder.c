@@ -7,8 +7,10 @@
  *   entry := operation:u32 path_size:u32 other_size:u32 data_size:u32 inode:u64 offset:i64 path other data
  *
  * An operation and its entry are one step under one lock, so that the entries are in the order in which the
- * operations took effect. A sync is two entries: what came before the first one is on disk after the second one.
- * Syncing for real would only cost time: a killed process loses nothing, and a power cut is made of the record.
+ * operations took effect. The record itself is locked meanwhile (flock): who has that lock and kills the process
+ * leaves no operation without its entry. A sync is two entries: what came before the first one is on disk after
+ * the second one. Syncing for real would only cost time: a killed process loses nothing, and a power cut is made
+ * of the record.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -72,6 +75,21 @@ __attribute__((constructor)) static void begin(void) {
     if (record < 0) give_up(path);
 }
 
+static void lock_record(int how) {
+    while (syscall(SYS_flock, record, how))
+        if (errno != EINTR) give_up("the record cannot be locked");
+}
+
+static void begin_step(void) {
+    pthread_mutex_lock(&lock);
+    lock_record(LOCK_EX);
+}
+
+static void end_step(void) {
+    lock_record(LOCK_UN);
+    pthread_mutex_unlock(&lock);
+}
+
 static int is_ours(const char *path) {
     return record >= 0 && path && !strncmp(path, root, root_size) && path[root_size] == '/';
 }
@@ -114,12 +132,12 @@ static void opened(int descriptor, const char *path, int flags, int existed) {
 static int open_at(int directory, const char *path, int flags, mode_t mode) {
     if (!is_ours(path) && !is_root(path)) return syscall(SYS_openat, directory, path, flags, mode);
     struct stat found;
-    pthread_mutex_lock(&lock);
+    begin_step();
     int existed = !lstat(path, &found);
     int descriptor = syscall(SYS_openat, directory, path, flags, mode);
     int error = errno;
     opened(descriptor, path, flags, existed);
-    pthread_mutex_unlock(&lock);
+    end_step();
     errno = error;
     return descriptor;
 }
@@ -147,10 +165,10 @@ int creat64(const char *path, mode_t mode) { return creat(path, mode); }
 
 int close(int descriptor) {
     if (!file_of(descriptor)) return syscall(SYS_close, descriptor);
-    pthread_mutex_lock(&lock);
+    begin_step();
     files[descriptor].is_open = 0;
     int result = syscall(SYS_close, descriptor);
-    pthread_mutex_unlock(&lock);
+    end_step();
     return result;
 }
 
@@ -160,7 +178,7 @@ static ssize_t write_at(int descriptor, const struct iovec *parts, int count, of
     if (!file)
         return offset < 0 ? syscall(SYS_writev, descriptor, parts, count)
                           : syscall(SYS_pwritev, descriptor, parts, count, offset, 0);
-    pthread_mutex_lock(&lock);
+    begin_step();
     struct stat found;
     off_t at = offset;
     if (file->appends)
@@ -182,7 +200,7 @@ static ssize_t write_at(int descriptor, const struct iovec *parts, int count, of
         note(SYNC_BEGUN, file->inode, number, NULL, NULL, NULL, 0);
         note(SYNC_ENDED, file->inode, number, NULL, NULL, NULL, 0);
     }
-    pthread_mutex_unlock(&lock);
+    end_step();
     errno = error;
     return size;
 }
@@ -210,11 +228,11 @@ ssize_t pwritev64(int descriptor, const struct iovec *parts, int count, off64_t 
 int ftruncate(int descriptor, off_t size) {
     struct file *file = file_of(descriptor);
     if (!file) return syscall(SYS_ftruncate, descriptor, size);
-    pthread_mutex_lock(&lock);
+    begin_step();
     int result = syscall(SYS_ftruncate, descriptor, size);
     int error = errno;
     if (!result) note(TRUNCATED, file->inode, size, NULL, NULL, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    end_step();
     errno = error;
     return result;
 }
@@ -223,7 +241,7 @@ int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, siz
 int fallocate(int descriptor, int mode, off_t offset, off_t size) {
     struct file *file = file_of(descriptor);
     if (!file) return syscall(SYS_fallocate, descriptor, mode, offset, size);
-    pthread_mutex_lock(&lock);
+    begin_step();
     struct stat before, after;
     fstat(descriptor, &before);
     int result = syscall(SYS_fallocate, descriptor, mode, offset, size);
@@ -231,7 +249,7 @@ int fallocate(int descriptor, int mode, off_t offset, off_t size) {
     if (mode & ~FALLOC_FL_KEEP_SIZE) give_up("fallocate in a way that is not recorded");
     if (!result && !fstat(descriptor, &after) && after.st_size != before.st_size)
         note(TRUNCATED, file->inode, after.st_size, NULL, NULL, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    end_step();
     errno = error;
     return result;
 }
@@ -248,16 +266,16 @@ int posix_fallocate64(int descriptor, off64_t offset, off64_t size) {
 static int sync_file(int descriptor, long call) {
     struct file *file = file_of(descriptor);
     if (!file) return syscall(call, descriptor);
-    pthread_mutex_lock(&lock);
+    begin_step();
     uint64_t inode = file->inode;
     int64_t number = ++syncs;
     char *path = file->is_directory ? strdup(file->path) : NULL;
     note(SYNC_BEGUN, inode, number, path, NULL, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    end_step();
     usleep(200); /* as a disk takes its time, so that others write meanwhile */
-    pthread_mutex_lock(&lock);
+    begin_step();
     note(SYNC_ENDED, inode, number, path, NULL, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    end_step();
     free(path);
     return 0;
 }
@@ -269,11 +287,11 @@ int sync_file_range(int descriptor, off64_t offset, off64_t size, unsigned int f
 }
 
 #define STEP(call, recorded)            \
-    pthread_mutex_lock(&lock);          \
+    begin_step();                       \
     int result = call;                  \
     int error = errno;                  \
     if (!result) recorded;              \
-    pthread_mutex_unlock(&lock);        \
+    end_step();                         \
     errno = error;                      \
     return result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -30,12 +29,16 @@ def test_nothing_durable_is_gone_after_a_power_cut(tmp_path: Path, small: bool) 
     assert summary.durable_frames > 200 * summary.lives
 
 
-def test_a_store_that_does_not_sync_is_found_out(tmp_path: Path) -> None:
-    torture = Torture(tmp_path, SEED, broken="unsynced")
-    torture.round(cuts=6)
-    assert any("positions" in each.what or "missing" in each.what for each in torture.summary.lost), (
-        torture.summary.line()
-    )
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("unsynced", "are missing"), ("witness-first", "an honest power cut is called damage")],
+)
+def test_a_daemon_that_is_broken_is_found_out(tmp_path: Path, broken: str, said: str) -> None:
+    """In the first 25 cuts nearly always; where they all missed, chance gets a second life."""
+    torture = Torture(tmp_path, SEED, broken=broken)
+    while not torture.summary.lost and torture.summary.lives < 2:
+        torture.round(cuts=25, rounds_of_frames=120)
+    assert any(said in each.what for each in torture.summary.lost), kept_directories(torture.summary)
 
 
 def test_the_record_is_all_that_was_done(tmp_path: Path) -> None:
@@ -59,20 +62,20 @@ def test_the_record_is_all_that_was_done(tmp_path: Path) -> None:
     assert {entry.operation for entry in entries} >= set(Operation) - {Operation.LINKED}
     for entry in entries:
         disk.replay(entry)
-    left = tmp_path / "left"
-    left.mkdir()
-    disk.cut(left, random.Random(SEED), "all")  # noqa: S311
-    for way in (root, left):
-        assert len(list(way.rglob("*.sst"))) > 3
-    assert content_of(left) == content_of(root)
+    assert len(list(root.rglob("*.sst"))) > 3
+    assert disk.unrecorded(tmp_path) == []
 
 
-def content_of(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*.*")
-        if path.is_file()
-    }
+def test_what_was_done_unrecorded_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "data").mkdir(parents=True)
+    for name in ("changed", "gone", "kept"):
+        (root / "data" / name).write_bytes(b"x")
+    disk = Disk(root)
+    (root / "data" / "changed").write_bytes(b"y")
+    (root / "data" / "gone").unlink()
+    (root / "data" / "made").mkdir()
+    assert disk.unrecorded(tmp_path) == ["data/changed", "data/gone", "data/made"]
 
 
 def test_a_killed_process_leaves_a_record_that_can_be_read(tmp_path: Path) -> None:

@@ -12,20 +12,29 @@ LEDGER_ENTRIES = 400
 NO_POSITION = (-1, -1)
 SPAN_MS = 6 * 3_600_000
 SOON_MS = 2_000
+NEAR_SHARE = 0.25
 
 Frame = Add | Ack | Unack | MarkDelete | Clear
 
 
 @dataclass
 class Believed:
-    """One subscription as docs/protocol.md has it: what is held, known acknowledged, and marked deleted."""
+    """One subscription as docs/protocol.md has it: what is held, known acknowledged, and marked deleted.
+
+    near: of what is held what the broker has already. That is of this life alone, and on no disk.
+    """
 
     held: PositionSet = field(default_factory=PositionSet)
     acknowledged: PositionSet = field(default_factory=PositionSet)
     mark: tuple[int, int] = NO_POSITION
+    near: PositionSet = field(default_factory=PositionSet, compare=False)
 
     def copy(self) -> Believed:
-        return Believed(self.held.snapshot(), self.acknowledged.snapshot(), self.mark)
+        return Believed(self.held.snapshot(), self.acknowledged.snapshot(), self.mark, self.near.snapshot())
+
+    def to_hand_out(self) -> PositionSet:
+        """What the daemon may send as DUE in this life."""
+        return self.held.difference(self.near)
 
     def apply(self, frame: Frame) -> None:
         match frame:
@@ -33,6 +42,8 @@ class Believed:
                 new = PositionSet.of_entries(frame.entries).difference(self.acknowledged)
                 new.discard_up_to(*self.mark)
                 self.held.update(new)
+                if frame.near:
+                    self.near.update(new)
             case Ack():
                 self.held.difference_update(frame.positions)
                 above = frame.positions.snapshot()
@@ -49,6 +60,7 @@ class Believed:
             case Clear():
                 self.held.clear()
                 self.acknowledged.clear()
+        self.near = self.near.intersection(self.held)
 
 
 class Workload:
@@ -64,10 +76,10 @@ class Workload:
         rng = self._rng
         kind = rng.random()
         if kind < 0.6 or not self._next:
-            return Add(self._entries(self._next, self._take(rng.choice((1, 5, 50, 300)))), False)
+            return self._add(self._next, self._take(rng.choice((1, 5, 50, 300))))
         if kind < 0.63:  # read again
             first = rng.randrange(self._next)
-            return Add(self._entries(first, min(self._next, first + 50)), False)
+            return self._add(first, min(self._next, first + 50))
         some = self._some()
         if kind < 0.85:
             return Ack(some.intersection(believed.held) or some)
@@ -83,6 +95,9 @@ class Workload:
     def _take(self, count: int) -> int:
         self._next += count
         return self._next
+
+    def _add(self, first: int, stop: int) -> Add:
+        return Add(self._entries(first, stop), self._rng.random() < NEAR_SHARE)
 
     def _some(self) -> PositionSet:
         first = self._rng.randrange(self._next)

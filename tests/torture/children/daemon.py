@@ -1,6 +1,7 @@
 """`tidegate serve` with small buffers, so that seconds of work bring flushes, new logs and compactions.
 
-With TORTURE_BROKEN=unsynced its store syncs nothing: what the torture is to find.
+TORTURE_BROKEN breaks it in a way that the torture is to find: with `unsynced` its store syncs nothing, with
+`witness-first` the witness tells of a commit before that is synced.
 """
 
 from __future__ import annotations
@@ -18,12 +19,22 @@ families._JOURNAL_BUFFER_BYTES = 64 * KIB
 families._WAL_BYTES_MAX = 256 * KIB
 rocks._TIDY_BYTES = 64 * KIB
 
-if os.environ.get("TORTURE_BROKEN") == "unsynced":
-    write = rocks.RocksStore.write
+write = rocks.RocksStore.write
 
-    def write_only(self: rocks.RocksStore, batch: Any, *, sync: bool) -> None:
-        write(self, batch, sync=False)
 
-    rocks.RocksStore.write = write_only  # type: ignore[method-assign]
+def write_only(self: rocks.RocksStore, batch: Any, *, sync: bool) -> None:
+    write(self, batch, sync=False)
+
+
+def witness_first(self: rocks.RocksStore, batch: Any, *, sync: bool) -> None:
+    if sync:
+        self._witness.advance(self._commit + 1)
+    write(self, batch, sync=sync)
+
+
+BROKEN = {"unsynced": write_only, "witness-first": witness_first}
+
+if broken := os.environ.get("TORTURE_BROKEN"):
+    rocks.RocksStore.write = BROKEN[broken]  # type: ignore[method-assign]
 
 cli.main()
