@@ -393,13 +393,9 @@ class World:
 
     def finish_repaired(self) -> None:
         kernel = self.kernel
-        for number, client in enumerate(self.clients):
-            client.ack_after_ms = (0, 20)
-            if number < len(self.subscriptions):
-                client.drop()
-                client.permits = max(client.permits, 50)
-                client.connect()
+        self._have_consumers()
         for client in self.clients:
+            client.ack_after_ms = (0, 20)
             for delivery in list(client.unprocessed.values()):
                 kernel.after(kernel.between_ns(0, NS_PER_S), None, client.acknowledge, delivery.position)
         last_ms = max(self.bookkeeper.log.deliver_at_ms.values(), default=0)
@@ -428,6 +424,16 @@ class World:
         # What was asked of bookies that were away has its answer when they were to be back.
         kernel.run_until(max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS)
         self._check_empty()
+
+    def _have_consumers(self) -> None:
+        """One comes where there is none. Whoever is there stays: a reconnection has everything read again, and
+        would hide what is stuck."""
+        every = len(self.subscriptions)
+        for number in range(every):
+            clients = self.clients[number::every]
+            if not any(client.wanted for client in clients):
+                clients[0].permits = max(clients[0].permits, 50)
+                clients[0].connect()
 
     def publish(self, deliver_at_ms: list[int]) -> None:
         """Somebody publishes at the topic's owner, which must be there. NO_DELAY: a plain message."""
