@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from tests.sim.belief import Belief
@@ -402,6 +403,19 @@ def claims_not_compared() -> Iterator[None]:
 
 
 @contextmanager
+def _lost_half_the_time(name: str) -> Iterator[None]:
+    """Half of the calls of a method of the broker's are lost."""
+
+    def call(self: Any) -> None:
+        if self.broker.kernel.numbers.random() < 0.5:
+            original(self)
+
+    original = getattr(ServedSubscription, name)
+    with replaced(ServedSubscription, name, call):
+        yield
+
+
+@contextmanager
 def _loss_of_former_history() -> Iterator[None]:
     """Nor does who listens know of claims: what is met is what becomes of messages."""
     with claims_not_compared(), replaced(Belief, "_empty_if_of_another_history", lambda self, request: None):
@@ -442,6 +456,14 @@ _MUCH_IN_BLOCKS = {
 """Hardly anything stays in the journal."""
 _MUCH_CREDIT = {"credit_max": 1_000_000}
 """What is due is handed out at once, so that the check that is named meets the plant first."""
+
+_QUICK = {
+    **{"socket_latency_us": 200, "socket_capacity": 200_000, "piece_bytes": 0, "read_io_us": 100},
+    **{"write_us": 10, "job_delay_us": 10, "loop_lag_us": 10, "storage_retry_ms": 10, "retry_ms": 10},
+    **{"credit": 20_000, "near_max": 1_000, "pending_max": 1_000_000, "permits": 50, "ack_after_ms": 20},
+    **{"maintain_interval_ms": 100, "index_log": False, **_MUCH_CREDIT},
+}
+"""Nothing is slow, so that little lateness is allowed."""
 
 PLANTS = (
     Plant(
@@ -539,6 +561,22 @@ PLANTS = (
         ("crash",),
         {"credit": 100, "credit_max": 7},
         "3404f5f",
+    ),
+    Plant(
+        "a wish to read is lost",
+        partial(_lost_half_the_time, "read_more"),
+        "late: ",
+        ("move",),
+        _QUICK,
+        or_says=("lost: ",),  # nothing else comes that has it sent
+    ),
+    Plant(
+        "a wake-up is lost",
+        partial(_lost_half_the_time, "_on_wake"),
+        "late: ",
+        ("move",),
+        _QUICK,
+        or_says=("lost: ",),
     ),
     Plant("the shim's clock is ahead", _clock_ahead, "ms early", ("clock",)),
     Plant(

@@ -350,6 +350,11 @@ class World:
         if self.kernel.chance(_CHECK_SHARE):
             self._check_indexes()
 
+    def check_lateness(self) -> None:
+        """Before a step: what should have been sent by now was sent. Raises Violation."""
+        for served in self.served():
+            served.check_lateness()
+
     def _check_indexes(self) -> None:
         """Walk the invariants of every index, but where damage may lie that nobody has met yet, or blocks are
         missing that come with the next stream."""
@@ -426,8 +431,8 @@ class World:
         self._check_empty()
 
     def _have_consumers(self) -> None:
-        """One comes where there is none. Whoever is there stays: a reconnection has everything read again, and
-        would hide what is stuck."""
+        """One comes where there is none. Whoever is there stays: a reconnection has everything read again,
+        and would hide what is stuck."""
         every = len(self.subscriptions)
         for number in range(every):
             clients = self.clients[number::every]
