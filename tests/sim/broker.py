@@ -175,6 +175,12 @@ class Broker:
             self._reopened_ns = now_ns
             self.after(0, self._reopen)
 
+    def check_budgets(self) -> None:
+        """What the shim has in memory is within its limits. Raises Violation."""
+        for tracker in self.watched:
+            # One normal and one replay read are under way when it says that it is full.
+            tracker.check_budgets(2 * self.options.dispatcher.read_batch)
+
     # ---- the shim's threads
 
     def watch_soon(self) -> None:
@@ -195,6 +201,7 @@ class Broker:
 
     def _watch_all(self) -> None:
         self._watch = None
+        self.check_budgets()
         slow = self.kernel.now_ns - self._watched_slowly_ns >= NS_PER_S
         if slow:
             self._watched_slowly_ns = self.kernel.now_ns

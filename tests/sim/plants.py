@@ -18,8 +18,10 @@ from tests.sim.broker import ServedSubscription
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
+from tidegate.index import catalog, persist
 from tidegate.index.catalog import Catalog
 from tidegate.index.changes import Changes
+from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.format import keys
@@ -266,6 +268,37 @@ def _forgotten_beside_a_snapshot() -> Iterator[None]:
 
     original = LogWriter.note
     with replaced(LogWriter, "note", note):
+        yield
+
+
+@contextmanager
+def _waits_without_a_bound() -> Iterator[None]:
+    """However much waits for an index log, it is kept."""
+
+    def leave(self: Any) -> None:
+        if self._queue_bytes <= self._options.queue_bytes:
+            original(self)
+
+    original = LogWriter._leave
+    with replaced(LogWriter, "_leave", leave):
+        yield
+
+
+@contextmanager
+def _kept_aside_without_a_bound() -> Iterator[None]:
+    """Whatever was damaged is kept aside."""
+
+    def keep(store: Any, damaged: Any, budget_bytes: int) -> Batch:
+        return set_aside(store, damaged, 1 << 40)
+
+    with replaced(persist, "set_aside", keep), replaced(catalog, "set_aside", keep):
+        yield
+
+
+@contextmanager
+def _never_full() -> Iterator[None]:
+    """The shim reads on, however much the daemon has not said DURABLE of."""
+    with replaced(ShimTracker, "_is_full", lambda self: False):
         yield
 
 
@@ -601,6 +634,27 @@ PLANTS = (
         _LOG,
         # An ACK may be written beside it as an ADD may.
         or_says=("is held, but it must be acknowledged", "held and acknowledged at once"),
+    ),
+    Plant(
+        "what waits for an index log has no bound",
+        _waits_without_a_bound,
+        "bytes wait for an index log",
+        ("move",),
+        {**_LOG, "log_queue_bytes": 100, "log_interval_ms": 500, "log_io_us": 50_000},
+    ),
+    Plant(
+        "what is damaged is kept without a bound",
+        _kept_aside_without_a_bound,
+        "damaged bytes, 50 are allowed",
+        ("damage", "crash"),
+        {"quarantine_bytes": 50},
+    ),
+    Plant(
+        "the shim reads on though it is full",
+        _never_full,
+        "entries wait for DURABLE",
+        ("move",),
+        {"pending_max": 5, "read_batch": 3, "socket_latency_us": 100_000, "commit_interval_us": 50_000},
     ),
     Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(

@@ -345,10 +345,16 @@ class World:
 
     def check(self) -> None:
         """The cheap part of the checks, after a step."""
-        for daemon in self.daemons:
-            daemon.check_budget()
+        self._check_budgets()
         if self.kernel.chance(_CHECK_SHARE):
             self._check_indexes()
+
+    def _check_budgets(self) -> None:
+        for daemon in self.daemons:
+            daemon.check_budget()
+            daemon.check_quarantine()
+        for broker in self.brokers:
+            broker.check_budgets()
 
     def check_lateness(self) -> None:
         """Before a step: what should have been sent by now was sent. Raises Violation."""
@@ -408,6 +414,7 @@ class World:
         while kernel.now_ns < end_ns:
             kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
             self._keep_up()
+            self._check_budgets()
             if any(served.dispatcher.waits_for_traffic for served in self.served()):
                 self.publish([NO_DELAY])
             if not any(self._owed(each) for each in self.subscriptions):
