@@ -155,7 +155,7 @@ def _believed_over_a_reset() -> Iterator[None]:
 
 @contextmanager
 def _left_as_loaded() -> Iterator[None]:
-    """5a14b00: what a reset's own record still had as acknowledged was believed by the next owner."""
+    """d57358d: what a reset's own record still had as acknowledged was believed by the next owner."""
     with replaced(ServedSubscription, "_is_undone", False):
         yield
 
@@ -513,7 +513,7 @@ PLANTS = (
         "lost: ",
         ("seek", "move", "crash", "consumer"),
         {},
-        "5a14b00",
+        "d57358d",
     ),
     Plant(
         "the epoch is a wall clock",

@@ -23,8 +23,8 @@ from tests.sim.plants import (
     taken_for_foreign,
     told_once,
 )
-from tests.sim.player import play
-from tests.sim.report import explain
+from tests.sim.player import Outcome, play
+from tests.sim.report import command, explain
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
 SEEDS_MAX = 60
@@ -95,3 +95,11 @@ def test_a_failure_is_shrunk_and_one_command_replays_it(
     assert "more DUE entries than there is credit" in capsys.readouterr().out
     assert len(small.steps) < len(history.steps) // 2
     assert main(arguments) == 0
+
+
+def test_a_failure_that_is_not_explained_has_its_command_all_the_same(tmp_path: Path) -> None:
+    line = command(Failure(7, Outcome("too many to explain"), ("move",)), tmp_path)
+
+    assert "\n" not in line
+    path = Path(line.split("--replay ")[1].split()[0])
+    assert History.load(path) == generate(7, ("move",))
