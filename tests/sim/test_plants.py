@@ -18,6 +18,7 @@ from tests.sim.plants import (
     brings_what_was_dropped,
     given_back_in_eighths,
     landed_without_a_mark,
+    lost_claim_not_told,
     nobody_commits_upkeep,
     sealed_amid_a_reset,
     taken_for_foreign,
@@ -59,6 +60,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
         ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
         ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
+        ("put_back_with_a_damaged_state", lost_claim_not_told, "which the topic does not have"),
     ],
 )
 def test_a_kept_history_fails_with_the_bug_that_it_once_showed(
