@@ -19,9 +19,10 @@ from tests.sim.campaign import Campaign
 from tests.sim.generator import FAULTS, generate
 from tests.sim.history import History
 from tests.sim.player import play
-from tests.sim.report import details, explain, summary
+from tests.sim.report import command, details, explain, summary
 
 KEPT = Path("build/sim")
+_EXPLAINED = 3  # failures of a campaign that are made small; of the others there is the command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,8 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
     campaign = Campaign(first, chosen.seeds, chosen.jobs, chosen.seconds, faults)
     campaign.run(print)
     print(summary(campaign))
-    for failed in campaign.failures[:3]:
+    for failed in campaign.failures[:_EXPLAINED]:
         print(explain(failed, KEPT, shrinks=not chosen.no_shrink))
+    for failed in campaign.failures[_EXPLAINED:]:
+        print(command(failed, KEPT))
     return 1 if campaign.failures else 0
 
 

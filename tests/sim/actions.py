@@ -11,6 +11,7 @@ from tests.sim.bookkeeper import NO_DELAY
 from tests.sim.client import Client
 from tests.sim.history import Step
 from tests.sim.kernel import NS_PER_MS
+from tests.sim.lateness import FOREVER_NS
 from tests.sim.log_home import LogDamage, Trap
 from tests.sim.objects import URL
 from tests.sim.store import PowerCut, Trouble
@@ -20,6 +21,17 @@ from tidegate.plugin.wire.messages import LogOp
 
 Action = Callable[..., None]
 ACTIONS: dict[str, Action] = {}
+
+_EVERYDAY = frozenset(
+    (
+        *("wait", "publish", "roll_over", "acknowledge", "acknowledge_late", "negative_acknowledge"),
+        *("permits", "pace", "at_log_request"),
+    )
+)
+"""These are no disturbance: messages are to be in time all the same."""
+_EXCUSES_ALL = frozenset(("damage", "damage_log", "lose_log", "set_daemon", "set_log_home"))
+"""What comes of these may come at any time."""
+_DURATIONS = ("for_ms", "down_ms", "gone_ms")
 
 SLOW_WRITE_NS = 100 * NS_PER_MS
 SLOW_BOOKIE_NS = 4_000 * NS_PER_MS
@@ -35,8 +47,18 @@ def perform(world: World, step: Step) -> None:
     """Do what the step says, with its luck."""
     world.kernel.random.seed(step.luck)
     world.kernel.note(f"== {step.do} {step.args}")
-    ACTIONS[step.do](world, **step.args)
+    world.check_lateness()
+    _do(world, step.do, step.args)
     world.check()
+
+
+def _do(world: World, do: str, args: dict[str, Any]) -> None:
+    if do in _EXCUSES_ALL:
+        world.kernel.disturb(FOREVER_NS)
+    elif do not in _EVERYDAY:
+        for_ms = max((args.get(name, 0) for name in _DURATIONS), default=0)
+        world.kernel.disturb(for_ms * NS_PER_MS)
+    ACTIONS[do](world, **args)
 
 
 def _down_for(world: World, call: Callable[[], None], down_ms: int) -> None:
@@ -438,7 +460,7 @@ def at_log_request(world: World, op: str, request: int, then: dict[str, Any]) ->
 
     def spring() -> None:
         world.kernel.note(f"== at {op}: {then}")
-        ACTIONS[then["do"]](world, **args)
+        _do(world, then["do"], args)
 
     world.log_bookies.trap = Trap(LogOp[op], request, spring)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tests.sim.bookkeeper import BookKeeper, Position, Subscription
+from tests.sim.bookkeeper import NO_DELAY, BookKeeper, Position, Subscription
 from tests.sim.clocks import MachineClock
 from tests.sim.cursor import Cursor, CursorOptions
 from tests.sim.daemon import DaemonHost
 from tests.sim.dispatcher import Dispatcher, DispatcherOptions
-from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process
+from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process, Violation
+from tests.sim.lateness import Patience
 from tests.sim.link import Link
 from tests.sim.log_home import POINTER, LogBookies, LogHome
 from tests.sim.seal import NO_SEAL, Owner
@@ -42,6 +43,7 @@ class BrokerOptions:
     dispatcher: DispatcherOptions
     wire: WireOptions
     log_home: str = ""
+    patience: Patience = field(default_factory=Patience)
 
 
 class Broker:
@@ -174,6 +176,12 @@ class Broker:
             self._reopened_ns = now_ns
             self.after(0, self._reopen)
 
+    def check_budgets(self) -> None:
+        """What the shim has in memory is within its limits. Raises Violation."""
+        for tracker in self.watched:
+            # One normal and one replay read are under way when it says that it is full.
+            tracker.check_budgets(2 * self.options.dispatcher.read_batch)
+
     # ---- the shim's threads
 
     def watch_soon(self) -> None:
@@ -194,6 +202,7 @@ class Broker:
 
     def _watch_all(self) -> None:
         self._watch = None
+        self.check_budgets()
         slow = self.kernel.now_ns - self._watched_slowly_ns >= NS_PER_S
         if slow:
             self._watched_slowly_ns = self.kernel.now_ns
@@ -236,6 +245,7 @@ class ServedSubscription:
             self._make_tracker,
             lambda: self.owner() is not None,
             self._knows_acknowledged,
+            self._judge_lateness,
         )
         self._log = LogHome(
             process,
@@ -324,7 +334,47 @@ class ServedSubscription:
         promises = self.broker.daemon.promises
         return promises.knows_acknowledged(self.subscription.name, tracker.opened_under, position)
 
+    # ---- lateness
+
+    def _judge_lateness(self, position: Position) -> None:
+        """A message is sent. Raises Violation if that comes too late, and it is the first time."""
+        if not self.subscription.obligations.fates[position].receipts:
+            self._require_in_time(position, "is sent")
+
+    def check_lateness(self) -> None:
+        """Raises Violation if something should have been sent long ago."""
+        fates = self.subscription.obligations.fates
+        if self.dispatcher.has_free_permit and not self.dispatcher.waits_for_traffic:
+            for position in self.subscription.obligations.owed(self.cursor.resets):
+                never = not fates[position].receipts and not self.is_deleted(position)
+                if never and not self.is_outstanding(position):
+                    self._require_in_time(position, "is not sent yet")
+
+    def _require_in_time(self, position: Position, what: str) -> None:
+        log, kernel = self.broker.bookkeeper.log, self.broker.kernel
+        tracker, deliver_at_ms = self.tracker, log.deliver_at_ms[position]
+        if tracker is None or not tracker.decided or tracker.stream is not Stream.OPEN or tracker.closing:
+            return
+        if deliver_at_ms == NO_DELAY or not self.broker.owns() or self.broker.daemon.disk.damaged:
+            return
+        now_ns = kernel.now_ns
+        since_ns = max(
+            now_ns - (self.now_ms() - deliver_at_ms) * NS_PER_MS,
+            self.subscription.obligations.fates[position].published_ms * NS_PER_MS,
+            kernel.disturbed_until_ns,
+            self.dispatcher.settled_ns,
+        )
+        allowed_ns = self.broker.options.patience.allows_ns(len(log.positions))
+        if now_ns - since_ns > allowed_ns:
+            raise Violation(
+                f"late: {position} of {self.subscription.name} {what}, and nothing has kept it for "
+                f"{(now_ns - since_ns) // NS_PER_MS} ms; {allowed_ns // NS_PER_MS} are allowed"
+            )
+
     # ---- shim.Host
+
+    def unsettle(self) -> None:
+        self.dispatcher.unsettle()
 
     def now_ms(self) -> int:
         return self.broker.clock.now_ms()

@@ -131,12 +131,9 @@ class Client:
             return Cause.OVERWRITTEN
         if self._log.deliver_at_ms[position] == NO_DELAY:
             return Cause.PLAIN
-        cause = self._again_because(position)
-        if cause is not None:
-            return cause
-        if delivery.known_acknowledged:
+        if delivery.known_acknowledged:  # whoever excuses it: not to be held is what the daemon has said
             raise Violation(f"{position} comes again though the daemon knows that it was acknowledged")
-        return Cause.UNPERSISTED
+        return self._again_because(position) or Cause.UNPERSISTED
 
     def _acknowledge_if_held(self, delivery: Delivery) -> None:
         if self.unprocessed.get(delivery.position) is delivery:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.sim.kernel import NS_PER_MS, Kernel
 
 _PPM = 1_000_000
+_FAR_MS = 60_000  # no timer is set further ahead
 
 
 class MachineClock:
@@ -39,18 +40,25 @@ class MachineClock:
         """Set the wall clock, either way."""
         self.steps += 1
         self._wall_ns += by_ms * NS_PER_MS
+        self._disturb(by_ms)
 
     def drift(self, ppm: int) -> None:
         """Run faster by so many millionths from now on."""
         self._base_ns = self.monotonic_ns()
         self._base_true_ns = self._kernel.now_ns
         self._ppm = ppm
+        self._disturb(_FAR_MS * abs(ppm) // _PPM)
 
     def correct(self) -> None:
         """Show the true time and run with it."""
+        self._disturb(self.error_ms + _FAR_MS * abs(self._ppm) // _PPM)
         self.drift(0)
         self.steps += 1
         self._wall_ns = self._kernel.now_ns - self.monotonic_ns()
+
+    def _disturb(self, by_ms: int) -> None:
+        """A timer that was set before may come late by as much."""
+        self._kernel.disturb(abs(by_ms) * NS_PER_MS)
 
     @property
     def error_ms(self) -> int:

@@ -9,6 +9,7 @@ from tests.sim.broker import BrokerOptions
 from tests.sim.cursor import CursorOptions
 from tests.sim.daemon import DaemonOptions
 from tests.sim.dispatcher import DispatcherOptions
+from tests.sim.lateness import Patience
 from tests.sim.objects import URL
 from tests.sim.shim import ShimOptions
 from tests.sim.wire import WireOptions
@@ -18,6 +19,9 @@ from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.codec import CLAIMS_MAX
 
 _NS_PER_US = 1_000
+_US_PER_MS = 1_000
+_PATIENCE_MS = 2_000
+_LOG_PATIENCE_MS = 8_000
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,37 @@ class Config:
             ),
             WireOptions(self.socket_capacity, self.socket_latency_us * _NS_PER_US, self.piece_bytes),
             (URL if self.log_objects else BOOKKEEPER) if self.index_log else "",
+            self.patience(),
         )
+
+    def patience(self) -> Patience:
+        """How late a message may be: what every latency below allows for, several times over."""
+        in_socket_us = self._in_socket_us(500)
+        reading_us = 2 * self.read_io_us // self.read_batch
+        turn_us = (
+            2 * (self.socket_latency_us + in_socket_us)
+            + (self.commit_interval_us + 2 * self.job_delay_us + 10 * self.write_us)
+            + (10 * self.loop_lag_us + 2 * self.read_io_us)
+        )
+        credit = min(self.credit, self.credit_max)
+        message_us = (
+            (self._in_socket_us(200) + turn_us // credit + turn_us // self.pending_max)
+            + (reading_us + self.write_us + self.loop_lag_us)
+        ) * self.subscriptions
+        upkeep_ms = 3 * self.maintain_interval_ms + 2 * (self.storage_retry_ms + self.retry_ms)
+        base_us = 2 * turn_us + (_PATIENCE_MS + upkeep_ms) * _US_PER_MS
+        if self.index_log:
+            # Its bytes go over the same socket, and blocks may have to be brought first.
+            base_us += _LOG_PATIENCE_MS * _US_PER_MS + 4 * self._in_socket_us(10_000)
+            message_us += self.log_io_us + self._in_socket_us(2_000)
+        behind = min(credit, self.near_max)
+        held_ns = (self.horizon_ms + 2 * self.ack_poll_ms) * _US_PER_MS * _NS_PER_US
+        return Patience(base_us * _NS_PER_US, message_us * _NS_PER_US, behind, held_ns)
+
+    def _in_socket_us(self, size_bytes: int) -> int:
+        """How long so many bytes take through the socket."""
+        pieces_us = 0 if self.piece_bytes == 0 else 100 * size_bytes // self.piece_bytes
+        return self.socket_latency_us * size_bytes // self.socket_capacity + pieces_us
 
     def daemon_options(self) -> DaemonOptions:
         """What a daemon is made with."""

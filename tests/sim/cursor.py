@@ -55,8 +55,9 @@ class _MarkDelete:
 
 @dataclass(slots=True)
 class _PropertyWrite:
-    """A cursor property on its way to the metadata store. `version`: that of the record when it was asked for;
-    `written`: that of the record since, None if it was refused. The store answers later than it writes."""
+    """A cursor property on its way to the metadata store. `version`: that of the record when it was asked
+    for; `written`: that of the record since, None if it was refused. The store answers later than it writes.
+    """
 
     info: CursorInfo
     version: int

@@ -113,9 +113,24 @@ class _Store(TappedStore):
 
 
 class _Logs(IndexLogs):
-    """Tells of each stream's log when it is given up."""
+    """Tells of each stream's log when it is given up, and looks at what waits for each."""
 
     on_end: Callable[[StreamLog], None]
+    queue_bytes: int
+
+    def _pump(self) -> None:
+        super()._pump()
+        for log in self._by_id.values():
+            self._check_queue(log)
+
+    def _check_queue(self, log: StreamLog) -> None:
+        """Raises Violation if more waits for a log than may, and one write."""
+        queue = log.writer._queue
+        sizes = [sum(len(key) + len(value) for _, key, value in each.operations) for each in queue]
+        if sum(sizes) - max(sizes, default=0) > self.queue_bytes:
+            raise Violation(
+                f"{sum(sizes)} bytes wait for an index log, and {self.queue_bytes} and one write are allowed"
+            )
 
     def _end_id(self, subscription_id: int) -> None:
         self._pump()
@@ -150,11 +165,13 @@ class Life:
         self._cut: set[SubscriptionName] = set()
         self.catalog: Catalog | None = None
         self.engine: DaemonEngine | None = None
+        self.quarantine_bytes = 0  # as the catalog was opened with
         self.stopping = False
         kernel.after(kernel.between_ns(0, options.start_ns), self.process, self._start)
 
     def _start(self) -> None:
         host = self._host
+        self.quarantine_bytes = host.options.index.quarantine_budget_bytes
         try:
             self.catalog = Catalog.open(
                 self.store, host.clock, host.options.index, self.persisting, parked=True
@@ -182,6 +199,7 @@ class Life:
             options=host.options.log,
         )
         self.logs.on_end = self._log_ended
+        self.logs.queue_bytes = host.options.log.queue_bytes
         self.engine = DaemonEngine(
             self.catalog,
             host.clock,
@@ -445,6 +463,17 @@ class DaemonHost:
             self._over_since_ns = self.kernel.now_ns
         if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
+
+    def check_quarantine(self) -> None:
+        """What was damaged and is kept aside is not more than may be, and one value. Raises Violation."""
+        life = self.life
+        if life is None or life.catalog is None:
+            return  # it may be another budget since, and is made true as the store is opened
+        sizes = [len(key) + len(value) for key, value in self.disk.scan(*keys.kind_range(keys.QUARANTINE))]
+        if sum(sizes) - max(sizes, default=0) > life.quarantine_bytes:
+            raise Violation(
+                f"{self.name} keeps {sum(sizes)} damaged bytes, {life.quarantine_bytes} are allowed"
+            )
 
     def check_stored(self) -> None:
         """Nothing is stored that is of no subscription: when the daemon has begun, or is at rest. Raises

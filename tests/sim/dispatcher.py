@@ -73,7 +73,7 @@ class DispatcherOptions:
 
 class Dispatcher:
     """`make_tracker` is called when the first delayed message is read, or before that where `had_tracker`;
-    `knows_acknowledged` only judges."""
+    `knows_acknowledged` and `judge_lateness` only judge."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Dispatcher:
         make_tracker: Callable[[], Tracker],
         had_tracker: Callable[[], bool],
         knows_acknowledged: Callable[[Position], bool],
+        judge_lateness: Callable[[Position], None],
     ) -> None:
         self._kernel = kernel
         self.process = process
@@ -95,10 +96,13 @@ class Dispatcher:
         self._make_tracker = make_tracker
         self._had_tracker = had_tracker
         self._knows_acknowledged = knows_acknowledged
+        self._judge_lateness = judge_lateness
         self.cursor = cursor
         self.tracker: Tracker | None = None
         self.consumers: list[Consumer] = []
         self.redelivery: set[Position] = set()
+        self.settled_ns = kernel.now_ns
+        """Since when nothing but latencies keeps a message back, as far as the dispatcher knows."""
         self.closed = False
         self.fenced = False
         self._seen: list[Consumer] = []
@@ -121,6 +125,7 @@ class Dispatcher:
                 self.cursor.rewind()
                 self._rewind_first = False
             self.redelivery.clear()
+        self.unsettle()
         self.consumers.append(consumer)
         if self.tracker is None and self._options.early_ns >= 0 and self._had_tracker():
             wait_ns = self._kernel.between_ns(0, self._options.early_ns)
@@ -137,6 +142,7 @@ class Dispatcher:
         if consumer not in self.consumers:
             return
         consumer.connected = False
+        self.unsettle()
         self.consumers.remove(consumer)
         if self.consumers:
             self.redelivery.update(
@@ -163,18 +169,32 @@ class Dispatcher:
     def negative_acknowledge(self, consumer: Consumer, position: Position) -> None:
         """A consumer gives a message back. Nobody listens to one that is gone, which has given back all."""
         if consumer.connected and position in consumer.pending:
-            del consumer.pending[position]
+            self._give_back(consumer, position)
             if position > self.cursor.mark_delete:
                 self.redelivery.add(position)
             self.read_more_soon()
 
     def acknowledge(self, consumer: Consumer, position: Position) -> bool:
         """A consumer acknowledges; whether the cursor took it."""
-        consumer.pending.pop(position, None)
+        self._give_back(consumer, position)
         taken = not self.cursor.closed
         self.cursor.acknowledge([position])
         self.read_more_soon()
         return taken
+
+    def _give_back(self, consumer: Consumer, position: Position) -> None:
+        if not self.has_free_permit:
+            self.unsettle()
+        consumer.pending.pop(position, None)
+
+    @property
+    def has_free_permit(self) -> bool:
+        """Whether some consumer takes another message."""
+        return any(consumer.free > 0 for consumer in self.consumers)
+
+    def unsettle(self) -> None:
+        """What is to be sent may have had to wait until now."""
+        self.settled_ns = self._kernel.now_ns
 
     # ---- reading
 
@@ -215,8 +235,8 @@ class Dispatcher:
             self.redelivery = {position for position in self.redelivery if position > mark_delete}
         for consumer in self.consumers:
             for position in [each for each in consumer.pending if each <= mark_delete]:
-                del consumer.pending[position]
-        if all(consumer.free <= 0 for consumer in self.consumers):
+                self._give_back(consumer, position)
+        if not self.has_free_permit:
             return
         if self._replaying:
             return
@@ -276,6 +296,7 @@ class Dispatcher:
         if self._rewind_first:
             self._rewind_first = False
             self.cursor.rewind()
+            self.unsettle()
             self.read_more_soon()
             return
         self._dispatch(positions, read_ns, replay=False)
@@ -324,6 +345,7 @@ class Dispatcher:
             raise Violation(f"{position} is sent {deliver_at_ms - now_ms} ms early")
         if any(position in each.pending for each in self.consumers):
             raise Violation(f"{position} is sent though a consumer has it")
+        self._judge_lateness(position)
         consumer.pending[position] = None
         delivery = Delivery(consumer, position, read_ns, self._knows_acknowledged(position))
         self._kernel.after(

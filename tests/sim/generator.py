@@ -224,7 +224,10 @@ class _Generator:
         return fault
 
     def _subscription_number(self) -> int:
-        number = self.luck.randrange(2)
+        return self._or_third(self.luck.randrange(2))
+
+    def _or_third(self, number: int) -> int:
+        """One of the first two, or the third one: by luck of its own, where there is one."""
         return 2 if self.config.subscriptions > 2 and self._third.random() < 1 / 3 else number
 
     def _down_ms(self) -> int:
@@ -348,7 +351,7 @@ class _Generator:
             ("refuse_writes", {"machine": number, "for_ms": for_ms, "written": False}),
             ("power_cut", {"machine": number, "how": "prefix", "down_ms": self._down_ms()}),
             ("bookies_away", {"for_ms": for_ms}),
-            ("seek", {"to": self._some(0, 500, 1_000), "subscription": number}),
+            ("seek", {"to": self._some(0, 500, 1_000), "subscription": self._or_third(number)}),
         )
         return "at_log_request", {
             "op": op,

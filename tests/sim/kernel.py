@@ -89,6 +89,7 @@ class Kernel:
         # Numbers that are only to be others each time: drawn apart, so that older histories have their luck.
         self.numbers = random.Random(f"numbers of {seed}")  # noqa: S311 a simulation
         self.trace: Callable[[str], None] | None = None
+        self.disturbed_until_ns = self.now_ns  # see `lateness`
         self.on_worker = False  # whether what runs now is a job of an executor
         self._nested = 0
         self._queue: list[tuple[int, int, Event]] = []
@@ -103,6 +104,10 @@ class Kernel:
         """Say what happens, if somebody listens."""
         if self.trace is not None:
             self.trace(f"{self.now_ms:12.3f} {text}")
+
+    def disturb(self, for_ns: int = 0) -> None:
+        """Something goes wrong, now and for that time: nothing need be in time."""
+        self.disturbed_until_ns = max(self.disturbed_until_ns, self.now_ns + for_ns)
 
     # ---- asking for calls
 
@@ -163,18 +168,21 @@ class Kernel:
         if process.dead:
             return
         process.dead = True
+        self.disturb()
         process.waiting.clear()
         for call in process.on_death:
             call()
 
     def stop(self, process: Process) -> None:
         """SIGSTOP."""
+        self.disturb()
         process.stopped = True
 
     def go_on(self, process: Process) -> None:
         """SIGCONT: what was due meanwhile is called now, in order."""
         if process.stopped and not process.dead:
             process.stopped = False
+            self.disturb()
             waiting, process.waiting = process.waiting, []
             for event in waiting:
                 if event.call is not None:

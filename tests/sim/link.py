@@ -381,6 +381,8 @@ class Session:
             raise Violation(f"the daemon refuses a stream: {message.message} (code {message.code})")
         if tracker is None:
             return  # closed here; its frames were under way
+        if not isinstance(message, Due | Durable):
+            tracker.host.unsettle()
         match message:
             case Held():
                 tracker.on_held(message)

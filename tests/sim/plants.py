@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from tests.sim.belief import Belief
@@ -17,8 +18,10 @@ from tests.sim.broker import ServedSubscription
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
+from tidegate.index import catalog, persist
 from tidegate.index.catalog import Catalog
 from tidegate.index.changes import Changes
+from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import Entries
 from tidegate.index.format import keys
@@ -152,7 +155,7 @@ def _believed_over_a_reset() -> Iterator[None]:
 
 @contextmanager
 def _left_as_loaded() -> Iterator[None]:
-    """5a14b00: what a reset's own record still had as acknowledged was believed by the next owner."""
+    """d57358d: what a reset's own record still had as acknowledged was believed by the next owner."""
     with replaced(ServedSubscription, "_is_undone", False):
         yield
 
@@ -282,6 +285,37 @@ def _forgotten_beside_a_snapshot() -> Iterator[None]:
 
     original = LogWriter.note
     with replaced(LogWriter, "note", note):
+        yield
+
+
+@contextmanager
+def _waits_without_a_bound() -> Iterator[None]:
+    """However much waits for an index log, it is kept."""
+
+    def leave(self: Any) -> None:
+        if self._queue_bytes <= self._options.queue_bytes:
+            original(self)
+
+    original = LogWriter._leave
+    with replaced(LogWriter, "_leave", leave):
+        yield
+
+
+@contextmanager
+def _kept_aside_without_a_bound() -> Iterator[None]:
+    """Whatever was damaged is kept aside."""
+
+    def keep(store: Any, damaged: Any, budget_bytes: int) -> Batch:
+        return set_aside(store, damaged, 1 << 40)
+
+    with replaced(persist, "set_aside", keep), replaced(catalog, "set_aside", keep):
+        yield
+
+
+@contextmanager
+def _never_full() -> Iterator[None]:
+    """The shim reads on, however much the daemon has not said DURABLE of."""
+    with replaced(ShimTracker, "_is_full", lambda self: False):
         yield
 
 
@@ -419,6 +453,26 @@ def claims_not_compared() -> Iterator[None]:
 
 
 @contextmanager
+def lost_claim_not_told() -> Iterator[None]:
+    """7a042d5: an index that has lost whose it was to damage was gone on with after Pulsar was put back."""
+    with replaced(histories, "LOST_CLAIM", None):
+        yield
+
+
+@contextmanager
+def _lost_half_the_time(name: str) -> Iterator[None]:
+    """Half of the calls of a method of the broker's are lost."""
+
+    def call(self: Any) -> None:
+        if self.broker.kernel.numbers.random() < 0.5:
+            original(self)
+
+    original = getattr(ServedSubscription, name)
+    with replaced(ServedSubscription, name, call):
+        yield
+
+
+@contextmanager
 def _loss_of_former_history() -> Iterator[None]:
     """Nor does who listens know of claims: what is met is what becomes of messages."""
     with claims_not_compared(), replaced(Belief, "_empty_if_of_another_history", lambda self, request: None):
@@ -460,6 +514,14 @@ _MUCH_IN_BLOCKS = {
 _MUCH_CREDIT = {"credit_max": 1_000_000}
 """What is due is handed out at once, so that the check that is named meets the plant first."""
 
+_QUICK = {
+    **{"socket_latency_us": 200, "socket_capacity": 200_000, "piece_bytes": 0, "read_io_us": 100},
+    **{"write_us": 10, "job_delay_us": 10, "loop_lag_us": 10, "storage_retry_ms": 10, "retry_ms": 10},
+    **{"credit": 20_000, "near_max": 1_000, "pending_max": 1_000_000, "permits": 50, "ack_after_ms": 20},
+    **{"maintain_interval_ms": 100, "index_log": False, **_MUCH_CREDIT},
+}
+"""Nothing is slow, so that little lateness is allowed."""
+
 PLANTS = (
     Plant(
         "acknowledgements are believed over a reset",
@@ -475,7 +537,7 @@ PLANTS = (
         "lost: ",
         ("seek", "move", "crash", "consumer"),
         {},
-        "5a14b00",
+        "d57358d",
     ),
     Plant(
         "a tracker puts a seal over what a reset's own record has",
@@ -565,6 +627,22 @@ PLANTS = (
         {"credit": 100, "credit_max": 7},
         "3404f5f",
     ),
+    Plant(
+        "a wish to read is lost",
+        partial(_lost_half_the_time, "read_more"),
+        "late: ",
+        ("move",),
+        _QUICK,
+        or_says=("lost: ",),  # nothing else comes that has it sent
+    ),
+    Plant(
+        "a wake-up is lost",
+        partial(_lost_half_the_time, "_on_wake"),
+        "late: ",
+        ("move",),
+        _QUICK,
+        or_says=("lost: ",),
+    ),
     Plant("the shim's clock is ahead", _clock_ahead, "ms early", ("clock",)),
     Plant(
         "the pointer of an index log is not compared",
@@ -588,6 +666,27 @@ PLANTS = (
         _LOG,
         # An ACK may be written beside it as an ADD may.
         or_says=("is held, but it must be acknowledged", "held and acknowledged at once"),
+    ),
+    Plant(
+        "what waits for an index log has no bound",
+        _waits_without_a_bound,
+        "bytes wait for an index log",
+        ("move",),
+        {**_LOG, "log_queue_bytes": 100, "log_interval_ms": 500, "log_io_us": 50_000},
+    ),
+    Plant(
+        "what is damaged is kept without a bound",
+        _kept_aside_without_a_bound,
+        "damaged bytes, 50 are allowed",
+        ("damage", "crash"),
+        {"quarantine_bytes": 50},
+    ),
+    Plant(
+        "the shim reads on though it is full",
+        _never_full,
+        "entries wait for DURABLE",
+        ("move",),
+        {"pending_max": 5, "read_batch": 3, "socket_latency_us": 100_000, "commit_interval_us": 50_000},
     ),
     Plant("what was let go of is not told", _not_told_unheld, "lost: ", ("rebuild",)),
     Plant(

@@ -197,8 +197,8 @@ class Promises:
 
     def of_another_history(self, reason: str) -> None:
         """The daemon says so of an index. Raises Violation if there is but one, and nothing excuses it: an
-        owner that was stopped meanwhile, a seek amid an unload, a rebuild between a claim and its OPEN, damage.
-        """
+        owner that was stopped meanwhile, a seek amid an unload, a rebuild between a claim and its OPEN,
+        damage."""
         excused = (
             reason in {Break.OLD, Break.EPOCH, Break.MARK_DELETE}
             or (reason == Break.END and (self.logs.others_put_in or self.disk.damaged))

@@ -48,10 +48,21 @@ def explain(failed: Failure, folder: Path, *, shrinks: bool) -> str:
         history = smallest(history, failed.outcome)
         lines[0] = f"\nseed {failed.seed}: {play(history).failure}"
     path = folder / f"{failed.seed}.json"
-    history.save(path)
-    lines.append(f"replay: .venv/bin/python -m tests.sim --replay {path} --trace")
+    lines.append(_replay_of(history, path))
     lines.append(path.read_text(encoding="utf-8"))
     return "\n".join(lines)
+
+
+def command(failed: Failure, folder: Path) -> str:
+    """One line: the command that replays the whole history, and of which seed it is."""
+    history = generate(failed.seed, failed.faults)
+    return f"seed {failed.seed}, {_replay_of(history, folder / f'{failed.seed}.json')}"
+
+
+def _replay_of(history: History, path: Path) -> str:
+    """Saves the history."""
+    history.save(path)
+    return f"replay: .venv/bin/python -m tests.sim --replay {path} --trace"
 
 
 def smallest(history: History, outcome: Outcome, attempts: int = _SHRINK_ATTEMPTS) -> History:

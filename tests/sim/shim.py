@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
+from tests.sim.kernel import Violation
 from tests.sim.outbox import Change, Kind, Outbox
 from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
 from tidegate.index.positions import PositionSet
@@ -73,6 +74,7 @@ class Host(SealHost, ClaimHost, Protocol):
     def read_more(self) -> None: ...
     def wake_at(self, at_ms: int) -> None: ...
     def frames_waiting(self) -> None: ...
+    def unsettle(self) -> None: ...
     def log(self) -> LogHome: ...
 
 
@@ -106,6 +108,8 @@ class Tracker:
         self.undecided: dict[Position, int] = {}
         self.near: dict[Position, int] = {}
         self.credited: set[Position] = set()
+        self.soon: set[Position] = set()  # near of its own though the daemon is there: what `near_max` bounds
+        self.inherited = 0  # not durable entries of former trackers
         self._near_heap: list[tuple[int, Position]] = []
         self.stream = Stream.UNOPENED
         self.decided = False
@@ -211,6 +215,8 @@ class Tracker:
         soon = deliver_at_ms <= now_ms + self.options.horizon_ms and len(self.near) < self.options.near_max
         if self.stream is not Stream.OPEN or soon:
             self._put_near(position, deliver_at_ms, credited=False)
+            if self.stream is Stream.OPEN:
+                self.soon.add(position)
             self.outbox.add(position, deliver_at_ms, near=True)
             self._arm()
         else:
@@ -582,6 +588,7 @@ class Tracker:
         if former.claim.owner.incarnation == self.claim.owner.incarnation:
             if former.seal.generation != self.seal.generation:
                 former.outbox.drop_acknowledgements()
+            self.inherited += former.outbox.pending_entries
             self.outbox.adopt(former.outbox)
 
     # ---- the watch's side
@@ -722,6 +729,18 @@ class Tracker:
         """Finished, with nothing left to send, and no stream on which the daemon has last words."""
         return self.finished and self.outbox.is_empty and self.stream is Stream.UNOPENED
 
+    def check_budgets(self, read_entries: int) -> None:
+        """Raises Violation with more near entries, or more that are not durable, than there may be. So many
+        may have been read since it was full."""
+        options = self.options
+        soon = self.soon & self.near.keys()
+        if len(soon) > options.near_max + 1:
+            raise Violation(f"{len(soon)} entries are near beside the daemon, {options.near_max} are allowed")
+        pending = len(self.outbox.pending_adds().keys() | self.undecided.keys())
+        allowed = options.pending_max + read_entries + self.inherited
+        if pending > allowed:
+            raise Violation(f"{pending} entries wait for DURABLE, {allowed} are allowed")
+
     # ---- near
 
     def _put_near(self, position: Position, deliver_at_ms: int, *, credited: bool) -> None:
@@ -733,6 +752,7 @@ class Tracker:
             self.credited.add(position)
 
     def _leave_near(self, position: Position) -> None:
+        self.soon.discard(position)
         if self.near.pop(position, None) is not None and position in self.credited:
             self.credited.discard(position)
             self._credit_back += 1

@@ -244,6 +244,7 @@ class SimStore:
         trouble = self._trouble()
         if trouble is not Trouble.NONE:
             disk.refused = True
+            disk.kernel.disturb()
             if trouble is Trouble.REFUSES_BUT_WRITES:
                 disk.apply(batch)
             self._wait()
@@ -290,6 +291,7 @@ class SimStore:
         self._require_open()
         if self._disk.refuses_reads:
             self._disk.refused = True
+            self._disk.kernel.disturb()
             raise StorageError("too many files are open")
 
     def _crash_point(self) -> None:

@@ -18,13 +18,14 @@ from tests.sim.plants import (
     brings_what_was_dropped,
     given_back_in_eighths,
     landed_without_a_mark,
+    lost_claim_not_told,
     nobody_commits_upkeep,
     sealed_amid_a_reset,
     taken_for_foreign,
     told_once,
 )
-from tests.sim.player import play
-from tests.sim.report import explain
+from tests.sim.player import Outcome, play
+from tests.sim.report import command, explain
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
 SEEDS_MAX = 60
@@ -59,6 +60,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
         ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
         ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
+        ("put_back_with_a_damaged_state", lost_claim_not_told, "which the topic does not have"),
     ],
 )
 def test_a_kept_history_fails_with_the_bug_that_it_once_showed(
@@ -95,3 +97,11 @@ def test_a_failure_is_shrunk_and_one_command_replays_it(
     assert "more DUE entries than there is credit" in capsys.readouterr().out
     assert len(small.steps) < len(history.steps) // 2
     assert main(arguments) == 0
+
+
+def test_a_failure_that_is_not_explained_has_its_command_all_the_same(tmp_path: Path) -> None:
+    line = command(Failure(7, Outcome("too many to explain"), ("move",)), tmp_path)
+
+    assert "\n" not in line
+    path = Path(line.split("--replay ")[1].split()[0])
+    assert History.load(path) == generate(7, ("move",))

@@ -345,10 +345,21 @@ class World:
 
     def check(self) -> None:
         """The cheap part of the checks, after a step."""
-        for daemon in self.daemons:
-            daemon.check_budget()
+        self._check_budgets()
         if self.kernel.chance(_CHECK_SHARE):
             self._check_indexes()
+
+    def _check_budgets(self) -> None:
+        for daemon in self.daemons:
+            daemon.check_budget()
+            daemon.check_quarantine()
+        for broker in self.brokers:
+            broker.check_budgets()
+
+    def check_lateness(self) -> None:
+        """Before a step: what should have been sent by now was sent. Raises Violation."""
+        for served in self.served():
+            served.check_lateness()
 
     def _check_indexes(self) -> None:
         """Walk the invariants of every index, but where damage may lie that nobody has met yet, or blocks are
@@ -393,13 +404,9 @@ class World:
 
     def finish_repaired(self) -> None:
         kernel = self.kernel
-        for number, client in enumerate(self.clients):
-            client.ack_after_ms = (0, 20)
-            if number < len(self.subscriptions):
-                client.drop()
-                client.permits = max(client.permits, 50)
-                client.connect()
+        self._have_consumers()
         for client in self.clients:
+            client.ack_after_ms = (0, 20)
             for delivery in list(client.unprocessed.values()):
                 kernel.after(kernel.between_ns(0, NS_PER_S), None, client.acknowledge, delivery.position)
         last_ms = max(self.bookkeeper.log.deliver_at_ms.values(), default=0)
@@ -407,6 +414,7 @@ class World:
         while kernel.now_ns < end_ns:
             kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
             self._keep_up()
+            self._check_budgets()
             if any(served.dispatcher.waits_for_traffic for served in self.served()):
                 self.publish([NO_DELAY])
             if not any(self._owed(each) for each in self.subscriptions):
@@ -428,6 +436,16 @@ class World:
         # What was asked of bookies that were away has its answer when they were to be back.
         kernel.run_until(max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS)
         self._check_empty()
+
+    def _have_consumers(self) -> None:
+        """One comes where there is none. Whoever is there stays: a reconnection has everything read again,
+        and would hide what is stuck."""
+        every = len(self.subscriptions)
+        for number in range(every):
+            clients = self.clients[number::every]
+            if not any(client.wanted for client in clients):
+                clients[0].permits = max(clients[0].permits, 50)
+                clients[0].connect()
 
     def publish(self, deliver_at_ms: list[int]) -> None:
         """Somebody publishes at the topic's owner, which must be there. NO_DELAY: a plain message."""
