@@ -89,9 +89,7 @@ def _stop_in(path: Path, *, is_last: bool, is_manifest: bool) -> None:
         os.close(descriptor)
 
 
-def find_stops(
-    content: npt.NDArray[np.uint8], *, is_last: bool, is_manifest: bool = False
-) -> dict[int, int]:
+def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool, is_manifest: bool = False) -> dict[int, int]:
     """Offsets in a log at which a type must be changed, and into what. `is_last`: zeros may end it;
     `is_manifest`: and something may come behind them in the last block.
 

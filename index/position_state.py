@@ -99,7 +99,7 @@ class PositionState:
         self.generation = generation
 
     def forget_acknowledgements(self) -> None:
-        """Nothing is known of what the cursor has: not acknowledgements, mark-delete position, seal, owner."""
+        """Nothing is known of what the cursor has: acknowledgements, mark-delete position, seal, owner."""
         self.begin_generation(0)
         self.mark = NO_POSITION
         self.claim = LOST

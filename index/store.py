@@ -1,8 +1,8 @@
 """The store: ordered byte keys, atomic batches, and nothing that the index does not need.
 
-Invariants of every store, held by `tests/index/test_store.py`: a batch is applied whole or not at all; its operations
-apply in order; a write with `sync=True` makes itself and every earlier write durable; a read sees the last
-write; keys are ordered as unsigned bytes. `get` and `write` may be called by two threads at once.
+Invariants of every store, held by `tests/index/test_store.py`: a batch is applied whole or not at all; its
+operations apply in order; a write with `sync=True` makes itself and every earlier write durable; a read sees
+the last write; keys are ordered as unsigned bytes. `get` and `write` may be called by two threads at once.
 """
 
 from __future__ import annotations

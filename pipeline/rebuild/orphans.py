@@ -21,9 +21,9 @@ from tidegate.pipeline.errors import NoTopicError, OptionError, UnreachableError
 from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER
 from tidegate.plugin.daemon.glob import Glob
-from tidegate.plugin.daemon.object_stores import checked_url, open_objects
+from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
+from tidegate.plugin.daemon.homes.object_stores import checked_url, open_objects
 from tidegate.plugin.wire.client import ask_socket
 
 GRACE_S = 5.0

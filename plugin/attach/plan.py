@@ -33,8 +33,8 @@ from tidegate.plugin.attach.pulsar_home import (
     PulsarHome,
 )
 from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
+from tidegate.plugin.daemon.homes.object_stores import advice_on, check_known, checked_url, is_url
 from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
-from tidegate.plugin.daemon.object_stores import advice_on, check_known, checked_url, is_url
 from tidegate.plugin.errors import AttachError
 
 TRACKER_KEY = "delayedDeliveryTrackerFactoryClassName"

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
-from tidegate.plugin.daemon.broker_home import LogRequests
+from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.outgoing import Answers, Outgoing
 from tidegate.plugin.daemon.small_adds import SmallAdds
 from tidegate.plugin.daemon.stream import Engine, Stream

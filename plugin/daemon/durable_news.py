@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidegate.index import Clock, LostCommitsError, StorageError
 from tidegate.plugin.daemon.failures import Failures
 from tidegate.plugin.daemon.forgetting import Forgetting
-from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.session import Durability
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import ErrorCode

@@ -36,18 +36,18 @@ from tidegate.plugin.daemon.failures import Failures
 from tidegate.plugin.daemon.forgetting import Forgetting
 from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
-from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.repairs import Repairs
+from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.intake import Intake
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
-from tidegate.plugin.daemon.repairs import Repairs
 from tidegate.plugin.daemon.replacing import Replacing
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
-from tidegate.plugin.daemon.stream_log import LogState
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics

@@ -37,7 +37,7 @@ from tidegate.index import (
 from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.engine import DaemonEngine
-from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from tidegate.index import PositionSet, SubscriptionName
-from tidegate.plugin.daemon.broker_home import LogRequests
+from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import Hello, Ingest, Message, Open, Welcome

@@ -17,7 +17,7 @@ from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, f
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
 
 INDEX_LOG = "bookkeeper"
 MESSAGES = 20_000

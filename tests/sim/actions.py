@@ -16,7 +16,7 @@ from tests.sim.log_home import LogDamage, Trap
 from tests.sim.objects import URL
 from tests.sim.store import PowerCut, Trouble
 from tests.sim.world import World
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.messages import LogOp
 
 Action = Callable[..., None]

@@ -15,7 +15,7 @@ from tests.sim.shim import ShimOptions
 from tests.sim.wire import WireOptions
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.options import IndexOptions
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER
+from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.codec import CLAIMS_MAX
 
 _NS_PER_US = 1_000

@@ -32,9 +32,9 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.tap import TappedStore
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
-from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.settings import Settings
-from tidegate.plugin.daemon.stream_log import StreamLog
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics

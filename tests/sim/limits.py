@@ -26,15 +26,8 @@ from tidegate.index import (
 )
 from tidegate.index.format import packing
 from tidegate.index.log import object_home, writer
-from tidegate.plugin.daemon import (
-    handing_out,
-    index_logs,
-    intake,
-    outgoing,
-    restoring,
-    small_adds,
-    streams,
-)
+from tidegate.plugin.daemon import handing_out, intake, outgoing, small_adds, streams
+from tidegate.plugin.daemon.index_logs import index_logs, restoring
 
 _SMALL: dict[tuple[ModuleType, str], int] = {
     (distinct, "FEW"): 1,

@@ -17,8 +17,8 @@ from tests.sim.log_home import LogBookies, LogDamage
 from tidegate.index import Identity, SubscriptionName
 from tidegate.index.log.home import Home
 from tidegate.index.log.object_home import ABOUT, FENCE, About, ObjectHome
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER, BrokerHome, LogRequests
-from tidegate.plugin.daemon.homes import Homes
+from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER, BrokerHome, LogRequests
+from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.wire.messages import LogOp, Open
 
 URL = "file:///simulated"

@@ -41,7 +41,7 @@ from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
-from tidegate.plugin.daemon.fetching import BlockFetch
+from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
 from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.wire.messages import Unheld
 
@@ -162,8 +162,8 @@ def _left_as_loaded() -> Iterator[None]:
 
 @contextmanager
 def _sealed_before_the_look() -> Iterator[None]:
-    """A tracker that was made before the topic's loading was told put a seal, which vouched for what a reset had
-    taken back."""
+    """A tracker that was made before the topic's loading was told put a seal, which vouched for what a reset
+    had taken back."""
     original = ServedSubscription._make_tracker
 
     def make(self: Any) -> Any:

@@ -10,7 +10,7 @@ from tidegate.index.log.home import StalePointerError
 from tidegate.index.log.object_home import About, ObjectHome
 from tidegate.index.log.objects import Objects
 from tidegate.index.names import SubscriptionName
-from tidegate.plugin.daemon.object_stores import ObjectStores, checked_url, interval_ms
+from tidegate.plugin.daemon.homes.object_stores import ObjectStores, checked_url, interval_ms
 
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "sub"), bytes(range(16)))
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tidegate.index.log.log_options import LogOptions
 from tidegate.plugin import cli
 from tidegate.plugin.daemon import serve
-from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 
 OPTIONS = LogOptions(inline_bytes=0, journal_bytes=1 << 13)
 

@@ -23,9 +23,9 @@ from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.daemon import held_news, session
+from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.daemon.stream_log import StreamLog
 from tidegate.plugin.errors import ErrorCode, StartError, UserError
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.messages import Durable, Message

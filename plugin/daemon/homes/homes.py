@@ -10,8 +10,8 @@ import secrets
 
 from tidegate.index import Identity, SubscriptionName
 from tidegate.index.log import About, Home, ObjectHome, RefusedError
-from tidegate.plugin.daemon.broker_home import BOOKKEEPER, BrokerHome, LogRequests
-from tidegate.plugin.daemon.object_stores import (
+from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER, BrokerHome, LogRequests
+from tidegate.plugin.daemon.homes.object_stores import (
     TAIL_ENTRIES_MAX,
     ObjectStores,
     checked_url,

@@ -46,8 +46,8 @@ from tidegate.index.log import (
     read_record,
     writes,
 )
-from tidegate.plugin.daemon.broker_home import LogRequests
-from tidegate.plugin.daemon.homes import Homes
+from tidegate.plugin.daemon.homes.broker_home import LogRequests
+from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.wire.messages import Open
 

@@ -40,12 +40,12 @@ from tidegate.index.log import (
     RefusedError,
     of_home,
 )
-from tidegate.plugin.daemon.broker_home import LogRequests
-from tidegate.plugin.daemon.fetching import Fetches
-from tidegate.plugin.daemon.homes import Homes
-from tidegate.plugin.daemon.restoring import Restorer
+from tidegate.plugin.daemon.homes.broker_home import LogRequests
+from tidegate.plugin.daemon.homes.homes import Homes
+from tidegate.plugin.daemon.index_logs.fetching import Fetches
+from tidegate.plugin.daemon.index_logs.restoring import Restorer
+from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.daemon.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open

@@ -42,9 +42,9 @@ from tidegate.index.log import (
     named_places,
     read_log,
 )
-from tidegate.plugin.daemon.broker_home import LogRequests
-from tidegate.plugin.daemon.homes import Homes
-from tidegate.plugin.daemon.turns import Turns
+from tidegate.plugin.daemon.homes.broker_home import LogRequests
+from tidegate.plugin.daemon.homes.homes import Homes
+from tidegate.plugin.daemon.index_logs.turns import Turns
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tidegate.index.log.home import RefusedError
-from tidegate.plugin.daemon.broker_home import BrokerHome, LogRequests
+from tidegate.plugin.daemon.homes.broker_home import BrokerHome, LogRequests
 from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
 
 

@@ -27,7 +27,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon import restoring
+from tidegate.plugin.daemon.index_logs import restoring
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.session import DaemonSession

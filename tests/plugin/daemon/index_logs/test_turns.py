@@ -10,7 +10,7 @@ import pytest
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import NS_PER_S, Kernel, Process
 from tests.sim.loop import VirtualLoop
-from tidegate.plugin.daemon.turns import Turns
+from tidegate.plugin.daemon.index_logs.turns import Turns
 
 PATIENCE_S = 8.0
 

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.daemon.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, pointed_to, up_to_date
+from tests.plugin.daemon.index_logs.test_index_logs import (
+    HOUR_MS,
+    NAME,
+    TOPIC,
+    now_ms,
+    pointed_to,
+    up_to_date,
+)
 from tests.support.daemons import StartDaemon
 from tests.support.index_logs import copy_of, ledgers_of_blocks, read
 from tests.support.shim_client import INCARNATION, ClientStream, ShimClient, entries
@@ -26,7 +33,7 @@ from tidegate.index.log.places import ledgers_of
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.records import EntryKind
 from tidegate.index.positions import PositionSet
-from tidegate.plugin.daemon import fetching
+from tidegate.plugin.daemon.index_logs import fetching
 from tidegate.plugin.daemon.serve import RunningDaemon
 
 COUNT = 3_000

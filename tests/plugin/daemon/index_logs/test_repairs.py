@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.daemon.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, up_to_date
+from tests.plugin.daemon.index_logs.test_index_logs import HOUR_MS, NAME, TOPIC, now_ms, up_to_date
 from tests.support.daemons import StartDaemon
 from tests.support.index_logs import ledgers_of_blocks
 from tests.support.shim_client import ClientStream, ShimClient, entries
@@ -20,7 +20,7 @@ from tidegate.index.log.memory_home import World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import MemoryStore
-from tidegate.plugin.daemon.repairs import REST_S, Rests
+from tidegate.plugin.daemon.index_logs.repairs import REST_S, Rests
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
 

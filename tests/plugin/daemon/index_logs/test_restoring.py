@@ -23,7 +23,7 @@ from tidegate.index.log import memory_home
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon import restoring
+from tidegate.plugin.daemon.index_logs import restoring
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import LogOp, LogRequest
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.index import Clock, DelayIndex, SubscriptionName
-from tidegate.plugin.daemon.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import ErrorCode

@@ -1,0 +1,1 @@
+"""Where index logs are kept: in BookKeeper through the broker, or in a store of objects."""

@@ -1,0 +1,1 @@
+"""Index logs: how they are written, and read by the next owner."""
