@@ -233,6 +233,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         last_us = np.iinfo(np.int64).max if strike.back_us == NEVER else strike.back_us
         between = (first_us < last_us) & (second_us >= strike.begin_us) & ~settled
         if strike.rewinds:
+            # Since its beginning: an attempt that was answered with an error may have set it back, too.
             causes[between] = index[Cause.REWOUND]
             settled |= between
             continue
@@ -262,8 +263,9 @@ def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
         if not strike.rewinds or strike.back_us == NEVER:
             continue
         came = np.zeros(len(record.plan), np.bool_)
-        came[number[received_us >= strike.begin_us]] = True
-        stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.begin_us)
+        # What came since the fault began, but before a broker took the reset, has to come again as well.
+        came[number[received_us >= strike.rewind_us]] = True
+        stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.rewind_us)
         missing |= stored & record.plan.expected & ~came
     return missing
 

@@ -9,6 +9,7 @@ import pytest
 
 from tidegate.plugin.drill.catalogue import DRILLS
 from tidegate.plugin.drill.fault import Fault, FaultError, Need, Scene, State
+from tidegate.plugin.drill.faults.moves import SeekWhileMoving
 from tidegate.plugin.drill.stands.own import Own, OwnStand
 
 TOPIC = "persistent://public/default/test"
@@ -90,20 +91,53 @@ class Restless:
         return self._received
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_that_was_not_done_fails(tmp_path: Path, fault: Fault) -> None:
-    (tmp_path / "000001.log").touch()
-    scene = Scene(
-        stand=Untouched(tmp_path),
+class Reluctant(Untouched):
+    """Moves, and takes a reset only when it is asked a third time."""
+
+    def __init__(self, directory: Path, seen: list[str]) -> None:
+        super().__init__(directory)
+        self._seen = seen
+
+    def move(self, topic: str) -> str:
+        return "moved"
+
+    def rewind(self, topic: str, subscription: str) -> None:
+        self._seen.append("asked")
+        if self._seen.count("asked") < 3:
+            raise FaultError("the topic is being unloaded")
+
+
+def scene_of(stand: Untouched, directory: Path, events: list[str] | None = None) -> Scene:
+    """A scene on the stand; the kinds of its events go to ``events``."""
+
+    def event(kind: str, **fields: object) -> int:
+        if events is not None:
+            events.append(kind)
+        return 0
+
+    return Scene(
+        stand=stand,
         topic=TOPIC,
         subscription="drill",
         drivers=Restless(),
         pause=lambda seconds: None,
-        event=lambda kind, **fields: 0,
-        work_dir=tmp_path,
+        event=event,
+        work_dir=directory,
     )
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_that_was_not_done_fails(tmp_path: Path, fault: Fault) -> None:
+    (tmp_path / "000001.log").touch()
     with pytest.raises(FaultError):
-        fault.do(scene)
+        fault.do(scene_of(Untouched(tmp_path), tmp_path))
+
+
+def test_each_attempt_to_set_the_cursor_back_is_told_before_it_is_made(tmp_path: Path) -> None:
+    """The verdict counts from the last one, which a broker took."""
+    seen: list[str] = []
+    SeekWhileMoving().do(scene_of(Reluctant(tmp_path, seen), tmp_path, seen))
+    assert seen == ["rewinding", "asked"] * 3
 
 
 def test_each_drill_but_the_burst_has_a_fault() -> None:

@@ -145,6 +145,37 @@ def test_after_a_rewind_everything_stored_before_must_come_again(tmp_path: Path)
     assert verdict.repeated_by_cause["rewound"] == 1
 
 
+@pytest.mark.parametrize(("attempts_s", "lost"), [((), 0), ((4.2,), 0), ((5.0,), 1), ((4.2, 5.0), 1)])
+def test_after_a_rewind_what_came_before_its_last_attempt_has_not_come_again(
+    tmp_path: Path, attempts_s: tuple[float, ...], lost: int
+) -> None:
+    """A broker took the reset only at the last attempt; ledgers of before have none, and count from the
+    fault.
+    """
+    made = HandMade(tmp_path / "ledger", [1.0, 1.0])
+    made.confirm([0, 1])
+    made.at(4.0).event("strike", what="seek", forgets=Forgets.ORDERLY, rewinds=True)
+    made.receive(0, 4.3)
+    for attempt_s in attempts_s:
+        made.at(attempt_s).event("rewinding")
+    made.receive(1, 5.1)
+    made.at(5.2).event("done", evidence="seen")
+    made.at(5.5).event("back")
+    verdict = judge(made.read())
+    assert verdict.lost == lost
+    assert (f"{lost} messages were lost" in verdict.reasons) == bool(lost)
+
+
+def test_after_a_rewind_what_was_stored_before_its_last_attempt_must_come_again(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.at(4.0).event("strike", what="seek", forgets=Forgets.ORDERLY, rewinds=True)
+    made.confirm([0], second=4.1)
+    made.receive(0, 4.3)
+    made.at(5.0).event("rewinding")
+    made.at(5.5).event("back")
+    assert judge(made.read()).lost == 1
+
+
 def test_a_round_that_was_cut_off_fails(tmp_path: Path) -> None:
     made = HandMade(tmp_path / "ledger", [1.0])
     made.confirm([0])
