@@ -10,7 +10,14 @@ from tidegate.plugin.drill.faults.clients import Churn, SlowConsumers
 from tidegate.plugin.drill.faults.clocks import StepClock
 from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
 from tidegate.plugin.drill.faults.processes import Kill, Pause, Restart, Stutter
-from tidegate.plugin.drill.faults.stored import DamageBlocks, FillDisk, LoseData, LoseMachine, PreviousFormat
+from tidegate.plugin.drill.faults.stored import (
+    DamageBlocks,
+    DiskFillsUp,
+    FillDisk,
+    LoseData,
+    LoseMachine,
+    PreviousFormat,
+)
 from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import Load, Shape
 from tidegate.plugin.drill.verdict import Cause
@@ -110,11 +117,11 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
     ),
     Drill(
         "disk-full",
-        "the daemon's disk is full when it is started again; then there is room",
+        "the daemon's disk fills up while it runs, and is full when it is started again; then there is room",
         (Need.DAEMON, Need.DATA, Need.DISK),
-        (FillDisk(),),
-        load=Load(span_s=12.0),
-        hold_s=2.0,
+        (DiskFillsUp(), FillDisk()),
+        load=Load(span_s=20.0),
+        hold_s=3.0,
     ),
     Drill(
         "daemon-clock-ahead",
