@@ -189,7 +189,8 @@ _ON_A_CLUSTER = (
         "the bookie stands still for most of the time",
         (Need.BOOKIE,),
         (Stutter("bookie", times=16, still_s=0.4, every_s=0.5),),
-        load=Load(span_s=12.0),
+        # The fault takes eight seconds, on a busy machine ten, and something has to be due after it.
+        load=Load(span_s=20.0),
     ),
     Drill(
         "bookie-away",

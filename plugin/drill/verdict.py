@@ -207,6 +207,8 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append(f"{late:,} messages were stored only after they were due: the burst was not done")
     if verdict.lost:
         reasons.append(f"{verdict.lost:,} messages were lost")
+    elif _proves_nothing(verdict, record):
+        reasons.append("nothing was due after the fault: the round proves nothing")
     if verdict.early:
         reasons.append(f"{verdict.early:,} messages came early, by {verdict.earliest_ms:,.0f} ms at most")
     if verdict.not_due_held is not None and verdict.not_due_held < verdict.not_due:
@@ -215,6 +217,14 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         if count and cause not in record.round.repeats_allowed:
             reasons.append(f"{count:,} messages came again that should not have ({cause.replace('_', ' ')})")
     return reasons
+
+
+def _proves_nothing(verdict: Verdict, record: Record) -> bool:
+    """Whether the fault came when all was over. That of a burst lasts until after the instant at which all is
+    due; and a round that was broken off has its own words.
+    """
+    over = bool(record.strikes) and verdict.first_due_s is None
+    return over and not record.round.burst and not verdict.aborted
 
 
 def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
