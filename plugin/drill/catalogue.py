@@ -149,20 +149,22 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
 
 _CLUSTER = Load(span_s=16.0)
 _TWO = (Need.BROKER, Need.TWO_BROKERS)
+_MACHINES = (*_TWO, Need.MACHINES)
 _ON_A_CLUSTER = (
     Drill(
         "broker-paused",
         "the topic's broker stands still until another has taken over, and goes on as a zombie",
         _TWO,
         (Pause("broker", replace_clients=True, forgets=Forgets.UNSTORED),),
-        load=_CLUSTER,
+        # That of somebody's own cluster is seen to stand still after twelve seconds.
+        load=Load(span_s=24.0),
         hold_s=4.0,
         recovers=True,
     ),
     Drill(
         "machine-lost",
         "the topic's broker and its daemon die for good, with the disk; another broker takes over",
-        _TWO,
+        _MACHINES,
         (LoseMachine(),),
         load=_CLUSTER,
         hold_s=1.0,
@@ -180,7 +182,7 @@ _ON_A_CLUSTER = (
     Drill(
         "rolling-restart",
         "each machine's broker and daemon is restarted in an orderly way, one after the other",
-        _TWO,
+        _MACHINES,
         (Restart(("machine-a",)), Restart(("machine-b",))),
         load=Load(span_s=30.0),
     ),
