@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -93,6 +94,16 @@ def test_what_is_stored_and_the_clock_are_tampered_with_on_one_broker(
     assert re.match(r"the daemon shows a time \+36\d\d", seen(stepped)[0])
     assert stepped.down_s is not None
     assert stepped.down_s > 5, "the clock stays wrong for so long"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_disk_fills_up_under_the_daemon_and_at_its_start(tmp_path: Path, distribution: Path) -> None:
+    (full,) = run_short([short("disk-full", span_s=14.0)], 2_000, tmp_path, distribution)
+    assert (full.sent, full.lost, full.early, full.repeated) == (2_000, 0, 0, 0)
+    running, starting = seen(full)
+    assert re.search("the daemon is not ready: .* is full: free some space, then it goes on", running)
+    assert starting.endswith("and the daemon did not start on it")
+    assert full.not_due_held == full.not_due > 0
 
 
 def test_a_bundle_moves_a_cursor_is_set_back_and_a_bookie_is_slow_in_a_cluster(
