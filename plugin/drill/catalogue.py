@@ -10,7 +10,14 @@ from tidegate.plugin.drill.faults.clients import Churn, SlowConsumers
 from tidegate.plugin.drill.faults.clocks import StepClock
 from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
 from tidegate.plugin.drill.faults.processes import Kill, Pause, Restart, Stutter
-from tidegate.plugin.drill.faults.stored import DamageBlocks, FillDisk, LoseData, LoseMachine, PreviousFormat
+from tidegate.plugin.drill.faults.stored import (
+    DamageBlocks,
+    DiskFillsUp,
+    FillDisk,
+    LoseData,
+    LoseMachine,
+    PreviousFormat,
+)
 from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import Load, Shape
 from tidegate.plugin.drill.verdict import Cause
@@ -110,11 +117,11 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
     ),
     Drill(
         "disk-full",
-        "the daemon's disk is full when it is started again; then there is room",
+        "the daemon's disk fills up while it runs, and is full when it is started again; then there is room",
         (Need.DAEMON, Need.DATA, Need.DISK),
-        (FillDisk(),),
-        load=Load(span_s=12.0),
-        hold_s=2.0,
+        (DiskFillsUp(), FillDisk()),
+        load=Load(span_s=20.0),
+        hold_s=3.0,
     ),
     Drill(
         "daemon-clock-ahead",
@@ -142,20 +149,22 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
 
 _CLUSTER = Load(span_s=16.0)
 _TWO = (Need.BROKER, Need.TWO_BROKERS)
+_MACHINES = (*_TWO, Need.MACHINES)
 _ON_A_CLUSTER = (
     Drill(
         "broker-paused",
         "the topic's broker stands still until another has taken over, and goes on as a zombie",
         _TWO,
         (Pause("broker", replace_clients=True, forgets=Forgets.UNSTORED),),
-        load=_CLUSTER,
+        # That of somebody's own cluster is seen to stand still after twelve seconds.
+        load=Load(span_s=24.0),
         hold_s=4.0,
         recovers=True,
     ),
     Drill(
         "machine-lost",
         "the topic's broker and its daemon die for good, with the disk; another broker takes over",
-        _TWO,
+        _MACHINES,
         (LoseMachine(),),
         load=_CLUSTER,
         hold_s=1.0,
@@ -173,7 +182,7 @@ _ON_A_CLUSTER = (
     Drill(
         "rolling-restart",
         "each machine's broker and daemon is restarted in an orderly way, one after the other",
-        _TWO,
+        _MACHINES,
         (Restart(("machine-a",)), Restart(("machine-b",))),
         load=Load(span_s=30.0),
     ),
@@ -182,7 +191,8 @@ _ON_A_CLUSTER = (
         "the bookie stands still for most of the time",
         (Need.BOOKIE,),
         (Stutter("bookie", times=16, still_s=0.4, every_s=0.5),),
-        load=Load(span_s=12.0),
+        # The fault takes eight seconds, on a busy machine ten, and something has to be due after it.
+        load=Load(span_s=20.0),
     ),
     Drill(
         "bookie-away",

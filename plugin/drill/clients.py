@@ -53,6 +53,7 @@ class Tally:
         self._start_us = start_us
         self._seen = bytearray(len(plan))
         self._confirmed = bytearray(len(plan))
+        self._again = bytearray(len(plan))
         self._lock = threading.Lock()
         self.sent = self.received = self.early = self.again = self.receipts = 0
         self.worst_ms: list[float | None] = []
@@ -76,6 +77,7 @@ class Tally:
         with self._lock:
             self.receipts += 1
             self.last_us = at_us
+            self._again[number] = 0
             if self._seen[number]:
                 self.again += 1
                 return
@@ -88,15 +90,22 @@ class Tally:
             worst_ms = self.worst_ms[second]
             self.worst_ms[second] = late_us / 1000 if worst_ms is None else max(worst_ms, late_us / 1000)
 
+    def rewinding(self) -> None:
+        """The cursor is about to be set back: what is stored comes again."""
+        with self._lock:
+            self._again = bytearray(self._confirmed)
+
     def due(self, now_us: int) -> int:
         """How many messages are due at ``now_us``."""
         return int(np.searchsorted(self._due_order, now_us, side="right"))
 
     def missing(self, plan: Plan) -> int:
-        """How many messages that are due in the round no consumer has received."""
+        """How many messages that are due in the round no consumer has received, or not again after the cursor
+        was set back.
+        """
         with self._lock:
-            seen = np.frombuffer(bytes(self._seen), np.uint8)
-        return int(np.count_nonzero(plan.expected & (seen == 0)))
+            seen, again = (np.frombuffer(bytes(one), np.uint8) for one in (self._seen, self._again))
+        return int(np.count_nonzero(plan.expected & ((seen == 0) | (again != 0))))
 
 
 class Clients:

@@ -13,10 +13,12 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tidegate.plugin.drill.clients import Clients, RefusedError, Tally
 from tidegate.plugin.drill.drill import Drill
@@ -187,7 +189,7 @@ class Course:
             subscription=self._subscription,
             drivers=clients,
             pause=self._stop.pause,
-            event=ledger.event,
+            event=functools.partial(self._tell, ledger),
             work_dir=self._job.directory,
         )
         self._pause_until_ms(messages.lead_ms + drill.at_s * 1000, clients)
@@ -210,6 +212,13 @@ class Course:
                 break
             self._stop.pause(_POLL_S)
         self._stop.pause(_ACKNOWLEDGED_S)
+
+    def _tell(self, ledger: Ledger, kind: str, **fields: Any) -> int:
+        """An event of a fault, into the ledger; what a cursor that is set back brings again is waited for."""
+        at_us = ledger.event(kind, **fields)
+        if kind == "rewinding" and self._progress.tally is not None:
+            self._progress.tally.rewinding()
+        return at_us
 
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill

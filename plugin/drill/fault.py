@@ -28,6 +28,7 @@ class Need(StrEnum):
     DAEMON = "a daemon that may be killed"
     DATA = "the daemon's data directory"
     TWO_BROKERS = "two brokers"
+    MACHINES = "machines that may be lost or restarted"
     MOVE = "a topic that can be moved"
     BOOKIE = "a bookie of its own"
     CLOCK = "a C compiler"

@@ -84,7 +84,8 @@ class Forgets(StrEnum):
 class Strike:
     """One fault: begun, seen done, being undone, and deliveries possible again.
 
-    ``rewinds``: the cursor was set back on purpose.
+    ``rewinds``: the cursor was set back on purpose; ``rewind_us``: when the last attempt at it began, the one
+    that a broker took. Ledgers of before have ``begin_us`` there.
     """
 
     what: str
@@ -94,6 +95,7 @@ class Strike:
     back_us: int = NEVER
     forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
+    rewind_us: int = NEVER
     evidence: str = ""
 
 
@@ -238,7 +240,12 @@ def _with_events(record: Record, events: list[dict[str, Any]]) -> Record:
         match kind:
             case "strike":
                 forgets = Forgets(event["forgets"])
-                strikes.append(Strike(event["what"], at_us, forgets=forgets, rewinds=event["rewinds"]))
+                rewinds = bool(event["rewinds"])
+                strikes.append(
+                    Strike(event["what"], at_us, forgets=forgets, rewinds=rewinds, rewind_us=at_us)
+                )
+            case "rewinding":
+                strikes[-1] = replace(strikes[-1], rewind_us=at_us)
             case "done":
                 strikes[-1] = replace(strikes[-1], done_us=at_us, evidence=event["evidence"])
             case "undo":

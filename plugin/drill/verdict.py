@@ -207,6 +207,8 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append(f"{late:,} messages were stored only after they were due: the burst was not done")
     if verdict.lost:
         reasons.append(f"{verdict.lost:,} messages were lost")
+    elif _proves_nothing(verdict, record):
+        reasons.append("nothing was due after the fault: the round proves nothing")
     if verdict.early:
         reasons.append(f"{verdict.early:,} messages came early, by {verdict.earliest_ms:,.0f} ms at most")
     if verdict.not_due_held is not None and verdict.not_due_held < verdict.not_due:
@@ -215,6 +217,14 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         if count and cause not in record.round.repeats_allowed:
             reasons.append(f"{count:,} messages came again that should not have ({cause.replace('_', ' ')})")
     return reasons
+
+
+def _proves_nothing(verdict: Verdict, record: Record) -> bool:
+    """Whether the fault came when all was over. That of a burst lasts until after the instant at which all is
+    due; and a round that was broken off has its own words.
+    """
+    over = bool(record.strikes) and verdict.first_due_s is None
+    return over and not record.round.burst and not verdict.aborted
 
 
 def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
@@ -233,6 +243,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         last_us = np.iinfo(np.int64).max if strike.back_us == NEVER else strike.back_us
         between = (first_us < last_us) & (second_us >= strike.begin_us) & ~settled
         if strike.rewinds:
+            # Since its beginning: an attempt that was answered with an error may have set it back, too.
             causes[between] = index[Cause.REWOUND]
             settled |= between
             continue
@@ -262,8 +273,9 @@ def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
         if not strike.rewinds or strike.back_us == NEVER:
             continue
         came = np.zeros(len(record.plan), np.bool_)
-        came[number[received_us >= strike.begin_us]] = True
-        stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.begin_us)
+        # What came since the fault began, but before a broker took the reset, has to come again as well.
+        came[number[received_us >= strike.rewind_us]] = True
+        stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.rewind_us)
         missing |= stored & record.plan.expected & ~came
     return missing
 

@@ -54,6 +54,8 @@ class SeekWhileMoving:
         deadline_s = time.monotonic() + _REWIND_TIMEOUT_S
         while True:
             try:
+                # Before each attempt: what the broker that takes it sends back counts from here.
+                scene.event("rewinding")
                 scene.stand.rewind(scene.topic, scene.subscription)
                 break
             except FaultError:

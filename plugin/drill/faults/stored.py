@@ -133,6 +133,44 @@ class FillDisk:
 
 
 @dataclass(frozen=True)
+class DiskFillsUp:
+    """The daemon's disk fills up while the daemon runs, and then there is room: nobody starts anything."""
+
+    what: str = "the daemon's disk fills up while the daemon runs"
+    forgets: Forgets = Forgets.NOTHING
+    rewinds: bool = False
+
+    def do(self, scene: Scene) -> str:
+        """Fill it until the daemon, which runs on, says that it is not ready."""
+        part = scene.part("daemon")
+        written, waited_s = 0, 0.0
+        while True:
+            # Again and again: it may still delete files of its own, and have room for a while.
+            written += scene.stand.fill_disk(full=True)
+            if part.state() is not State.RUNNING:
+                raise FaultError(f"the {part.name} has ended on its full disk: it should run on")
+            if reasons := _not_ready(scene.stand.status()):
+                told = "; ".join(reasons)
+                return f"{written:,} bytes filled the disk, and the {part.name} is not ready: {told}"
+            if waited_s > _NOTICE_TIMEOUT_S:
+                raise FaultError("the daemon is ready although its disk is full: the fault was not done")
+            scene.pause(_POLL_S)
+            waited_s += _POLL_S
+
+    def undo(self, scene: Scene) -> None:
+        """Make room, and see that the daemon is ready again by itself."""
+        scene.stand.fill_disk(full=False)
+        scene.bring_back("daemon")
+        waited_s = 0.0
+        while (reasons := _not_ready(scene.stand.status())) != []:
+            if waited_s > _NOTICE_TIMEOUT_S:
+                told = "it does not answer" if reasons is None else "; ".join(reasons)
+                raise FaultError(f"the daemon is not ready again although there is room: {told}")
+            scene.pause(_POLL_S)
+            waited_s += _POLL_S
+
+
+@dataclass(frozen=True)
 class PreviousFormat:
     """The daemon is stopped, its directory rewritten as the previous format had it, and started: an
     upgrade.
@@ -199,6 +237,11 @@ def damage_blocks(directory: Path) -> int:
     finally:
         store.close()
     return count
+
+
+def _not_ready(status: dict[str, Any] | None) -> list[str] | None:
+    """Why the daemon is not ready, as ``/readyz`` has it; empty if it is, None if it does not answer."""
+    return None if status is None else list(status["daemon"]["not_ready"])
 
 
 def _noticed(status: dict[str, Any] | None) -> int:

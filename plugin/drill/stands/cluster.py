@@ -81,7 +81,14 @@ class ClusterStand:
     @property
     def offers(self) -> frozenset[Need]:
         """What can be done here."""
-        offered = {Need.BROKER, Need.TWO_BROKERS, Need.MOVE, Need.BOOKIE, Need.ADMIN}
+        offered = {
+            Need.BROKER,
+            Need.TWO_BROKERS,
+            Need.MACHINES,
+            Need.MOVE,
+            Need.BOOKIE,
+            Need.ADMIN,
+        }
         return frozenset(offered | ({Need.DAEMON, Need.DATA} if self._ours else set()))
 
     @property

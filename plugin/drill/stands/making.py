@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 def kind_for(needs: Collection[Need]) -> Kind:
     """The smallest kind that meets the needs."""
-    if {Need.TWO_BROKERS, Need.MOVE, Need.BOOKIE}.intersection(needs):
+    if {Need.TWO_BROKERS, Need.MACHINES, Need.MOVE, Need.BOOKIE}.intersection(needs):
         return Kind.CLUSTER
     if Need.CLOCK in needs:
         return Kind.CLOCKS

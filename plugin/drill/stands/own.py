@@ -7,6 +7,8 @@ if it was not there before. What could not be put back is in ``left``.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import time
 from collections.abc import Callable
@@ -62,6 +64,8 @@ class OwnStand:
         self._log_path = work_dir / "hook.log"
         self.token = own.token
         self._admin = StandAdmin(lambda: own.admin_url or "", own.token)
+        scheme, _, places = own.service_url.partition("://")
+        self._places = itertools.cycle([f"{scheme}://{place}" for place in places.split(",")])
         self._is_new = False
         self._parts: dict[str, HookPart] = {}
         self.left: list[str] = []
@@ -74,18 +78,29 @@ class OwnStand:
             offered |= {Need.ADMIN, Need.MOVE}
             if self._own.on_kill is not None:
                 offered |= {Need.BROKER, Need.DAEMON}
+            if self._at_first is not None and self._at_first > 1:
+                offered.add(Need.TWO_BROKERS)
         return frozenset(offered)
 
     @property
     def lacking(self) -> dict[Need, str]:
         """Why something cannot."""
         here = self.offers
-        why = {need: "only the test topic is touched there" for need in Need if need not in here}
+        why = dict.fromkeys(Need, "only the test topic is touched there")
+        why[Need.MACHINES] = (
+            "the hook is asked about the topic's broker and its daemon, never about a whole machine"
+        )
         if self._own.admin_url is None:
-            return why | dict.fromkeys((Need.ADMIN, Need.MOVE, Need.BROKER, Need.DAEMON), "give --admin-url")
-        if self._own.on_kill is None:
+            asking = (Need.ADMIN, Need.MOVE, Need.BROKER, Need.DAEMON, Need.TWO_BROKERS)
+            why |= dict.fromkeys(asking, "give --admin-url")
+        else:
             why |= dict.fromkeys((Need.BROKER, Need.DAEMON), "give --on-kill, a command that does it")
-        return why
+            why[Need.TWO_BROKERS] = (
+                "its admin URL does not list its brokers to us: give the token of somebody who may"
+                if self._at_first is None
+                else f"its admin URL lists {self._at_first} active broker"
+            )
+        return {need: reason for need, reason in why.items() if need not in here}
 
     def start(self) -> None:
         """See that it answers, and lets us. Raises ``ConfigError``."""
@@ -192,8 +207,10 @@ class OwnStand:
         return self._own.topic
 
     def client_url(self, topic: str) -> str:  # noqa: ARG002
-        """What the user has named."""
-        return self._own.service_url
+        """What the user has named. Of several places each client gets one, in turn: one that knows all asks
+        all, and waits too long for a paused broker, which takes its connection and says nothing.
+        """
+        return next(self._places)
 
     def wait_usable(self, topic: str) -> None:
         """Return when somebody has the topic."""
@@ -202,7 +219,8 @@ class OwnStand:
         deadline_s = time.monotonic() + _SEEN_TIMEOUT_S
         while self._admin.owner(topic) is None:
             if time.monotonic() > deadline_s:
-                raise UserError(f"no broker had {topic} within {_SEEN_TIMEOUT_S:.0f} s")
+                asked = f"as {self._own.admin_url} tells"
+                raise UserError(f"no broker had {topic} within {_SEEN_TIMEOUT_S:.0f} s, {asked}")
             self._pause(_POLL_S)
 
     def delayed(self, topic: str, subscription: str) -> int | None:
@@ -275,7 +293,26 @@ class OwnStand:
         """Whether it can be used."""
         if name == "daemon":
             return self._daemon_connected() is not False
-        return self._admin.owner(self._own.topic) is not None
+        if self._admin.owner(self._own.topic) is None:
+            return False
+        # Another may have the topic: that the one which was away is back is seen by their number.
+        return self._at_first is None or (self._active() or 0) >= self._at_first
+
+    @functools.cached_property
+    def _at_first(self) -> int | None:
+        """How many brokers were active before anything was done; None if that is not told to us."""
+        return self._active()
+
+    def _active(self) -> int | None:
+        """How many brokers are active now."""
+        answer = self._admin.request("GET", "/brokers")
+        if answer is None or not answer.is_success:
+            return None
+        try:
+            listed = answer.json()
+        except ValueError:
+            return None
+        return len(listed) if isinstance(listed, list) else None
 
     def _connections(self) -> frozenset[str] | None:
         """What tells each consumer's connection to the topic from another; None if nobody says."""

@@ -191,7 +191,7 @@ class Standalone:
         return None if self._daemon is None else status_of(self._daemon)
 
     def set_clock(self, name: str, ahead_s: float) -> None:
-        """By a file that libfaketime reads."""
+        """By the file that the preloaded clock of the process reads."""
         if name not in self._clocks:
             raise FaultError(f"the clock of the {name} cannot be set here")
         self._clocks[name].set(ahead_s)

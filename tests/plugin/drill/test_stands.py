@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,102 @@ def test_a_hook_is_told_what_to_do_and_believed_when_it_is_seen(tmp_path: Path) 
     part.kill()
     assert part.state() is State.GONE
     assert said.read_text() == "kill broker\n"
+
+
+class _Brokers(BaseHTTPRequestHandler):
+    """Lists ``brokers``, or refuses to; whatever else is asked, the first of them has the topic."""
+
+    brokers: tuple[str, ...] | None = ()
+
+    def do_GET(self) -> None:
+        told: Any = {"brokerUrl": "pulsar://a:6650"}
+        status = 200
+        if self.path == "/admin/v2/brokers":
+            told, status = self.brokers, 403 if self.brokers is None else 200
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+
+@contextlib.contextmanager
+def listing(
+    tmp_path: Path, brokers: tuple[str, ...] | None, *, on_kill: str | None = "hook"
+) -> Iterator[OwnStand]:
+    """A cluster of one's own whose admin interface lists these brokers; None: it may not be asked."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Brokers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _Brokers.brokers = brokers
+        stand = own(tmp_path, admin_url=f"http://127.0.0.1:{server.server_port}", on_kill=on_kill)
+        try:
+            yield stand
+        finally:
+            server.shutdown()
+            stand.end()
+
+
+@pytest.mark.parametrize(
+    ("brokers", "why"),
+    [
+        (("a:8080", "b:8080"), None),
+        (("a:8080",), "its admin URL lists 1 active broker"),
+        (None, "its admin URL does not list its brokers to us: give the token of somebody who may"),
+    ],
+)
+def test_two_brokers_are_there_if_the_admin_interface_lists_them(
+    tmp_path: Path, brokers: tuple[str, ...] | None, why: str | None
+) -> None:
+    with listing(tmp_path, brokers) as stand:
+        assert (Need.TWO_BROKERS in stand.offers) == (why is None)
+        assert stand.lacking.get(Need.TWO_BROKERS) == why
+
+
+def test_a_broker_is_back_when_as_many_are_listed_as_before(tmp_path: Path) -> None:
+    """Another has the topic already: what was paused is seen to go on by that."""
+    with listing(tmp_path, ("a:8080", "b:8080")) as stand:
+        assert Need.TWO_BROKERS in stand.offers
+        _Brokers.brokers = ("a:8080",)
+        assert not stand.there("broker")
+        _Brokers.brokers = ("a:8080", "b:8080")
+        wait_until(lambda: stand.there("broker"), "both are listed again")
+
+
+def test_each_client_is_given_another_of_several_places(tmp_path: Path) -> None:
+    """One that knows all of them asks each in turn, also a paused broker, which takes connections."""
+    stand = OwnStand(Own("pulsar+ssl://a:1,b:2", None, TOPIC, None), tmp_path, pause=time.sleep)
+    urls = ["pulsar+ssl://a:1", "pulsar+ssl://b:2"]
+    assert [stand.client_url(TOPIC) for _ in range(3)] == [*urls, urls[0]]
+
+
+_WITHOUT_ADMIN = {"consumers-churning", "slow-consumer", "burst"}
+_WITH_ADMIN = _WITHOUT_ADMIN | {"bundle-moved", "seek-while-moving"}
+_WITH_HOOK = _WITH_ADMIN | {"broker-killed", "daemon-killed", "both-killed", "daemon-paused", "ack-holes"}
+
+
+@pytest.mark.parametrize(
+    ("admin", "on_kill", "brokers", "names"),
+    [
+        (False, "hook", ("a:8080", "b:8080"), _WITHOUT_ADMIN),
+        (True, None, ("a:8080", "b:8080"), _WITH_ADMIN),
+        (True, "hook", ("a:8080",), _WITH_HOOK),
+        (True, "hook", ("a:8080", "b:8080"), _WITH_HOOK | {"broker-paused"}),
+    ],
+)
+def test_what_can_be_drilled_on_a_cluster_of_ones_own(
+    tmp_path: Path, admin: bool, on_kill: str | None, brokers: tuple[str, ...], names: set[str]
+) -> None:
+    """As the table in docs/drills.md says."""
+    with listing(tmp_path, brokers, on_kill=on_kill) as stand:
+        there = stand if admin else own(tmp_path, admin_url=None, on_kill=on_kill)
+        assert {drill.name for drill in DRILLS if there.offers.issuperset(drill.needs)} == names
+
+
+def test_why_no_machine_can_be_lost_on_a_cluster_of_ones_own_is_said(tmp_path: Path) -> None:
+    with listing(tmp_path, ("a:8080", "b:8080")) as stand:
+        for name in ("machine-lost", "rolling-restart"):
+            missing = [need for need in named(name).needs if need not in stand.offers]
+            assert [stand.lacking[need] for need in missing] == [
+                "the hook is asked about the topic's broker and its daemon, never about a whole machine"
+            ]
 
 
 class _Broker(BaseHTTPRequestHandler):

@@ -42,6 +42,33 @@ def test_what_came_while_the_fault_was_being_done_is_not_the_first_due_message(t
     assert verdict.first_due_after_usable_s == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("due_s", "burst", "reasons"),
+    [
+        (4.05, False, ["nothing was due after the fault: the round proves nothing"]),
+        (4.1, False, []),
+        # All of a burst is due at one instant, and its fault lasts from before it until after it.
+        (4.05, True, []),
+    ],
+)
+def test_a_round_in_which_nothing_was_due_after_the_fault_fails(
+    tmp_path: Path, due_s: float, burst: bool, reasons: list[str]
+) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, due_s], replace(round_of(), burst=burst))
+    made.confirm([0, 1])
+    made.receive(0, 1.0)
+    made.strike(4.0, 6.0, done_s=4.1)
+    made.receive(1, 6.2)
+    assert judge(made.read()).reasons == reasons
+
+
+def test_what_was_lost_after_the_fault_was_due_after_it(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [8.0])
+    made.confirm([0])
+    made.strike(4.0, 6.0)
+    assert judge(made.read()).reasons == ["1 messages were lost"]
+
+
 def test_early_lost_and_unconfirmed_fail(tmp_path: Path) -> None:
     made = HandMade(tmp_path / "ledger", [1.0, 2.0, 3.0, 4.0])
     made.confirm([0, 1, 2])
@@ -91,9 +118,10 @@ def test_what_is_due_tomorrow_must_stay_where_it_is(tmp_path: Path) -> None:
 def test_a_repeat_over_a_kill_has_a_cause(
     tmp_path: Path, received_s: float, acked_s: float, cause: Cause
 ) -> None:
-    made = HandMade(tmp_path / "ledger", [1.0])
-    made.confirm([0])
+    made = HandMade(tmp_path / "ledger", [1.0, 8.0])
+    made.confirm([0, 1])
     made.strike(4.0, 6.0)
+    made.receive(1, 8.0)
     made.receive(0, received_s, acked_s=acked_s)
     made.receive(0, 6.5)
     verdict = judge(made.read())
@@ -103,7 +131,7 @@ def test_a_repeat_over_a_kill_has_a_cause(
 
 
 def test_a_repeat_without_a_fault_in_between_is_the_trackers(tmp_path: Path) -> None:
-    made = HandMade(tmp_path / "ledger", [1.0])
+    made = HandMade(tmp_path / "ledger", [5.0])
     made.confirm([0])
     made.strike(4.0, 6.0)
     made.receive(0, 7.0)
@@ -143,6 +171,37 @@ def test_after_a_rewind_everything_stored_before_must_come_again(tmp_path: Path)
     verdict = judge(made.read())
     assert verdict.lost == 1, "number 1 was there before the cursor was set back, and did not come again"
     assert verdict.repeated_by_cause["rewound"] == 1
+
+
+@pytest.mark.parametrize(("attempts_s", "lost"), [((), 0), ((4.2,), 0), ((5.0,), 1), ((4.2, 5.0), 1)])
+def test_after_a_rewind_what_came_before_its_last_attempt_has_not_come_again(
+    tmp_path: Path, attempts_s: tuple[float, ...], lost: int
+) -> None:
+    """A broker took the reset only at the last attempt; ledgers of before have none, and count from the
+    fault.
+    """
+    made = HandMade(tmp_path / "ledger", [1.0, 1.0])
+    made.confirm([0, 1])
+    made.at(4.0).event("strike", what="seek", forgets=Forgets.ORDERLY, rewinds=True)
+    made.receive(0, 4.3)
+    for attempt_s in attempts_s:
+        made.at(attempt_s).event("rewinding")
+    made.receive(1, 5.1)
+    made.at(5.2).event("done", evidence="seen")
+    made.at(5.5).event("back")
+    verdict = judge(made.read())
+    assert verdict.lost == lost
+    assert (f"{lost} messages were lost" in verdict.reasons) == bool(lost)
+
+
+def test_after_a_rewind_what_was_stored_before_its_last_attempt_must_come_again(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.at(4.0).event("strike", what="seek", forgets=Forgets.ORDERLY, rewinds=True)
+    made.confirm([0], second=4.1)
+    made.receive(0, 4.3)
+    made.at(5.0).event("rewinding")
+    made.at(5.5).event("back")
+    assert judge(made.read()).lost == 1
 
 
 def test_a_round_that_was_cut_off_fails(tmp_path: Path) -> None:
@@ -240,9 +299,10 @@ def test_each_fault_excuses_exactly_what_it_can_have_caused(
 ) -> None:
     """Of each age so many repeats that every count tells which were taken for what."""
     total = sum(_AGES_S.values())
-    made = HandMade(tmp_path / "ledger", [1.0] * total)
-    made.confirm(range(total))
+    made = HandMade(tmp_path / "ledger", [1.0] * total + [8.0])
+    made.confirm(range(total + 1))
     made.strike(4.0, 6.0, forgets=forgets)
+    made.receive(total, 8.0)
     ages_s = [age_s for age_s, count in _AGES_S.items() for _ in range(count)]
     for number, age_s in enumerate(ages_s):
         made.receive(number, 2.9, acked_s=-1.0 if age_s is None else 4.0 - age_s)
