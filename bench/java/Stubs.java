@@ -43,6 +43,7 @@ final class Stubs {
         dispatcher.stubSubscription = allocate(Subscription.class);
         dispatcher.stubSubscription.stubName = subscription;
         dispatcher.stubCursor = cursor(subscription, properties);
+        dispatcher.stubSubscription.stubCursor = dispatcher.stubCursor;
         dispatcher.stubWake = wake;
         return dispatcher;
     }
@@ -191,6 +192,7 @@ final class Stubs {
 
     private static final class Subscription extends PersistentSubscription {
         private String stubName;
+        private ManagedCursor stubCursor;
 
         private Subscription() {
             super(null, null, null, null);
@@ -199,6 +201,11 @@ final class Stubs {
         @Override
         public String getName() {
             return stubName;
+        }
+
+        @Override
+        public ManagedCursor getCursor() {
+            return stubCursor;
         }
     }
 

@@ -31,7 +31,8 @@ MESSAGES_MAX = 1_000_000
 DISK_BASE_BYTES = 300 * 2**20
 DISK_MESSAGE_BYTES = 1_000
 SECONDS_MIN, SECONDS_MAX = 5.0, 3_600.0
-_TRACKERS = ("tidegate", "pulsar", "bucket")
+_TRACKERS = ("tidegate", "in-memory", "bucket")
+_FORMER_NAMES = {"pulsar": "in-memory"}
 
 
 def demo(  # noqa: PLR0917 the flags
@@ -56,13 +57,14 @@ def demo(  # noqa: PLR0917 the flags
     ] = Path("run/demo"),
     keep: Annotated[bool, typer.Option("--keep", help="Keep the working files: logs, index, topic.")] = False,
     tracker: Annotated[
-        str, typer.Option(help="Who delays: tidegate, or for comparison Pulsar's own: pulsar, bucket.")
+        str, typer.Option(help="Who delays: tidegate, or for comparison Pulsar's own: in-memory, bucket.")
     ] = "tidegate",
 ) -> None:
     """Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it."""
     # Here, since the client takes its time to load and every command would wait for it.
     from tidegate.plugin.demo.run import Options  # noqa: PLC0415
 
+    tracker = _FORMER_NAMES.get(tracker, tracker)
     _check_values(messages, seconds, far, tracker)
     _check_json(json_file)
     options = Options(

@@ -17,6 +17,6 @@ class TrackerChoice:
 
 TRACKERS = {
     "tidegate": TrackerChoice("Tidegate"),
-    "pulsar": TrackerChoice("Pulsar's in-memory tracker", IN_MEMORY_FACTORY),
+    "in-memory": TrackerChoice("Pulsar's in-memory tracker", IN_MEMORY_FACTORY),
     "bucket": TrackerChoice("Pulsar's Bucket tracker", BUCKET_FACTORY),
 }

@@ -70,7 +70,7 @@ def refusal(app: typer.Typer, *arguments: str) -> UserError:
         (["--messages", "0"], "--messages must be between 1 and"),
         (["--messages", "-5"], "--messages must be"),
         (["--far", "-1"], "--far must be"),
-        (["--tracker", "kafka"], "--tracker must be one of tidegate, pulsar, bucket, it is kafka"),
+        (["--tracker", "kafka"], "--tracker must be one of tidegate, in-memory, bucket, it is kafka"),
     ],
 )
 def test_values_that_make_no_sense(app: typer.Typer, arguments: list[str], words: str) -> None:

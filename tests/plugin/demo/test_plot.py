@@ -46,7 +46,7 @@ def test_early_messages_have_a_region_of_their_own(tmp_path: Path) -> None:
     def early(rows: list[Row]) -> list[Row]:
         return [(*one[:3], one[3] - 900_000, one[4]) for one in rows]
 
-    _, svg = write_plots(outcome_of(tmp_path, change=early, tracker="pulsar"), tmp_path)
+    _, svg = write_plots(outcome_of(tmp_path, change=early, tracker="in-memory"), tmp_path)
     assert "early" in svg_text(svg).split()
     assert "Pulsar's in-memory tracker" in svg_text(svg)
 

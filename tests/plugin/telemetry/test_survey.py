@@ -143,6 +143,7 @@ async def test_what_is_removed_meanwhile_is_left_out(
 
 @pytest.mark.usefixtures("short_turns")
 async def test_a_walk_that_nobody_wants_to_the_end() -> None:
+    """What is left unawaited, or raises as it is closed, is a warning, and those are errors here."""
     async for item in in_turns(range(10)):
         if item == 5:
             break
