@@ -73,7 +73,13 @@ def test_the_screen_in_the_middle(progress: Progress) -> None:
 def test_pulsars_own_tracker_has_no_index_to_show(progress: Progress) -> None:
     options = progress.options
     progress.options = Options(
-        options.messages, options.seconds, options.far, "in-memory", options.pulsar_home, None, options.out_dir
+        options.messages,
+        options.seconds,
+        options.far,
+        "in-memory",
+        options.pulsar_home,
+        None,
+        options.out_dir,
     )
     text = shown(progress)
     assert "Pulsar's in-memory tracker" in text
