@@ -20,6 +20,7 @@ from heapdict import heapdict
 from tidegate.index.background import Background
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
+from tidegate.index.damage import Damage
 from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import ClosedError, CorruptRecordError, StorageError
@@ -29,7 +30,7 @@ from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit, Journal
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.recovery import Damage, check_format, recover, recover_one
+from tidegate.index.recovery import check_format, recover, recover_one
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store

@@ -7,14 +7,13 @@ forgotten.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
 from tidegate.index.claim import LOST, UNKNOWN
+from tidegate.index.damage import Damage
 from tidegate.index.entry import Entries
 from tidegate.index.errors import (
     CorruptRecordError,
@@ -29,102 +28,20 @@ from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.format.packing import unpack_entries
 from tidegate.index.format.upgrade import format_record, upgrade
-from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
+from tidegate.index.journals import JournalReader, Journals, Rows
 from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import ChangedLedgers
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap
-from tidegate.index.store import Batch, Put, Store
+from tidegate.index.store import Batch, Store
 
-_LOG = logging.getLogger(__name__)
 _FORMAT_KIND = b"\x00"
 
-Rows = Iterator[tuple[bytes, bytes]]
 RangeOf = Callable[[bytes], tuple[bytes, bytes]]
 """From a kind to the range of keys that is read of it."""
 
 _UNKNOWN_VERSION = 1 << 62
 """Of a state that is damaged: beyond every version in use."""
-
-
-class Replayed(NamedTuple):
-    """A journal record; both fields are None for a damaged one that must be taken for the worst."""
-
-    record_type: RecordType | None
-    content: Entries | PositionSet | tuple[int, int] | None
-
-
-class Journals:
-    """The journals of many subscriptions, in one scan: one for each costs as much as what it finds.
-
-    strangers: whose journals were met and not asked for.
-    """
-
-    def __init__(self, rows: Rows) -> None:
-        self._groups = groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES])
-        self._upcoming = next(self._groups, None)
-        self.strangers: set[int] = set()
-
-    def of(self, subscription_id: int) -> Rows:
-        """Yield the rows of one subscription. To be asked for in the order of their ids."""
-        rows = self._skip_to(subscription_id)
-        if rows is not None:
-            yield from rows
-            self._upcoming = next(self._groups, None)
-
-    def skip_rest(self) -> None:
-        """Nobody asks any more: what is left is strangers'."""
-        self._skip_to(None)
-
-    def _skip_to(self, subscription_id: int | None) -> Rows | None:
-        """The rows of a subscription, None if it has none; those before it are strangers'."""
-        while self._upcoming is not None:
-            prefix, rows = self._upcoming
-            found = keys.subscription_id_of(prefix)
-            if subscription_id is not None and found >= subscription_id:
-                return rows if found == subscription_id else None
-            self.strangers.add(found)
-            self._upcoming = next(self._groups, None)
-        return None
-
-
-class JournalReader:
-    """Reads the journal of one subscription once; the counters are right when it has been read."""
-
-    def __init__(self, journals: Journals, subscription_id: int, after: int, damage: Damage) -> None:
-        self._journals = journals
-        self._subscription_id = subscription_id
-        self._damage = damage
-        self.last_sequence = after
-        self.size_bytes = 0
-        self.damaged = False
-
-    def records(self) -> Iterator[Replayed]:
-        """Yield the records after the persisted ones, in order."""
-        persisted_sequence = self.last_sequence
-        gaps = False
-        for key, value in self._journals.of(self._subscription_id):
-            sequence, number = keys.parse_journal_key(key)
-            if sequence <= persisted_sequence:
-                continue
-            self.size_bytes += len(value)
-            if sequence != self.last_sequence + 1:
-                self.damaged = gaps = True
-                self._damage.report(key, None, f"journal records before {sequence} are missing")
-                yield Replayed(None, None)
-            self.last_sequence = sequence
-            try:
-                record = _decode(number, value)
-            except CorruptRecordError as error:
-                self.damaged = True
-                self._damage.report(key, value, str(error))
-                if number not in (RecordType.ADD, RecordType.ACKNOWLEDGE):
-                    yield Replayed(None, None)
-            else:
-                yield record
-        if gaps:
-            # If the state is lost, these may be older than the bitmaps, and what took them back deleted.
-            yield Replayed(None, None)
 
 
 @dataclass
@@ -144,22 +61,6 @@ class Recovered:
     carried: Entries = field(default_factory=Entries.empty)
     audit: bool = False
     damaged: bool = False
-
-
-class Damage:
-    """Reports corrupt values. `kept` is to go to the quarantine, `batch` is what else is to be written."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.kept: list[Put] = []
-        self.batch = Batch()
-
-    def report(self, key: bytes, value: bytes | None, reason: str) -> None:
-        """Note a corrupt value; its bytes, if there are any, go to the quarantine."""
-        self.count += 1
-        _LOG.error("stored value %s is corrupt: %s", key.hex(), reason)
-        if value is not None:
-            self.kept.append((key, value))
 
 
 class Recovery:
@@ -320,19 +221,6 @@ def _recover(
         if each.subscription_id in carries:
             _read_carry(store, each, damage)
     return found, strangers
-
-
-def _decode(number: int, value: bytes) -> Replayed:
-    try:
-        record_type = RecordType(number)
-    except ValueError as error:
-        raise CorruptRecordError(f"a journal record of the unknown type {number}") from error
-    decode: Callable[[bytes], Entries | PositionSet | tuple[int, int]] = decode_numbers
-    if record_type is RecordType.ADD:
-        decode = decode_entries
-    elif record_type in (RecordType.ACKNOWLEDGE, RecordType.UNACKNOWLEDGE):
-        decode = decode_positions
-    return Replayed(record_type, decode(value))
 
 
 def _fresh_state(options: IndexOptions) -> State:

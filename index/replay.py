@@ -14,8 +14,8 @@ from tidegate.index.changes import Changes, IndexT
 from tidegate.index.claim import Claim
 from tidegate.index.entry import Entries
 from tidegate.index.journal import RECORD_ENTRIES_MAX, RecordType
+from tidegate.index.journals import Replayed
 from tidegate.index.positions import Position, PositionSet
-from tidegate.index.recovery import Replayed
 
 
 def replay(records: Iterable[Replayed], changes: Changes[IndexT]) -> None:
