@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from tidegate.index.checks import require
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, StalePointerError
@@ -236,6 +237,20 @@ class LogWriter:
         self._blocks = None
         self._queue.clear()
         self._queue_bytes = 0
+
+    def check(self) -> None:
+        """Raise CheckError if an invariant does not hold. Whether a `ship` is under way or not."""
+        named = self._others | {self._current}
+        require(
+            self._queue_bytes == sum(each.size_bytes for each in self._queue), "waiting bytes are counted wrong"
+        )
+        require(self._collects or not self._queue, "something waits that a snapshot is to have")
+        require(self._ledger is None or self._collects, "a ledger is gone on with that misses what was noted")
+        require(self._ledger is None or self._ledger.ledger_id == self._current, "another ledger counts")
+        require(
+            self._blocks is None or self._blocks.ledger_id in named, "no pointer names where blocks go"
+        )
+        require(ledgers_of(self._places) <= named, "blocks lie in ledgers that no pointer names")
 
     # ---- shipping
 

@@ -464,6 +464,12 @@ class DaemonHost:
         if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
 
+    def check_logs(self) -> None:
+        """The invariants of every index log that is written."""
+        if self.life is not None and self.life.logs is not None:
+            for log in self.life.logs._by_id.values():
+                log.writer.check()
+
     def check_quarantine(self) -> None:
         """What was damaged and is kept aside is not more than may be, and one value. Raises Violation."""
         life = self.life

@@ -365,6 +365,7 @@ class World:
         """Walk the invariants of every index, but where damage may lie that nobody has met yet, or blocks are
         missing that come with the next stream."""
         for daemon in self.daemons:
+            daemon.check_logs()
             if not daemon.disk.damaged and not daemon.disk.refuses_reads:
                 for index in daemon.indexes():
                     if not daemon.awaits_log(index):

@@ -214,6 +214,7 @@ class LogMachine(RuleBasedStateMachine):
                 with contextlib.suppress(HomeError):
                     self.loop.run_until_complete(self.shipper.ship())
         writer = self.shipper.writer
+        writer.check()
         assert writer.since_ns is None and writer.waiting_bytes == 0
         pointer = Pointer.parse(self.world.pointer)
         if pointer is None:
