@@ -241,15 +241,11 @@ class LogWriter:
     def check(self) -> None:
         """Raise CheckError if an invariant does not hold. Whether a `ship` is under way or not."""
         named = self._others | {self._current}
-        require(
-            self._queue_bytes == sum(each.size_bytes for each in self._queue), "waiting bytes are counted wrong"
-        )
+        require(self._queue_bytes == sum(each.size_bytes for each in self._queue), "waiting bytes are wrong")
         require(self._collects or not self._queue, "something waits that a snapshot is to have")
         require(self._ledger is None or self._collects, "a ledger is gone on with that misses what was noted")
         require(self._ledger is None or self._ledger.ledger_id == self._current, "another ledger counts")
-        require(
-            self._blocks is None or self._blocks.ledger_id in named, "no pointer names where blocks go"
-        )
+        require(self._blocks is None or self._blocks.ledger_id in named, "no pointer names where blocks go")
         require(ledgers_of(self._places) <= named, "blocks lie in ledgers that no pointer names")
 
     # ---- shipping
