@@ -12,10 +12,6 @@ A log, and the manifest, which has the same form, is a row of records in blocks 
 Either is changed here into a record with a wrong checksum, so that RocksDB stops at it as at any damage.
 Everything after a stop is lost, and whether it had been durable is known by the witness.
 
-Not in the last block of a manifest, which RocksDB would refuse as a whole: of a record that was not synced a
-power cut may leave the end without the beginning. What RocksDB passes over there are the last changes, and if
-one of them had been synced it misses a table, or a log that the manifest tracks, and refuses by itself.
-
 The blocks are walked side by side: a log of 64 MiB takes milliseconds.
 """
 
@@ -47,15 +43,13 @@ def stop_at_damage(directory: Path) -> None:
     manifests = list(directory.glob("MANIFEST-*"))
     for path in [*logs, *manifests]:
         # Only the log that is written last may end in zeros, which a power cut leaves of what was not synced.
-        _stop_in(path, is_last=path in {*logs[-1:], *manifests}, is_manifest=path in manifests)
+        _stop_in(path, is_last=path in {*logs[-1:], *manifests})
 
 
 def require_readable_manifests(directory: Path) -> None:
     """Nothing is changed here: whose the directory is, is not known yet. Raises DamagedDirectoryError."""
     for path in _manifests_in_use(directory):
-        if not path.stat().st_size:
-            continue
-        if find_stops(np.memmap(path, dtype=np.uint8, mode="r"), is_last=True, is_manifest=True):
+        if path.stat().st_size and find_stops(np.memmap(path, dtype=np.uint8, mode="r"), is_last=True):
             raise DamagedDirectoryError(str(directory), f"{path.name} cannot be read")
 
 
@@ -72,11 +66,11 @@ def _manifests_in_use(directory: Path) -> list[Path]:
     return [path for path in manifests if path.name == current] or manifests
 
 
-def _stop_in(path: Path, *, is_last: bool, is_manifest: bool) -> None:
+def _stop_in(path: Path, *, is_last: bool) -> None:
     if not path.stat().st_size:
         return
     content = np.memmap(path, dtype=np.uint8, mode="r")
-    stops = find_stops(content, is_last=is_last, is_manifest=is_manifest)
+    stops = find_stops(content, is_last=is_last)
     if not stops:
         return
     # A power cut leaves zeros, too. Whether anything durable is gone, is said by the witness.
@@ -89,9 +83,8 @@ def _stop_in(path: Path, *, is_last: bool, is_manifest: bool) -> None:
         os.close(descriptor)
 
 
-def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool, is_manifest: bool = False) -> dict[int, int]:
-    """Offsets in a log at which a type must be changed, and into what. `is_last`: zeros may end it;
-    `is_manifest`: and something may come behind them in the last block.
+def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool) -> dict[int, int]:
+    """Offsets in a log at which a type must be changed, and into what. `is_last`: zeros may end it.
 
     content: all bytes of the log.
     """
@@ -115,7 +108,6 @@ def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool, is_manifest: bo
         at, end = at[on] + _HEADER_BYTES + size[on], end[on]
     if zeros:
         first = min(zeros)
-        in_last_block = first // _BLOCK_BYTES == (len(content) - 1) // _BLOCK_BYTES
-        if not is_last or (content[first:].any() and not (is_manifest and in_last_block)):
+        if not is_last or content[first:].any():
             stops[first + 6] = _FULL
     return stops

@@ -43,6 +43,8 @@ TOPIC = "persistent://public/default/orders"
 SUBSCRIPTIONS = ("busy", "slow", "quiet")
 WEIGHTS = (10, 4, 1)
 START_SECONDS = 60.0
+_REFUSED = "it cannot be opened: "
+_HEADER_BYTES = 7  # of a record of RocksDB's logs
 HOW = ("none", "prefix", "torn", "scattered", "any", "any", "behind", "behind", "behind")
 SETTINGS = {
     "TIDEGATE_STAGING_BYTES": "65536",
@@ -111,13 +113,15 @@ class Summary:
     cuts: int = 0
     frames: int = 0
     durable_frames: int = 0
+    torn_manifests: int = 0
     lost: list[Lost] = field(default_factory=list)
 
     def line(self) -> str:
         """For people."""
         return (
             f"{self.lives} lives, {self.cuts} power cuts, {self.frames} frames, "
-            f"{self.durable_frames} of them durable, {len(self.lost)} cuts that lost something"
+            f"{self.durable_frames} of them durable, {len(self.lost)} cuts that lost something, "
+            f"{self.torn_manifests} that were refused for a torn manifest"
         )
 
 
@@ -185,6 +189,10 @@ class Torture:
         found: dict[str, Believed] = {}
         wrong = _check(left / "data", life, life.durable_at(last.end), found)
         shutil.rmtree(left)
+        if wrong.startswith(_REFUSED) and _has_torn_manifest(kept, disk):
+            self.summary.torn_manifests += 1
+            shutil.rmtree(kept)
+            return
         if wrong:
             self.summary.lost.append(Lost(f"seed {self._seed}, {where} ({how}), kept in {kept}", wrong))
             return
@@ -267,6 +275,25 @@ async def _connected(socket: Path, process: subprocess.Popen[bytes], log: Path) 
                 await asyncio.sleep(0.02)
 
 
+def _has_torn_manifest(left: Path, disk: Disk) -> bool:
+    """Whether the cut has left zeros and then something behind what was synced of RocksDB's manifest.
+
+    A disk that has lost a sector of what was synced may look the same, so such a directory is refused.
+    """
+    synced = left.with_name(f"{left.name}-synced")
+    synced.mkdir()
+    disk.cut(synced, random.Random(0), "none")  # noqa: S311 nothing is drawn
+    try:
+        for manifest in (left / "data").glob("MANIFEST-*"):
+            before = synced / "data" / manifest.name
+            tail = manifest.read_bytes()[before.stat().st_size if before.exists() else 0 :]
+            if not any(tail[:_HEADER_BYTES]) and any(tail):
+                return True
+    finally:
+        shutil.rmtree(synced)
+    return False
+
+
 def _check(data: Path, life: Life, durable: dict[str, int], found: dict[str, Believed]) -> str:
     """What is wrong with the directory that a cut has left, empty if nothing is; fills `found`."""
     if not data.is_dir():
@@ -277,7 +304,7 @@ def _check(data: Path, life: Life, durable: dict[str, int], found: dict[str, Bel
         loss = store.loss()
         catalog = Catalog.open(store, SystemClock())
     except TidegateIndexError as error:
-        return f"it cannot be opened: {error}"
+        return f"{_REFUSED}{error}"
     try:
         if loss is not None:
             return f"an honest power cut is called damage: {loss}"
