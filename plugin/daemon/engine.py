@@ -295,8 +295,7 @@ class DaemonEngine:
             raise self._failures.bug(self.catalog.get(name), str(name), error) from error
         if session.found_break is not None:
             self._log.warning(
-                "an index is of another history than its cursor: Pulsar was put back to an earlier state, or"
-                " unloaded the topic amid a seek. The index begins anew, and the topic is read again",
+                f"{session.found_break.said}. The index begins anew, and the topic is read again",
                 topic=name.topic,
                 subscription=name.subscription,
                 reason=session.found_break.value,

@@ -28,6 +28,16 @@ class Break(StrEnum):
     END = "it has positions that were not there yet when the subscription was claimed"
     MARK_DELETE = "the cursor's mark-delete position is older than what it has told"
 
+    @property
+    def said(self) -> str:
+        """For the log: what that means."""
+        if self is Break.LOST:
+            return "of an index it is not known any more which cursor it is of: that was damaged"
+        return (
+            "an index is of another history than its cursor: Pulsar was put back to an earlier state, or"
+            " unloaded the topic amid a seek"
+        )
+
 
 def claim_of(request: Open) -> Claim | None:
     """The claim that a subscription is opened with, if it tells one."""

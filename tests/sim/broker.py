@@ -30,7 +30,7 @@ SEAL = "#pulsar.internal.tidegate.generation"
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
 _REOPEN_REST_NS = 60 * NS_PER_S
 _LOOK_NS = 50 * NS_PER_MS
-_RESET_TRIES = 5
+_RESET_DOUBLED = 8
 _RESET_PAUSE_NS = 200 * NS_PER_MS
 
 
@@ -270,7 +270,8 @@ class ServedSubscription:
         self._loaded_sealed = self.seal() != NO_SEAL
         self._pending_reset = self._is_undone
         if self._pending_reset:
-            self.broker.after(0, self._reset_once_more, 1)  # where no lock is held
+            # Where no lock is held.
+            self.broker.after(0, self._reset_once_more, self.cursor.mark_delete, 1)
 
     @property
     def _is_undone(self) -> bool:
@@ -279,31 +280,31 @@ class ServedSubscription:
         sealed = owner is not None and owner.sealed
         return sealed and self.seal() == NO_SEAL and bool(self.cursor.acknowledged)
 
-    def _go_by_what_is_loaded(self, *, in_vain: bool = False) -> None:
+    def _go_by_what_is_loaded(self) -> None:
         """Nothing that a reset has taken back is forgiven where the shim can tell."""
         owner = self.owner()
-        told = owner is not None and owner.sealed and self.seal() == NO_SEAL and not in_vain
+        told = owner is not None and owner.sealed and self.seal() == NO_SEAL
         if not told:
             kept = self.cursor.acknowledged | self.cursor.beyond
             self.subscription.obligations.recovered(frozenset(kept), self.cursor.resets)
 
-    def _reset_once_more(self, tries: int) -> None:
+    def _reset_once_more(self, loaded: Position, tries: int) -> None:
+        """To where it was loaded: consumers who came first may have moved it since."""
         if self.cursor.closed:
             return
-        if not self._is_undone:  # somebody else has reset it
-            self._pending_reset = False
+        there = self.cursor.mark_delete
+        if tries > 1 and (there < loaded or (there == loaded and not self.cursor.acknowledged)):
+            self._pending_reset = False  # somebody else has reset it
             return
 
         def done(written: bool) -> None:
             if written:
                 self._pending_reset = False
-            elif tries == _RESET_TRIES:
-                self._go_by_what_is_loaded(in_vain=True)
             else:
-                self.broker.after(_RESET_PAUSE_NS << tries, self._reset_once_more, tries + 1)
+                pause_ns = _RESET_PAUSE_NS << min(tries, _RESET_DOUBLED)
+                self.broker.after(pause_ns, self._reset_once_more, loaded, tries + 1)
 
-        position = self.cursor.mark_delete
-        self.reset((position[0], position[1] + 1), done)
+        self.reset((loaded[0], loaded[1] + 1), done)
 
     # ---- the tracker
 

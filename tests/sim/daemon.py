@@ -32,6 +32,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.tap import TappedStore
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.settings import Settings
@@ -51,7 +52,7 @@ UNREADABLE = ("the index log cannot be read", "the index log is not needed any m
 CUT = "the end of an index log cannot be read"
 LOST_BLOCKS = "blocks of an index cannot be read where its log says"
 UNREACHED = "blocks of an index cannot be reached"
-ANOTHER_HISTORY = "an index is of another history than its cursor"
+ANOTHER_HISTORY = tuple(reason.said for reason in Break)
 # The broker's settings are others than when the log was written, or its bookies have been away for long.
 MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
@@ -92,7 +93,7 @@ class _Log:
             self._kernel.note(f"daemon: {text} {values}")
         if text.startswith(BUG_LINES):
             self._on_bug(f"{text}: {values}")
-        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED, ANOTHER_HISTORY)):
+        elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED, *ANOTHER_HISTORY)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
             self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
 

@@ -23,16 +23,16 @@ import org.slf4j.LoggerFactory;
  * again. The {@link Seal} tells: a reset empties the properties of the mark-delete position. Where
  * acknowledgements have been stored with a seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
  *
- * <p>Invariants: a cursor is looked at once, before any tracker of this broker can put a seal there; as long as its reset is not
- * done none is put, so that whoever loads it next sees the same.
+ * <p>Invariants: a cursor is looked at once, before any tracker of this broker can put a seal there; it is reset to where it was
+ * then, wherever consumers who came first have moved it; as long as that is not done no seal is put, and it is tried again.
  *
  * <p>The same is seen where messages were acknowledged after a reset, or were skipped, and no tracker has put a seal there since:
  * what was acknowledged beyond the cursor's position comes again then.
  */
 final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);
-    private static final int MAX_TRIES = 5;
-    private static final long FIRST_PAUSE_MS = 200;
+    private static final long FIRST_PAUSE_MS = 400;
+    private static final long MAX_PAUSE_MS = 60_000;
 
     /** What a cursor was loaded as. */
     private enum Found { SEALED, UNSEALED, UNDONE }
@@ -80,15 +80,12 @@ final class UndoneResets {
         Ownership ownership = CursorHost.ownership(cursor);
         boolean wasSealed = ownership != null && ownership.sealed();
         boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
+        Position loaded = cursor.getMarkDeletedPosition();
         boolean isUndone = new Loaded(wasSealed, isSealed, mayHaveAcknowledgements(cursor)).isUndone();
         if (found.putIfAbsent(cursor, isUndone ? Found.UNDONE : isSealed ? Found.SEALED : Found.UNSEALED) == null && isUndone) {
             LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
-                    + "were acknowledged in between come again", cursor, cursor.getMarkDeletedPosition());
-            try {
-                executor.execute(() -> reset(cursor, reset, 1));
-            } catch (RejectedExecutionException e) {
-                LOG.debug("[{}] The broker stops; the next one resets the cursor", cursor, e);
-            }
+                    + "were acknowledged in between come again", cursor, loaded);
+            execute(executor, new Undone(cursor, loaded, reset), 1);
         }
     }
 
@@ -98,30 +95,48 @@ final class UndoneResets {
                 || batchIndexes && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
 
-    private void reset(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, int tries) {
-        reset.apply(cursor.getMarkDeletedPosition().getNext()).whenComplete((done, error) -> {
-            if (error == null) {
-                found.put(cursor, Found.UNSEALED);
-            } else if (tries == MAX_TRIES) {
-                LOG.error("[{}] The cursor could not be reset: messages that the former reset was to bring back may not come "
-                        + "before the topic is loaded again; reset it by hand", cursor, error);
-            } else {
-                LOG.warn("[{}] The cursor could not be reset, it is tried again: {}", cursor, error.getMessage());
-                CompletableFuture.delayedExecutor(FIRST_PAUSE_MS << tries, TimeUnit.MILLISECONDS, background)
-                        .execute(() -> again(cursor, reset, tries + 1));
+    /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and what resets it. */
+    private record Undone(ManagedCursor cursor, Position loaded, Function<Position, CompletableFuture<Void>> reset) {
+        CompletableFuture<Void> begin() {
+            try {
+                return reset.apply(loaded.getNext());
+            } catch (RuntimeException e) {
+                return CompletableFuture.failedFuture(e);
             }
+        }
+    }
+
+    private void execute(Executor executor, Undone one, int tries) {
+        try {
+            executor.execute(() -> reset(one, tries));
+        } catch (RejectedExecutionException e) {
+            LOG.debug("[{}] The broker stops; the next one resets the cursor", one.cursor(), e);
+        }
+    }
+
+    private void reset(Undone one, int tries) {
+        if (one.cursor().isClosed()) {
+            return;
+        }
+        if (tries > 1 && isDone(one)) {
+            found.put(one.cursor(), Found.UNSEALED);
+            return;
+        }
+        one.begin().whenComplete((done, error) -> {
+            if (error == null) {
+                found.put(one.cursor(), Found.UNSEALED);
+                return;
+            }
+            long pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(tries - 1, 10));
+            LOG.warn("[{}] The cursor could not be reset, it is tried again in {} ms; until then messages that the former reset was "
+                    + "to bring back may not come: {}", one.cursor(), pauseMs, error.getMessage());
+            execute(CompletableFuture.delayedExecutor(pauseMs, TimeUnit.MILLISECONDS, background), one, tries + 1);
         });
     }
 
-    /** Somebody else may have reset it meanwhile: the first try is refused then as well. */
-    private void again(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, int tries) {
-        if (cursor.isClosed()) {
-            return;
-        }
-        if (CursorHost.seal(cursor) == Seal.NONE && mayHaveAcknowledgements(cursor)) {
-            reset(cursor, reset, tries);
-        } else {
-            found.put(cursor, Found.UNSEALED);
-        }
+    /** Whether somebody else has reset it meanwhile. Where it has gone on, acknowledgements may have moved it. */
+    private boolean isDone(Undone one) {
+        int moved = one.cursor().getMarkDeletedPosition().compareTo(one.loaded());
+        return moved < 0 || moved == 0 && !mayHaveAcknowledgements(one.cursor());
     }
 }

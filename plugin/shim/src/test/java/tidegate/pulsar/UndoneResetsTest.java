@@ -24,13 +24,14 @@ import org.junit.jupiter.api.Test;
  */
 class UndoneResetsTest {
     private static final String LIFE = "000102030405060708090a0b0c0d0e0f";
-    private static final Position MARK_DELETE = PositionFactory.create(3, 4);
+    private static final Position LOADED = PositionFactory.create(3, 4);
 
     private final Map<String, Long> properties = new HashMap<>();
     private String owner = LIFE + ":+3:010203040506070811121314";
     private int ranges = 1;
     private long backlog = 9;
     private boolean closed;
+    private Position markDelete = LOADED;
     private final ManagedCursor cursor = cursor();
     private final Deque<Runnable> background = new ArrayDeque<>();
     private final List<Position> resets = new ArrayList<>();
@@ -47,7 +48,7 @@ class UndoneResetsTest {
                     case "getProperties" -> properties;
                     case "getTotalNonContiguousDeletedMessagesRange" -> ranges;
                     case "getNumberOfEntriesInBacklog" -> backlog;
-                    case "getMarkDeletedPosition" -> MARK_DELETE;
+                    case "getMarkDeletedPosition" -> markDelete;
                     case "isClosed" -> closed;
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
@@ -95,7 +96,7 @@ class UndoneResetsTest {
     @Test
     void acknowledgementsWithoutTheSealThatWasThereAreAResets() {
         look();
-        assertEquals(List.of(MARK_DELETE.getNext()), resets);
+        assertEquals(List.of(LOADED.getNext()), resets);
         assertFalse(undone.wasLoadedSealed(cursor));
         assertTrue(undone.isPending(cursor));
         answer.complete(null);
@@ -172,6 +173,32 @@ class UndoneResetsTest {
         answer = CompletableFuture.completedFuture(null);
         runLater();
         assertEquals(2, resets.size());
+        assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
+    void itGoesToWhereItWasLoadedWhateverWasAcknowledgedSince() throws InterruptedException {
+        undone = new UndoneResets(false, this::inBackground);
+        answer = CompletableFuture.failedFuture(new IllegalStateException("the bookies are away"));
+        undone.look(cursor, this::reset, this::inBackground);
+        markDelete = PositionFactory.create(3, 9);
+        ranges = 0;
+        runLater();
+        answer = CompletableFuture.completedFuture(null);
+        runLater();
+        assertEquals(List.of(LOADED.getNext(), LOADED.getNext()), resets);
+        assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
+    void aResetThatThrowsIsTriedAgain() throws InterruptedException {
+        undone = new UndoneResets(false, this::inBackground);
+        undone.look(cursor, to -> {
+            throw new IllegalStateException("it is no cursor for that");
+        }, Runnable::run);
+        assertTrue(undone.isPending(cursor));
+        ranges = 0;
+        runLater();
         assertFalse(undone.isPending(cursor));
     }
 
