@@ -36,7 +36,7 @@ class GoldenHistoryTest {
      * of, lives.
      */
     private static final Set<String> BELOW = Set.of("slow_disk", "refuse_writes", "refuse_reads", "fail_write", "damage", "width",
-            "drift", "wait", "bookies_slow", "bookies_away", "damage_log", "unsubscribe");
+            "drift", "wait", "bookies_slow", "bookies_away", "damage_log", "unsubscribe", "back_up", "put_back");
 
     static Stream<Path> histories() {
         return GoldenHistory.files().stream();
