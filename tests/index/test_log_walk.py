@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.catalogs import NAME, OPTIONS, opened, spread
+from tests.support.stores import copied_live
 from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import DamagedDirectoryError
 from tidegate.index.log_walk import find_stops, stop_at_damage
@@ -159,7 +160,7 @@ def killed(directory: Path, live: Path) -> int:
             store._families.journal.flush()
         if at == 8:
             store.tidy()
-    shutil.copytree(live, directory)
+    copied_live(live, directory)
     held = len(index.held())
     catalog.close()
     return held

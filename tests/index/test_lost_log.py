@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.catalogs import INCARNATION, OPTIONS, START_MS, spread
+from tests.support.stores import copied_live
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
@@ -112,7 +113,7 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
         between(catalog, store, count)
         sizes = {log.name: log.stat().st_size for log in logs_of(path)}
         killed.moments.append(Moment(sizes, (path / WITNESS_NAME).read_bytes(), believed(catalog)))
-    shutil.copytree(path, left)
+    copied_live(path, left)
     catalog.close()
     return killed
 
@@ -467,7 +468,7 @@ def add_small_commits(path: Path, left: Path, count: int = 700) -> Killed:
     index.acknowledge(PositionSet.of((at, 0) for at in range(0, count, 7)))
     catalog.commit()
     killed.moments.append(Moment({}, b"", believed(catalog)))
-    shutil.copytree(path, left)
+    copied_live(path, left)
     catalog.close()
     return killed
 
@@ -501,7 +502,7 @@ def test_zeros_in_place_of_whole_records(tmp_path: Path) -> None:
     overhead = put(b"S1", 10_000) - start - 10_000
     assert put(b"S2", 32_768 - log.stat().st_size - overhead) == 32_768
     put(b"S3", 100)
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    copied_live(tmp_path / "live", tmp_path / "killed")
     store.close()
     (log,) = logs_of(tmp_path / "killed")
     with log.open("r+b") as file:

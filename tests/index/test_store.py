@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.flaky_store import FlakyStore
-from tests.support.stores import CrashStore, FailingStore, UnreadableStore
+from tests.support.stores import CrashStore, FailingStore, UnreadableStore, copied_live
 from tidegate.index.errors import ClosedError
 from tidegate.index.rocks import RocksStore
 from tidegate.index.store import Batch, MemoryStore, Store
@@ -31,7 +30,7 @@ class Makers(NamedTuple):
 
 def restarted_rocks(store: RocksStore, path: Path) -> Store:
     """Its files as they are while it is open: what is still in the process is lost."""
-    shutil.copytree(str(store), path)
+    copied_live(Path(str(store)), path)
     return RocksStore.open(path)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 from tidegate.index.errors import CorruptRecordError, StorageError
 from tidegate.index.format.keys import BLOCK
@@ -144,3 +147,20 @@ def corrupt_blocks(store: MemoryStore) -> None:
         batch = Batch()
         batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
         store.write(batch, sync=True)
+
+
+def copied_live(path: Path, to: Path) -> Path:
+    """The files of an open store as a kill would leave them at one moment: RocksDB's threads flush, compact
+    and delete meanwhile, so they are copied again until none has changed."""
+    while True:
+        with contextlib.suppress(shutil.Error, FileNotFoundError):
+            before = listed(path)
+            shutil.copytree(path, to)
+            if listed(path) == before == listed(to):
+                return to
+        shutil.rmtree(to, ignore_errors=True)
+
+
+def listed(path: Path) -> dict[str, int]:
+    """Name and size in bytes of each file; LOG, which RocksDB talks into at any time, is left out."""
+    return {file.name: file.stat().st_size for file in list(path.iterdir()) if file.name != "LOG"}
