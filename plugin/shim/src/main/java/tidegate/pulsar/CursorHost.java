@@ -1,12 +1,13 @@
 package tidegate.pulsar;
 
-import java.util.Collections;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
@@ -209,14 +210,17 @@ class CursorHost implements TrackerHost {
     /**
      * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together under
      * the same lock: either the positions go before the reset, which brings them back, or none goes.
+     *
+     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. It would write its position
+     * from before the reset behind the reset's record: a crash would find that, however late, as Pulsar stores no lower position
+     * from then on.
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
-        List<org.apache.bookkeeper.mledger.Position> targets = positions.stream()
-                .map(position -> PositionFactory.create(position.ledgerId(), position.entryId()))
-                .toList();
-        Iterable<org.apache.bookkeeper.mledger.Position> sealed =
-                () -> seal() == seal ? targets.iterator() : Collections.emptyIterator();
+        // A reset takes it first of all; a cursor that has never been stored has none either.
+        boolean wasPersisted = cursor.getPersistentMarkDeletedPosition() != null;
+        BooleanSupplier isReset = () -> seal() != seal || wasPersisted && cursor.getPersistentMarkDeletedPosition() == null;
+        Iterable<org.apache.bookkeeper.mledger.Position> sealed = () -> new SealedWalk(positions.iterator(), isReset);
         cursor.asyncDelete(sealed, new DeleteCallback() {
             @Override
             public void deleteComplete(Object ctx) {
@@ -285,5 +289,38 @@ class CursorHost implements TrackerHost {
     @Override
     public void framesWaiting() {
         link.framesWaiting(core);
+    }
+
+    /** Positions to delete, unless the cursor is being reset before the first or after the last one. */
+    private static final class SealedWalk implements Iterator<org.apache.bookkeeper.mledger.Position> {
+        private final Iterator<Position> positions;
+        private final BooleanSupplier isReset;
+
+        SealedWalk(Iterator<Position> positions, BooleanSupplier isReset) {
+            this.positions = positions;
+            this.isReset = isReset;
+            refuseReset();
+        }
+
+        @Override
+        public boolean hasNext() {
+            boolean more = positions.hasNext();
+            if (!more) {
+                refuseReset();
+            }
+            return more;
+        }
+
+        @Override
+        public org.apache.bookkeeper.mledger.Position next() {
+            Position position = positions.next();
+            return PositionFactory.create(position.ledgerId(), position.entryId());
+        }
+
+        private void refuseReset() {
+            if (isReset.getAsBoolean()) {
+                throw new IllegalStateException("the cursor is being reset");
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.MetaStoreException;
 import org.apache.bookkeeper.mledger.Position;
@@ -34,6 +35,8 @@ class CursorHostTest {
     private Position persistedMarkDelete;
     private Position lastConfirmed;
     private Runnable beforeLock = () -> {};
+    private Runnable whileLocked = () -> {};
+    private int written;
     private Exception refusal;
     private boolean closed;
     private final CursorHost host = new CursorHost("test", cursor(), null, Runnable::run,
@@ -81,7 +84,16 @@ class CursorHostTest {
     /** As ManagedCursorImpl: it walks over the positions when it has its lock. */
     private void asyncDelete(Iterable<?> positions, DeleteCallback callback) {
         beforeLock.run();
-        positions.forEach(position -> deleted.add((Position) position));
+        try {
+            positions.forEach(position -> {
+                deleted.add((Position) position);
+                whileLocked.run();
+            });
+        } catch (IllegalStateException e) {
+            callback.deleteFailed(new ManagedLedgerException(e), null);
+            return;
+        }
+        written++;
         callback.deleteComplete(null);
     }
 
@@ -110,6 +122,27 @@ class CursorHostTest {
         beforeLock = properties::clear;
         host.delete(List.of(new TrackerHost.Position(1, 2)), 42, done -> {});
         assertEquals(List.of(), deleted);
+        assertEquals(0, written, "a record would come behind the reset's, with the position from before");
+    }
+
+    @Test
+    void aResetThatBeginsWhileTheCursorDeletesHasItWriteNothing() {
+        host.putSeal(42);
+        whileLocked = properties::clear;
+        List<Boolean> done = new ArrayList<>();
+        host.delete(List.of(new TrackerHost.Position(1, 2), new TrackerHost.Position(1, 3)), 42, done::add);
+        assertEquals(List.of(false), done);
+        assertEquals(0, written);
+    }
+
+    @Test
+    void aResetThatWaitsToBeStoredHasTheSealStill() {
+        host.putSeal(42);
+        persistedMarkDelete = PositionFactory.create(1, 2);
+        beforeLock = () -> persistedMarkDelete = null;
+        host.delete(List.of(new TrackerHost.Position(1, 3)), 42, done -> {});
+        assertEquals(List.of(), deleted);
+        assertEquals(0, written);
     }
 
     @Test
