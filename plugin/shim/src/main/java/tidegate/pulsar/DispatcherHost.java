@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledFuture;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.PendingAcksMap;
@@ -71,7 +72,11 @@ final class DispatcherHost extends CursorHost {
 
     @Override
     public void readMore() {
-        dispatcher.readMoreEntriesAsync();
+        try {
+            dispatcher.readMoreEntriesAsync();
+        } catch (RejectedExecutionException e) {
+            // The broker stops: the next one reads.
+        }
     }
 
     @Override

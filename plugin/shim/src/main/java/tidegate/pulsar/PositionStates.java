@@ -249,7 +249,8 @@ final class PositionStates {
 
     /** Gates an entry that the daemon may not have, unless the broker has handed it out or is done with it. */
     void gateAgain(long ledgerId, long entryId, long deliverAtMs) {
-        if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)) {
+        if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
+                && !settling.contains(ledgerId, entryId)) {
             near.add(ledgerId, entryId, deliverAtMs, false);
         }
     }
