@@ -49,6 +49,8 @@ from tidegate.index.tap import Noted, Operation, TappedStore
 
 _OVERLAPPING_APPENDS = 4
 _UNANSWERED_MAX = 16
+_DEAD_NAMES_MAX = 8
+"""So many deleted ledgers the pointer may go on naming."""
 
 ResultT = TypeVar("ResultT")
 
@@ -304,8 +306,13 @@ class LogWriter:
         kept = ledgers_of(self._places)
         if blocks is not None:
             kept.add(blocks.ledger_id)
+        named = len(others)
         for ledger_id in sorted(others - kept):
             await self._delete(ledger_id)
+        if named - len(self._others) > _DEAD_NAMES_MAX:
+            # An owner that begins no other log would leave them to the next one, and that one its own too.
+            with contextlib.suppress(AwayError):
+                await self._point(ledger.ledger_id, self._others)
 
     async def _make(self, version: int, made: list[LedgerWriter]) -> LedgerWriter:
         ledger = LedgerWriter(self._home, await self._home.create(), self._random(), version)
@@ -335,7 +342,7 @@ class LogWriter:
     async def _delete(self, ledger_id: int) -> None:
         """Delete a ledger that does not count, now if that can be, else after the next one has been made.
 
-        The pointer goes on naming it until it is changed the next time, which does no harm.
+        The pointer goes on naming it until it is changed the next time, which does no harm; of many, at once.
         """
         if self._may_count(ledger_id):
             return

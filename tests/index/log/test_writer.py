@@ -149,3 +149,26 @@ def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_k
     assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).held() == index.held()
     pointer = Pointer.parse(world.pointer)
     assert pointer is not None and set(world.ledgers) <= set(pointer.ledgers)
+
+
+def test_a_pointer_does_not_grow_with_the_owners() -> None:
+    """Each begins one log only, as it writes little; what it has deleted is not handed on for ever."""
+    clock, options, world = ManualClock(), IndexOptions(), World()
+    store = TappedStore(MemoryStore(), clock)
+    catalog = Catalog.open(store, clock, options)
+    index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
+    named = []
+    for owner in range(50):
+        index.add(Entries.of([(1_000, 1, owner)]))
+        catalog.commit()
+        shipper = Shipper(
+            store, index.log.subscription_id, IDENTITY, world, options=LogOptions(), dirty_ns=0, index=index
+        )
+        run(shipper.ship())
+        shipper.writer.check()
+        pointer = Pointer.parse(world.pointer)
+        assert pointer is not None and set(world.ledgers) <= set(pointer.ledgers)
+        named.append(len(pointer.others))
+        assert shipper.writer.pointer_text == world.pointer
+    assert max(named) <= 10
+    assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).held() == index.held()
