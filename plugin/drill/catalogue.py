@@ -105,7 +105,6 @@ _ON_A_BROKER_THAT_IS_PREPARED = (
         (Need.DAEMON, Need.DATA),
         (DamageBlocks(),),
         load=_SPILLED,
-        # What was damaged is read from the topic again, for which consumers are disconnected once.
         hold_s=3.0,
     ),
     Drill(

@@ -27,7 +27,7 @@ class LoseData:
     """The daemon dies with its data directory, and starts with an empty one."""
 
     what: str = "the daemon's data directory is lost"
-    forgets: Forgets = Forgets.UNDER_WAY
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
@@ -81,7 +81,7 @@ class DamageBlocks:
     """The daemon is stopped, a byte of each stored block is changed, and it is started."""
 
     what: str = "a byte of each stored block is changed"
-    forgets: Forgets = Forgets.UNDER_WAY
+    forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
