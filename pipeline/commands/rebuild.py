@@ -11,8 +11,8 @@ from rich.console import Console
 from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
+from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.pipeline.topic.reader import ReadFrom
 from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.shown import one_line
 

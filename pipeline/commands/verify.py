@@ -14,8 +14,8 @@ from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.rebuild import orphans
 from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
 from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.pipeline.topic.reader import ReadFrom
 
 _KINDS = {
     "missing": "due to be held and not held: read by the dispatcher instead",

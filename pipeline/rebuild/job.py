@@ -30,7 +30,7 @@ from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.pipeline.rebuild.plan import Plan, StillThere, make_plan
 from tidegate.pipeline.rebuild.serving import Servant, Serving
 from tidegate.pipeline.rebuild.stages import Part, SliceFile
-from tidegate.pipeline.topic.reader import Cluster
+from tidegate.pipeline.topic.cluster import Cluster
 from tidegate.plugin.wire.session import DaemonSession
 
 PLAN = "plan.json"

@@ -15,8 +15,9 @@ from pyroaring import BitMap
 from tidegate.pipeline.rebuild import stages
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.plan import Plan, Task, live
+from tidegate.pipeline.topic.cluster import Cluster
 from tidegate.pipeline.topic.ranges import EntryRange, Position
-from tidegate.pipeline.topic.reader import Cluster, EntryReader
+from tidegate.pipeline.topic.reader import EntryReader
 
 TASKS_MAX = 32
 """So many parts are looked at, of all that there are."""

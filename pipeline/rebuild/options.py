@@ -7,7 +7,7 @@ import hashlib
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.pipeline.topic.access import Access
-from tidegate.pipeline.topic.reader import Cluster, ReadFrom
+from tidegate.pipeline.topic.cluster import Cluster, ReadFrom
 
 ENTRIES_PER_TASK = 250_000
 ENTRIES_PER_FILE = 1_000_000

@@ -17,6 +17,7 @@ from pyroaring import BitMap
 from tidegate.pipeline.errors import NoTopicError, PipelineError, TopicError
 from tidegate.pipeline.rebuild.options import STAR, RebuildOptions
 from tidegate.pipeline.topic.admin import Admin
+from tidegate.pipeline.topic.cluster import Cluster
 from tidegate.pipeline.topic.names import TopicName, cursor_name
 from tidegate.pipeline.topic.plan import Planned, backlog, check, survey
 from tidegate.pipeline.topic.ranges import (
@@ -28,7 +29,6 @@ from tidegate.pipeline.topic.ranges import (
     Stretch,
     split,
 )
-from tidegate.pipeline.topic.reader import Cluster
 from tidegate.plugin.daemon.glob import Glob
 
 VERSION = 1

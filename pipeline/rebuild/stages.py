@@ -24,7 +24,8 @@ from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.part_file import DamagedError, encode_part, read_span
 from tidegate.pipeline.rebuild.plan import Task
-from tidegate.pipeline.topic.reader import Cluster, EntryReader
+from tidegate.pipeline.topic.cluster import Cluster
+from tidegate.pipeline.topic.reader import EntryReader
 
 READ = "read"
 SLICES = "slices"

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.bookies import parse_address
+from tidegate.pipeline.topic.cluster import Cluster, ReadFrom
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.pipeline.topic.reader import Cluster, ReadFrom
 
 ENTRIES_PER_PARTITION = 250_000
 _KNOWN = (

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from tidegate.pipeline.errors import TopicError
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.broker import TopicReader
+from tidegate.pipeline.topic.cluster import Cluster, ReadFrom
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.ranges import Acknowledged, Bounds, EntryRange, Position, ranges
-from tidegate.pipeline.topic.reader import Cluster, ReadFrom
 from tidegate.pipeline.topic.state import TopicState, parse_state
 
 

@@ -8,19 +8,17 @@ that fails in the middle is gone on with at the entry where it failed, on the ot
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from tidegate.pipeline.errors import UnreachableError, WireError
-from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.bookies import Batch, Bookies, MissingError
 from tidegate.pipeline.topic.broker import TopicReader
+from tidegate.pipeline.topic.cluster import Cluster, ReadFrom
 from tidegate.pipeline.topic.entry import Entry, is_marker, is_transactional, parse_entry
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.ranges import EntryRange, Position, Stretch
@@ -30,28 +28,6 @@ from tidegate.pipeline.topic.state import parse_state
 _LOG = logging.getLogger(__name__)
 _CHUNK_ENTRIES = 5_000
 _Piece = TypeVar("_Piece")
-
-
-class ReadFrom(StrEnum):
-    """Which way entries come."""
-
-    AUTO = "auto"
-    BOOKIES = "bookies"
-    BROKER = "broker"
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Where a Pulsar cluster is and how to get in. Holds no secret, so that it may travel to workers.
-
-    bookies: addresses of bookies that are not reachable under their own ids.
-    """
-
-    service_url: str
-    admin_url: str
-    access: Access = field(default_factory=Access)
-    read_from: ReadFrom = ReadFrom.AUTO
-    bookies: Mapping[str, str] = field(default_factory=dict)
 
 
 class Chunk(NamedTuple):

@@ -17,8 +17,8 @@ from tests.support.cluster import Cluster, MissingPartError, TrackerKind, check_
 from tests.support.lane import Lane
 from tidegate.pipeline.job.session import tolerant
 from tidegate.pipeline.source.backlog import register
-from tidegate.pipeline.topic.reader import Cluster as PulsarCluster
-from tidegate.pipeline.topic.reader import ReadFrom
+from tidegate.pipeline.topic.cluster import Cluster as PulsarCluster
+from tidegate.pipeline.topic.cluster import ReadFrom
 
 _BROKER = {"cluster", "lane", "make_lane", "pulsar"}
 _names = itertools.count(1)

@@ -15,7 +15,7 @@ from tidegate.pipeline.errors import UnreachableError
 from tidegate.pipeline.rebuild import job as rebuild
 from tidegate.pipeline.rebuild import verify
 from tidegate.pipeline.topic import broker
-from tidegate.pipeline.topic.reader import ReadFrom
+from tidegate.pipeline.topic.cluster import ReadFrom
 
 SKIP = "autoSkipNonRecoverableData"
 

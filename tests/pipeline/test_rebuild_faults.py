@@ -32,11 +32,12 @@ from tidegate.pipeline.rebuild import stages, verify
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.plan import Task
 from tidegate.pipeline.rebuild.stages import PART, Part
+from tidegate.pipeline.topic.cluster import Cluster as PulsarCluster
+from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.plan import backlog, survey
 from tidegate.pipeline.topic.ranges import Bounds, Segment
-from tidegate.pipeline.topic.reader import Cluster as PulsarCluster
-from tidegate.pipeline.topic.reader import EntryReader, ReadFrom
+from tidegate.pipeline.topic.reader import EntryReader
 
 ReadTask = Callable[[PulsarCluster, Files, Task], Part]
 

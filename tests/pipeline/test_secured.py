@@ -21,7 +21,7 @@ from tests.support.lane import Lane
 from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError
 from tidegate.pipeline.rebuild import job
 from tidegate.pipeline.rebuild.options import RebuildOptions
-from tidegate.pipeline.topic.reader import ReadFrom
+from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.plugin.local.process import free_ports
 
 pytestmark = pytest.mark.broker

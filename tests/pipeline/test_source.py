@@ -21,11 +21,12 @@ from tests.support.transactions import Transaction, send_in_transactions
 from tests.support.waiting import wait_until
 from tidegate.pipeline.source.backlog import FORMAT
 from tidegate.pipeline.topic.bookies import MissingError
+from tidegate.pipeline.topic.cluster import Cluster as PulsarCluster
+from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.pipeline.topic.plan import backlog, survey
 from tidegate.pipeline.topic.ranges import Bounds
-from tidegate.pipeline.topic.reader import Cluster as PulsarCluster
-from tidegate.pipeline.topic.reader import EntryReader, ReadFrom
+from tidegate.pipeline.topic.reader import EntryReader
 
 
 def test_messages_of_every_kind(lane: Lane, spark: SparkSession) -> None:

@@ -1,0 +1,34 @@
+"""A Pulsar cluster: where it is, how to get in, and which way its entries are read.
+
+Needs no package of the extras, so that ``--help`` works without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidegate.pipeline.topic.access import Access
+
+
+class ReadFrom(StrEnum):
+    """Which way entries come."""
+
+    AUTO = "auto"
+    BOOKIES = "bookies"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a Pulsar cluster is and how to get in. Holds no secret, so that it may travel to workers.
+
+    bookies: addresses of bookies that are not reachable under their own ids.
+    """
+
+    service_url: str
+    admin_url: str
+    access: Access = field(default_factory=Access)
+    read_from: ReadFrom = ReadFrom.AUTO
+    bookies: Mapping[str, str] = field(default_factory=dict)
