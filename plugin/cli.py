@@ -9,6 +9,7 @@ imported here that one command does not need.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
 # Not 1, which is a verdict: of `verify` that index and topic differ, of `audit` that something was lost.
 NOT_INSTALLED = 2
 _WITH_VERDICT = ("audit", "rebuild", "verify")
+_NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
@@ -96,6 +98,30 @@ def _no_verdict(exit_code: int) -> int:
     return max(exit_code, 2) if sys.argv[1] in _WITH_VERDICT else exit_code
 
 
+def _drop_output() -> None:
+    """Python would write what it has kept once more at its end, and fail again."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _has_directory() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 only to see whether it fails
+    except OSError:
+        return False
+    return True
+
+
+def _nameless(error: OSError) -> str:
+    """What an error that names no file is about, as one line; raises it if it is a bug."""
+    if error.errno in _NO_OUTPUT:
+        _drop_output()
+        return f"cannot write what there is to say: {error.strerror}"
+    if error.errno == errno.ENOENT and not _has_directory():
+        return "the directory that this is run in is gone: change to another one"
+    raise error
+
+
 def main() -> None:
     """Run what the command line asks for, and exit."""
     end_at_once()  # until a command begins, which may have to clean up
@@ -112,12 +138,17 @@ def main() -> None:
         print(f"tidegate: {_not_installed(error)}", file=sys.stderr)
         sys.exit(NOT_INSTALLED)
     except BrokenPipeError:
-        # Who read it has seen enough, as head has. Python would try once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who read it has seen enough, as head has.
+        _drop_output()
         sys.exit(1)
+    except UnicodeEncodeError as error:
+        # Bytes that are not UTF-8 arrive as lone surrogates, which no frame and no terminal takes.
+        print(f"tidegate: {one_line(error.object)} is not UTF-8: correct what was typed", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:
         if error.filename is None:
-            raise
+            print(f"tidegate: {_nameless(error)}", file=sys.stderr)
+            sys.exit(_no_verdict(1))
         reason = error.strerror or str(error)
         print(f"tidegate: cannot use {one_line(os.fsdecode(error.filename))}: {reason}", file=sys.stderr)
         sys.exit(_no_verdict(1))

@@ -151,7 +151,8 @@ def run(arguments: list[str]) -> int:
         finally:
             if raising:
                 end_at_once()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who started it
+            sys.stdout.flush()
         return int(code or 0)
     except typer.Abort:
         return INTERRUPTED

@@ -25,6 +25,8 @@ from typing import Self
 from tidegate.plugin.errors import AttachError
 
 _FILE_MODE = 0o644
+_FILE_MAX_BYTES = 16 << 20
+"""More than any jar, conf file or record of ours; a sparse file of another size would fill the memory."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not blocking: it may be a pipe
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -118,11 +120,14 @@ class Folder:
         try:
             self._require_file(os.fstat(descriptor), path)
             with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return file.read()
+                content = file.read(_FILE_MAX_BYTES + 1)
         except OSError as error:
             raise _unreadable(path, error) from error
         finally:
             os.close(descriptor)
+        if len(content) > _FILE_MAX_BYTES:
+            raise AttachError(f"{path} is longer than {_FILE_MAX_BYTES:,} bytes, it does not belong there")
+        return content
 
     def replace(self, name: str, content: bytes, like: os.stat_result) -> None:
         """Write ``content`` to ``name`` whole or not at all, with mode and owner as in ``like``.

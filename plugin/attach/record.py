@@ -69,7 +69,7 @@ def load(content: bytes, where: str) -> Record:
             )
         confs = {name: _conf(conf) for name, conf in fields["confs"].items()}
         return Record(AttachedSettings(**fields["settings"]), confs)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AttachError(
             f"{where} is damaged; correct it, or delete it and go by the files beside it, "
             "which are the conf files as they were"

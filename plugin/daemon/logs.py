@@ -2,12 +2,14 @@
 
 For people on a terminal, JSON lines for machines. To standard error, one line an event. Invariant: what a
 library or a bug says over and over is one line a minute, with how often it was left out (``untold``); the
-library is imported by the first line, so that a daemon listens before it.
+library is imported by the first line, so that a daemon listens before it. A line that cannot be written (a
+full disk, a reader that is gone, no standard error) is left out: the daemon does not end for its log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Callable
@@ -24,10 +26,36 @@ if TYPE_CHECKING:
 LogFormat = Literal["auto", "human", "json"]
 
 
+class _Writer:
+    """Writes to a file as far as that takes anything."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write it, or leave it out."""
+        # ValueError: the file is closed.
+        with contextlib.suppress(OSError, ValueError):
+            if self._file is not None:
+                self._file.write(text)
+
+    def flush(self) -> None:
+        """Write what was kept back."""
+        with contextlib.suppress(OSError, ValueError):
+            if self._file is not None:
+                self._file.flush()
+
+    def isatty(self) -> bool:
+        """Whether a person reads it."""
+        with contextlib.suppress(ValueError):
+            return self._file is not None and self._file.isatty()
+        return False
+
+
 class _LazyLogger:
     """A logger that is made when it is first asked for something. Any thread may ask."""
 
-    def __init__(self, log_format: LogFormat, level: str, out: TextIO) -> None:
+    def __init__(self, log_format: LogFormat, level: str, out: _Writer) -> None:
         self._log_format = log_format
         self._level = level
         self._out = out
@@ -41,7 +69,7 @@ class _LazyLogger:
 
 def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None) -> Logger:
     """A logger that writes to ``stream`` (standard error); nothing global is configured."""
-    return cast("Logger", _LazyLogger(log_format, level, sys.stderr if stream is None else stream))
+    return cast("Logger", _LazyLogger(log_format, level, _Writer(sys.stderr if stream is None else stream)))
 
 
 def prepare(log: Logger) -> None:
@@ -49,7 +77,7 @@ def prepare(log: Logger) -> None:
     _ = log.info
 
 
-def _logger(log_format: LogFormat, level: str, out: TextIO) -> Logger:
+def _logger(log_format: LogFormat, level: str, out: _Writer) -> Logger:
     import structlog  # noqa: PLC0415
 
     human = log_format == "human" or (log_format == "auto" and out.isatty())
@@ -64,7 +92,7 @@ def _logger(log_format: LogFormat, level: str, out: TextIO) -> Logger:
         else [structlog.processors.JSONRenderer()]
     )
     logger: Logger = structlog.wrap_logger(
-        structlog.WriteLogger(out),
+        structlog.WriteLogger(cast("TextIO", out)),
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )

@@ -206,8 +206,8 @@ async def serve(settings: Settings, log: Logger) -> None:
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(one)
             signal.signal(one, signal.SIG_DFL)  # for SIGINT, Python's default would raise and clean up
-        log.info("stopping", signal=number.name)
         stop.set()
+        log.info("stopping", signal=number.name)
 
     loop.set_exception_handler(log_bugs(log))
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -22,6 +22,7 @@ DAY_MS = 86_400_000
 WIDTH_MIN_MS, WIDTH_MAX_MS = 1_000, 3_660 * DAY_MS
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _INT_MAX = (1 << 63) - 1
+_TOKEN_MAX_BYTES, _CONFIG_MAX_BYTES = 1 << 16, 1 << 20
 
 Reader = Callable[[object], Any]
 """Makes a setting's value of what a flag, a variable or a file says. Raises ValueError that says what it
@@ -228,26 +229,37 @@ def read_token(path: Path) -> str:
     """The bearer token in ``path``. Raises ``ConfigError`` if it is missing, empty or readable by others."""
     try:
         mode = path.stat().st_mode
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        token = _read_text(path, _TOKEN_MAX_BYTES).strip()
+    except (OSError, ValueError) as error:
         raise ConfigError(f"http_token_file: cannot read {path}: {_reason(error)}") from error
     if mode & 0o077:
         raise ConfigError(f"http_token_file: {path} can be read by others, run: chmod 600 {path}")
     if not token:
         raise ConfigError(f"http_token_file: {path} is empty, put a long random word into it")
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(f"http_token_file: {path} must hold one word of ASCII letters, digits and signs")
     return token
+
+
+def _read_text(path: Path, max_bytes: int) -> str:
+    """The content of a small file. Raises OSError and, where it is longer or no text, ValueError."""
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it is longer than {max_bytes:,} bytes")
+    return content.decode("utf-8")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 few have such a file
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(_read_text(path, _CONFIG_MAX_BYTES))
     except OSError as error:
         raise ConfigError(
             f"cannot read the config file {path}: {_reason(error)}; correct --config"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # whatever it says is no TOML, nested too deeply among it
         raise ConfigError(f"{path} is not a TOML file: {error}; correct it, or --config") from error
 
 

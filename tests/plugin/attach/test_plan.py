@@ -392,6 +392,19 @@ def test_a_record_that_cannot_be_read_is_refused(home: Path) -> None:
     assert "cannot read" in refused(home)
 
 
+def test_a_record_that_is_nested_without_end_is_refused(home: Path) -> None:
+    record = home / "conf" / "tidegate" / "attach.json"
+    record.parent.mkdir()
+    record.write_text('{"format":' + "[" * 100_000, "ascii")
+    assert "is damaged" in refused(home)
+
+
+def test_a_conf_file_without_end_is_refused(home: Path) -> None:
+    with (home / "conf" / "standalone.conf").open("ab") as file:
+        file.truncate(1 << 26)
+    assert "is longer than" in refused(home)
+
+
 @pytest.mark.parametrize("version", ["3.3.9", "4.3.0", "5.0.0-rc-1"])
 def test_a_pulsar_that_the_shim_does_not_know_is_refused_unless_allowed(home: Path, version: str) -> None:
     jar = home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar"

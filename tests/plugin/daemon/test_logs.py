@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -85,3 +86,13 @@ async def test_a_bug_that_is_met_over_and_over_is_one_line() -> None:
     first, second = (json.loads(line)["exception"] for line in out.getvalue().splitlines())
     assert "ValueError: a bug" in first
     assert "ValueError: another bug" in second
+
+
+@pytest.mark.parametrize("log_format", ["json", "human"])
+def test_a_line_that_cannot_be_written_is_left_out(log_format: LogFormat) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123
+        make_logger(log_format, "info", full).info("nobody reads it")
+        with pytest.raises(OSError, match="No space left"):
+            full.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+    make_logger(log_format, "info", full).info("to a file that is closed")

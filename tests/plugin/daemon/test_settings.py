@@ -192,6 +192,20 @@ def test_tokens_are_read_from_private_files_only(tmp_path: Path) -> None:
     path.write_text("\n", "utf-8")
     with pytest.raises(ConfigError, match="is empty"):
         read_token(path)
+    path.write_text("two\nlines", "utf-8")
+    with pytest.raises(ConfigError, match="one word of ASCII"):
+        read_token(path)
+    path.write_text("x" * 70_000, "utf-8")
+    with pytest.raises(ConfigError, match="longer than 65,536 bytes"):
+        read_token(path)
+
+
+@pytest.mark.parametrize("content", ["a=" + "[" * 5_000 + "]" * 5_000, "a=" + "9" * 5_000, "#" * 2_000_000])
+def test_a_config_file_that_would_take_too_much(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "tidegate.toml"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ConfigError, match="is not a TOML file"):
+        load_settings({"data": tmp_path}, path)
 
 
 def test_a_token_file_allows_an_address_off_loopback(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""A disk that is full, an output that is closed, a directory that is gone: one line each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemons import START_SECONDS, DaemonProcess
+from tidegate.plugin.local.daemon import without_settings
+
+COMMAND = (sys.executable, "-m", "tidegate.plugin.cli")
+
+
+def shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What a shell makes of ``tidegate LINE``: an output that is closed cannot be given otherwise."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$@" {line}', *COMMAND],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+        env=without_settings(os.environ),
+        cwd=cwd,
+    )
+
+
+@pytest.mark.parametrize("command", ["drill list", "--help"])
+def test_a_full_output(tmp_path: Path, command: str) -> None:
+    done = shell(f"{command} >/dev/full", tmp_path)
+    assert done.stderr == "tidegate: cannot write what there is to say: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["drill list", "--help"])
+def test_a_closed_output(tmp_path: Path, command: str) -> None:
+    done = shell(f"{command} >&-", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["attach pulsar --socket /tmp/none", "serve --data data --socket s.sock"])
+def test_a_directory_that_is_gone(tmp_path: Path, command: str) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" "$@"', *COMMAND, *command.split()],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+        env=without_settings(os.environ),
+        cwd=gone,
+    )
+    assert done.stderr == "tidegate: the directory that this is run in is gone: change to another one\n"
+    assert done.returncode == 1
+
+
+async def test_what_was_typed_is_not_utf_8(
+    serve: Callable[..., DaemonProcess], socket_path: Path, tmp_path: Path
+) -> None:
+    await serve().ready()
+    done = subprocess.run(
+        [*COMMAND, "width", b"\xff\xfe", "1h", "--socket", str(socket_path)],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+        env=without_settings(os.environ),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("is not UTF-8: correct what was typed\n")
+    assert len(done.stderr.splitlines()) == 1
