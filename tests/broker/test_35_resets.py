@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
+from tests.support.inbox import Inbox
 from tests.support.lane import Lane
-from tests.support.resetting import RESETS, ResetLane
+from tests.support.resetting import RESETS, ResetLane, keep_only
 
 # Pulsar writes a cursor once a second.
 _STORED_AFTER_S = 2.5
@@ -103,3 +104,30 @@ def test_without_a_reset_a_killed_broker_keeps_what_is_acknowledged(one: ResetLa
     one.after.wait_for(one.sent[:1])
     one.lane.wait_drained()
     assert one.after.uids == [one.sent[0].uid]
+
+
+@pytest.mark.tidegate_only
+def test_a_reset_before_the_second_load_has_a_tracker_outlives_a_kill(
+    make_lane: Callable[..., Lane], cluster: Cluster
+) -> None:
+    """Acknowledged out of order before the first delayed message: the first claim knows of no seal yet."""
+    lane = make_lane(RETAINED)
+    before, after = Inbox(), Inbox()
+    consumer = lane.subscribe(before, keep_only("000000"))
+    plain = lane.send_in(*[None] * 20)
+    before.wait_for(plain)
+    lane.wait_stats(lambda now: now.backlog == 1, "all but one are acknowledged")
+    sent = lane.send_in(*[200] * 200)
+    before.wait_for(sent)
+    lane.wait_stats(lambda now: now.backlog == 1, "all but one are acknowledged")
+    time.sleep(_STORED_AFTER_S)
+    consumer.close()
+    lane.admin.unload(lane.topic)
+    assert lane.stats().backlog == 1  # loads the topic; a reset at the same moment may be refused
+    first = next(each.entry for each in before.arrivals if each.uid == plain[0].uid)
+    lane.admin.reset_to_position(lane.topic, "sub", first)
+    cluster.broker.kill()
+    lane.disconnect()
+    cluster.start_broker()
+    lane.subscribe(after)
+    after.wait_for(plain + sent)

@@ -75,6 +75,17 @@ class CursorHost implements TrackerHost {
         return seal == null ? Seal.NONE : seal;
     }
 
+    /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
+    static void noteSealed(ManagedCursor cursor) {
+        Ownership there = ownership(cursor);
+        if (there != null && !there.sealed()) {
+            putProperty(cursor, OWNERSHIP, there.withSeal().toString()).exceptionally(error -> {
+                LOG.debug("[{}] That it has a seal is written with the next claim", cursor, error);
+                return null;
+            });
+        }
+    }
+
     /** The core that this host serves; set once, before the core is used. */
     void serve(TrackerCore served) {
         core = served;

@@ -75,6 +75,11 @@ record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integ
         return new Ownership(incarnation, epoch + 1, sealed || storesSealed, next);
     }
 
+    /** The same, of a cursor whose acknowledgements are stored with a seal. */
+    Ownership withSeal() {
+        return new Ownership(incarnation, epoch, true, claims);
+    }
+
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder(incarnation.toString()).append(BORDER).append(sealed ? SEALED : "")

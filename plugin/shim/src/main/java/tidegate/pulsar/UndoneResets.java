@@ -82,7 +82,14 @@ final class UndoneResets {
         boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
         Position loaded = cursor.getMarkDeletedPosition();
         boolean isUndone = new Loaded(wasSealed, isSealed, mayHaveAcknowledgements(cursor)).isUndone();
-        if (found.putIfAbsent(cursor, isUndone ? Found.UNDONE : isSealed ? Found.SEALED : Found.UNSEALED) == null && isUndone) {
+        if (found.putIfAbsent(cursor, isUndone ? Found.UNDONE : isSealed ? Found.SEALED : Found.UNSEALED) != null) {
+            return;
+        }
+        if (isSealed && ownership != null && !wasSealed) {
+            // Not with the first claim: a reset may come before, and a crash after it.
+            begin(background, () -> CursorHost.noteSealed(cursor));
+        }
+        if (isUndone) {
             LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
                     + "were acknowledged in between come again", cursor, loaded);
             execute(executor, new Undone(cursor, loaded, reset), 1);
@@ -107,10 +114,14 @@ final class UndoneResets {
     }
 
     private void execute(Executor executor, Undone one, int tries) {
+        begin(executor, () -> reset(one, tries));
+    }
+
+    private static void begin(Executor executor, Runnable task) {
         try {
-            executor.execute(() -> reset(one, tries));
+            executor.execute(task);
         } catch (RejectedExecutionException e) {
-            LOG.debug("[{}] The broker stops; the next one resets the cursor", one.cursor(), e);
+            LOG.debug("The broker stops; what is left is the next owner's", e);
         }
     }
 

@@ -44,6 +44,10 @@ class UndoneResetsTest {
                     case "hashCode" -> 1;
                     case "equals" -> self == arguments[0];
                     case "toString" -> "cursor";
+                    case "putCursorProperty" -> {
+                        owner = (String) arguments[1];
+                        yield CompletableFuture.completedFuture(null);
+                    }
                     case "getCursorProperties" -> owner == null ? Map.of() : Map.of("#pulsar.internal.tidegate.owner", owner);
                     case "getProperties" -> properties;
                     case "getTotalNonContiguousDeletedMessagesRange" -> ranges;
@@ -122,6 +126,15 @@ class UndoneResetsTest {
         owner = LIFE + ":3:010203040506070811121314";
         assertLeftAlone();
         assertFalse(undone.wasLoadedSealed(cursor));
+    }
+
+    @Test
+    void thatTheAcknowledgementsAreSealedIsWrittenBeforeTheFirstClaim() {
+        owner = LIFE + ":3:010203040506070811121314";
+        seal(42);
+        assertLeftAlone();
+        background.remove().run();
+        assertEquals(LIFE + ":+3:010203040506070811121314", owner);
     }
 
     @Test
