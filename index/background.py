@@ -1,7 +1,8 @@
 """What a catalog has done in the background: persists, compactions, and tidying up the store.
 
-One at a time, each begun and applied by the core's thread and run by the executor. A persist comes first; a
-compaction runs when no persist is wanted, and in the pauses of persists as far as `pacing` gives it time.
+Persists and compactions run one at a time, tidying up the store beside them; each is begun and applied by
+the core's thread and run by an executor. A persist comes first; a compaction runs when no persist is wanted,
+and in the pauses of persists as far as `pacing` gives it time.
 
 Invariants: at most one persist or compaction runs, and beside a persist at most the merging part of one
 compaction; a compaction that runs alone pauses for a persist as soon as it has written a block; what has

@@ -5,8 +5,9 @@ The facade over its parts: `PositionState` knows where each position stands, `Ti
 threads do for it: `Persisting` turns changes that are in the journal into slices, `Compacting` merges what is
 in them. `BlockReader`, `Quarantine` and `SliceWidth` are what their names say.
 
-Called by the core's thread only. Nothing here reads the store but for loading a block that is due, and
-nothing writes it: changes go to the journal, and jobs that other threads run turn them into slices.
+Called by the core's thread only. The store is read here only for a block that is due, and written only to
+delete blocks that a job has replaced: changes go to the journal, and jobs that other threads run turn them
+into slices.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -60,11 +60,6 @@ def in_words(value_ms: float) -> str:
         if size < limit:
             return f"{value_ms / unit:.3g} {name}"
     return f"{value_ms / 8.64e7:.3g} d"
-
-
-def hours_since(first_ms: int, times_ms: Sequence[float]) -> list[float]:
-    """Times as hours since the first."""
-    return [(one - first_ms) / 3.6e6 for one in times_ms]
 
 
 def _dress(axes: Axes) -> None:

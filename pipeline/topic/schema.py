@@ -3,7 +3,6 @@
 They are described here, not generated: code made by protoc runs only with the protobuf version that it was
 made for or a newer one, and the workers of a Spark cluster have their own. Numbers and types are those of
 Pulsar 4.0.8; fields that nothing here reads are left out and skipped by the library.
-(docs/decisions/broker-protocol-by-descriptors.md)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariants:
 
-- whatever happens, the fault is undone and the clients are closed when ``run_round`` returns or raises;
+- whatever happens, the fault is undone and the clients are closed when ``Course.run`` returns or raises;
 - what is judged is what stands in the ledger on disk, and nothing else;
 - a fault that could not be done, or was not seen done, fails the round with its own words; so does whatever
   else a person could put right. Only an interrupt ends the run;

@@ -42,6 +42,8 @@ _CLIENT_HOLDS_US = 100_000
 _CURSOR_WRITTEN_US = 1_000_000
 # Shorter waits are how lateness shows, not an outage.
 _GAP_MIN_US = 50_000
+_OVERDUE_US = 10_000_000
+"""What was due within so long before the end of a round that was broken off may only have been late."""
 
 
 class Cause(StrEnum):
@@ -76,7 +78,7 @@ class LatenessMs:
 class Verdict:
     """The verdict on one round. Times in the unit that ends their name; None for what did not happen.
 
-    ``aborted``: it did not get to its end, whatever became of the messages.
+    ``aborted``: it did not get to its end; ``lost`` counts what was overdue by then.
     """
 
     passed: bool
@@ -121,7 +123,10 @@ def judge(record: Record) -> Verdict:
     confirmed = record.confirmed_us != NEVER
     too_early = early(due_us[number], received_us)
     got = first_us != NEVER
+    aborted = bool(record.failures) or not record.finished
     missing = lost(confirmed & plan.expected, first_us) | _not_again(record, number, received_us)
+    if aborted:
+        missing &= due_us < _last_us(record) - _OVERDUE_US
     causes, oldest_us = _repeat_causes(record)
     late_us = first_us[got] - due_us[got]
     silences = gaps(first_us[got], first_us[got], due_us[got], _GAP_MIN_US)
@@ -157,13 +162,20 @@ def judge(record: Record) -> Verdict:
         not_due=far,
         not_due_held=record.far_held,
         strikes=record.strikes,
-        aborted=bool(record.failures) or not record.finished,
+        aborted=aborted,
         start_us=record.round.start_us,
         due_s=(due_us[got] - record.round.start_us) / 1e6,
         late_ms=late_us / 1000,
     )
     reasons = [*record.failures, *_reasons(verdict, record)]
     return Verdict(**(vars(verdict) | {"passed": not reasons, "reasons": reasons}))
+
+
+def _last_us(record: Record) -> int:
+    """When the last thing happened that the ledger of a round has."""
+    received_us, confirmed_us = record.receipts["received_us"], record.confirmed_us
+    done_us = confirmed_us[confirmed_us != NEVER]
+    return max(int(received_us.max(initial=0)), int(done_us.max(initial=0)))
 
 
 def stored_late(record: Record) -> int:
@@ -201,7 +213,7 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append("the drill itself ended before the round did")
     if not verdict.sent:
         reasons.append("nothing was sent")
-    if verdict.unconfirmed:
+    if verdict.unconfirmed and not verdict.aborted:
         reasons.append(f"{verdict.unconfirmed:,} messages were never confirmed by the broker")
     if late := stored_late(record):
         reasons.append(f"{late:,} messages were stored only after they were due: the burst was not done")

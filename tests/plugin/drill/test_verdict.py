@@ -211,6 +211,15 @@ def test_a_round_that_was_cut_off_fails(tmp_path: Path) -> None:
     assert judge(made.read(end=False)).reasons == ["the drill itself ended before the round did"]
 
 
+def test_what_was_not_due_when_a_round_was_cut_off_is_not_lost(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0, 2.0, 18.0, 40.0, 41.0])
+    made.confirm([0, 1, 2, 3])
+    made.receive(0, 20.0)
+    verdict = judge(made.read(end=False))
+    assert verdict.lost == 1
+    assert verdict.reasons == ["the drill itself ended before the round did", "1 messages were lost"]
+
+
 def test_a_fault_that_could_not_be_done_fails_with_its_words(tmp_path: Path) -> None:
     def fail(made: HandMade) -> None:
         made.at(9.0).event("failure", text="the broker should be gone and is running")
@@ -340,8 +349,8 @@ def test_what_came_after_everything_was_usable_again_has_no_excuse(tmp_path: Pat
         ("rolling-restart", Forgets.ORDERLY),
         ("bundle-moved", Forgets.ORDERLY),
         ("consumers-churning", Forgets.UNDER_WAY),
-        ("data-directory-lost", Forgets.UNDER_WAY),
-        ("block-corrupted", Forgets.UNDER_WAY),
+        ("data-directory-lost", Forgets.NOTHING),
+        ("block-corrupted", Forgets.NOTHING),
         ("daemon-killed", Forgets.NOTHING),
         ("daemon-paused", Forgets.NOTHING),
         ("upgrade", Forgets.NOTHING),
