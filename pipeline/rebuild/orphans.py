@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import unquote_plus
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from tidegate.index import UnreadableLogError
 from tidegate.index.log import ABOUT, NO_LEDGER, About, Pointer
@@ -62,6 +62,9 @@ class ObjectLedgers:
             self._url = checked_url(url)
         except ValueError as error:
             raise OptionError(f"--index-log is refused: {error}") from None
+        where = urlsplit(self._url)
+        if where.scheme == "file" and not Path(unquote(where.path)).is_dir():
+            raise OptionError(f"--index-log: there is no folder {unquote(where.path)}: is it mounted?")
         with self._telling():
             self._store = open_objects(self._url)
         self._folders: dict[LogLedger, str] = {}

@@ -72,8 +72,7 @@ def page(results: Sequence[Result]) -> str:
         f"<p class='quiet'>{len(results)} drills, {rounds} rounds. Counts are of all rounds, "
         "times of the worst. "
         "A gap is a time in which something was due and nothing came. Out of order is what came after a "
-        "message of its key that should have followed it: only Key_Shared consumers (--key-shared) are "
-        "promised order.</p>",
+        "message of its key that was due later; Pulsar promises nobody the order of due times.</p>",
         "<div class='scroll'><table>",
         "<tr><th>drill</th><th></th>" + "".join(f"<th>{name}</th>" for name in _COLUMNS) + "</tr>",
         *(_row(one, number) for number, one in enumerate(results)),

@@ -82,9 +82,20 @@ class StandAdmin:
 
     def text(self, path: str) -> str | None:
         """What stands at a path of the broker's HTTP side; None if it cannot be had."""
+        return self._text(f"{self._base_url()}{path}")
+
+    def text_of_owner(self, topic: str, path: str) -> str | None:
+        """The same of the broker that has the topic; if it cannot be had, of the one that is asked."""
+        base = self._base_url()
+        answer = self.lookup(topic)
+        owner = None if answer is None else _http_of(answer, tls=base.startswith("https:"))
+        found = None if owner is None else self._text(f"{owner}{path}")
+        return self._text(f"{base}{path}") if found is None else found
+
+    def _text(self, url: str) -> str | None:
         try:
-            answer = self._client.get(f"{self._base_url()}{path}")
-        except httpx.HTTPError:
+            answer = self._client.get(url)
+        except (httpx.HTTPError, httpx.InvalidURL):
             return None
         return answer.text if answer.is_success else None
 
@@ -131,6 +142,15 @@ def broker_of(answer: httpx.Response) -> str | None:
         told = answer.json()
         # The former is null where a broker listens with TLS only.
         url: str | None = told.get("brokerUrl") or told.get("brokerUrlTls")
+    except (ValueError, AttributeError):
+        return None
+    return url
+
+
+def _http_of(answer: httpx.Response, *, tls: bool) -> str | None:
+    """Where the broker that a look-up names has its HTTP side; None if that is not told."""
+    try:
+        url: str | None = answer.json().get("httpUrlTls" if tls else "httpUrl")
     except (ValueError, AttributeError):
         return None
     return url

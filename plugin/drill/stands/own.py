@@ -335,7 +335,8 @@ class OwnStand:
         return max(self._figures(_RECONNECTS), default=None)
 
     def _figures(self, figure: re.Pattern[str]) -> list[float]:
-        text = self._admin.text("/metrics/")
+        # Of the topic's own broker: another one's know nothing of it.
+        text = self._admin.text_of_owner(self._own.topic, "/metrics/")
         mine = f'topic="{self._own.topic}'
         return [float(value) for labels, value in figure.findall(text or "") if mine in labels]
 

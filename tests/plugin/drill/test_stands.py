@@ -281,6 +281,39 @@ def test_a_topic_that_was_unloaded_and_not_moved_is_said_so(
             stand.end()
 
 
+class _Metrics(BaseHTTPRequestHandler):
+    """A broker that has the topic, or another one."""
+
+    knows = f'pulsar_delayed_tidegate_reconnects{{topic="{TOPIC}",subscription="drill-1"}} 3\n'
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.knows.encode() if self.path == "/metrics/" else b"{}")
+
+
+@pytest.mark.parametrize("owner", ["another", "gone", "not told"])
+def test_what_the_daemon_does_is_asked_of_the_broker_that_has_the_topic(tmp_path: Path, owner: str) -> None:
+    """The admin URL may be another broker's, or a load balancer's."""
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), _Page) as asked,
+        ThreadingHTTPServer(("127.0.0.1", 0), _Metrics) as having,
+    ):
+        for server in (asked, having):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{having.server_port if owner == 'another' else 1}"
+        _Page.said = json.dumps(
+            {"brokerUrl": "pulsar://a:1"} | ({} if owner == "not told" else {"httpUrl": url})
+        )
+        stand = own(tmp_path, admin_url=f"http://127.0.0.1:{asked.server_port}")
+        try:
+            assert stand.trace("daemon") == (3.0 if owner == "another" else None)
+        finally:
+            asked.shutdown()
+            having.shutdown()
+            stand.end()
+
+
 class _Seen:
     """A cluster of which the broker is seen to go and to come."""
 
