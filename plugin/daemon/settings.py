@@ -236,8 +236,8 @@ def read_token(path: Path) -> str:
         raise ConfigError(f"http_token_file: {path} can be read by others, run: chmod 600 {path}")
     if not token:
         raise ConfigError(f"http_token_file: {path} is empty, put a long random word into it")
-    if not (token.isascii() and token.isprintable()) or " " in token:
-        raise ConfigError(f"http_token_file: {path} must hold one word of ASCII letters, digits and signs")
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"http_token_file: {path} must hold one line of printable ASCII")
     return token
 
 

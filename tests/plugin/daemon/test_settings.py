@@ -193,7 +193,7 @@ def test_tokens_are_read_from_private_files_only(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is empty"):
         read_token(path)
     path.write_text("two\nlines", "utf-8")
-    with pytest.raises(ConfigError, match="one word of ASCII"):
+    with pytest.raises(ConfigError, match="one line of printable ASCII"):
         read_token(path)
     path.write_text("x" * 70_000, "utf-8")
     with pytest.raises(ConfigError, match="longer than 65,536 bytes"):
