@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import unquote_plus
 
 from tidegate.index import UnreadableLogError
 from tidegate.index.log import ABOUT, NO_LEDGER, About, Pointer
@@ -23,7 +23,7 @@ from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.daemon.glob import Glob
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
-from tidegate.plugin.daemon.homes.object_stores import checked_url, open_objects
+from tidegate.plugin.daemon.homes.object_stores import checked_url, missing_folder, open_objects
 from tidegate.plugin.wire.client import ask_socket
 
 GRACE_S = 5.0
@@ -62,9 +62,8 @@ class ObjectLedgers:
             self._url = checked_url(url)
         except ValueError as error:
             raise OptionError(f"--index-log is refused: {error}") from None
-        where = urlsplit(self._url)
-        if where.scheme == "file" and not Path(unquote(where.path)).is_dir():
-            raise OptionError(f"--index-log: there is no folder {unquote(where.path)}: is it mounted?")
+        if (folder := missing_folder(self._url)) is not None:
+            raise OptionError(f"--index-log: there is no folder {folder}: is it mounted?")
         with self._telling():
             self._store = open_objects(self._url)
         self._folders: dict[LogLedger, str] = {}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.pipeline.errors import OptionError
+from tidegate.plugin.small_file import TOKEN_MAX_BYTES, read_text
 
 TOKEN_VARIABLE = "TIDEGATE_PULSAR_TOKEN"  # noqa: S105 the name of a variable
-_TOKEN_MAX_BYTES = 65_536
 
 
 def check_no_password(what: str, url: str) -> None:
@@ -48,11 +48,10 @@ class Access:
             return os.environ.get(TOKEN_VARIABLE) or None
         path = located(self.token_file)
         try:
-            with path.open("rb") as file:
-                token = file.read(_TOKEN_MAX_BYTES + 1).decode("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = read_text(path, TOKEN_MAX_BYTES).strip()
+        except (OSError, ValueError) as error:
             raise OptionError(f"cannot read the token in {path}: {_reason(error)}") from error
-        if not token or len(token) > _TOKEN_MAX_BYTES or not token.isprintable():
+        if not token or not token.isascii() or not token.isprintable():
             raise OptionError(f"there is no token in {path}: one line is expected")
         return token
 

@@ -24,6 +24,7 @@ from tidegate.plugin.commands.running import check_home, check_jar, leave_at_onc
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.shown import one_line
+from tidegate.plugin.small_file import TOKEN_MAX_BYTES, read_text
 
 if TYPE_CHECKING:
     from tidegate.plugin.drill.drill import Drill
@@ -252,9 +253,9 @@ def _own(  # noqa: PLR0917 the flags
 
 def _token(path: Path) -> str:
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        token = read_text(path, TOKEN_MAX_BYTES).strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read --token-file {path}: {reason}") from error
     if not token:
         raise ConfigError(f"--token-file {path} is empty")

@@ -16,13 +16,14 @@ from typing import Any, Literal
 
 from tidegate.plugin.environment import PREFIX, own_default_socket, unknown
 from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.small_file import TOKEN_MAX_BYTES, read_text
 from tidegate.plugin.telemetry.address import HttpAddress
 
 DAY_MS = 86_400_000
 WIDTH_MIN_MS, WIDTH_MAX_MS = 1_000, 3_660 * DAY_MS
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _INT_MAX = (1 << 63) - 1
-_TOKEN_MAX_BYTES, _CONFIG_MAX_BYTES = 1 << 16, 1 << 20
+_CONFIG_MAX_BYTES = 1 << 20
 
 Reader = Callable[[object], Any]
 """Makes a setting's value of what a flag, a variable or a file says. Raises ValueError that says what it
@@ -229,7 +230,7 @@ def read_token(path: Path) -> str:
     """The bearer token in ``path``. Raises ``ConfigError`` if it is missing, empty or readable by others."""
     try:
         mode = path.stat().st_mode
-        token = _read_text(path, _TOKEN_MAX_BYTES).strip()
+        token = read_text(path, TOKEN_MAX_BYTES).strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"http_token_file: cannot read {path}: {_reason(error)}") from error
     if mode & 0o077:
@@ -241,20 +242,11 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _read_text(path: Path, max_bytes: int) -> str:
-    """The content of a small file. Raises OSError and, where it is longer or no text, ValueError."""
-    with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise ValueError(f"it is longer than {max_bytes:,} bytes")
-    return content.decode("utf-8")
-
-
 def _read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 few have such a file
 
     try:
-        return tomllib.loads(_read_text(path, _CONFIG_MAX_BYTES))
+        return tomllib.loads(read_text(path, _CONFIG_MAX_BYTES))
     except OSError as error:
         raise ConfigError(
             f"cannot read the config file {path}: {_reason(error)}; correct --config"

@@ -16,10 +16,10 @@ from tidegate.plugin.local.daemon import without_settings
 COMMAND = (sys.executable, "-m", "tidegate.plugin.cli")
 
 
-def shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """What a shell makes of ``tidegate LINE``: an output that is closed cannot be given otherwise."""
+def end_of(command: list[str | bytes], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What has become of a command."""
     return subprocess.run(
-        ["/bin/sh", "-c", f'exec "$0" "$@" {line}', *COMMAND],
+        command,
         capture_output=True,
         text=True,
         timeout=START_SECONDS,
@@ -31,14 +31,14 @@ def shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("command", ["drill list", "--help"])
 def test_a_full_output(tmp_path: Path, command: str) -> None:
-    done = shell(f"{command} >/dev/full", tmp_path)
+    done = end_of(["/bin/sh", "-c", f'exec "$0" "$@" {command} >/dev/full', *COMMAND], tmp_path)
     assert done.stderr == "tidegate: cannot write what there is to say: No space left on device\n"
     assert done.returncode == 1
 
 
 @pytest.mark.parametrize("command", ["drill list", "--help"])
 def test_a_closed_output(tmp_path: Path, command: str) -> None:
-    done = shell(f"{command} >&-", tmp_path)
+    done = end_of(["/bin/sh", "-c", f'exec "$0" "$@" {command} >&-', *COMMAND], tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -46,15 +46,7 @@ def test_a_closed_output(tmp_path: Path, command: str) -> None:
 def test_a_directory_that_is_gone(tmp_path: Path, command: str) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    done = subprocess.run(
-        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" "$@"', *COMMAND, *command.split()],
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-        env=without_settings(os.environ),
-        cwd=gone,
-    )
+    done = end_of(["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" "$@"', *COMMAND, *command.split()], gone)
     assert done.stderr == "tidegate: the directory that this is run in is gone: change to another one\n"
     assert done.returncode == 1
 
@@ -63,15 +55,7 @@ async def test_what_was_typed_is_not_utf_8(
     serve: Callable[..., DaemonProcess], socket_path: Path, tmp_path: Path
 ) -> None:
     await serve().ready()
-    done = subprocess.run(
-        [*COMMAND, "width", b"\xff\xfe", "1h", "--socket", str(socket_path)],
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-        env=without_settings(os.environ),
-        cwd=tmp_path,
-    )
+    done = end_of([*COMMAND, "width", b"\xff\xfe", "1h", "--socket", str(socket_path)], tmp_path)
     assert done.returncode == 2
     assert done.stderr.endswith("is not UTF-8: correct what was typed\n")
     assert len(done.stderr.splitlines()) == 1

@@ -90,13 +90,19 @@ def _load(scheme: str) -> None:
         get_filesystem_class(scheme)
 
 
+def missing_folder(url: str) -> Path | None:
+    """The folder of a checked URL of files that is not there; None if it is there, or is none."""
+    parts = urlsplit(url)
+    folder = Path(unquote(parts.path))
+    return folder if parts.scheme == FILE and not folder.is_dir() else None
+
+
 def advice_on(url: str) -> str | None:
     """Why nothing would be kept at a checked URL from here, and what to do; None if that is unknown."""
     parts = urlsplit(url)
-    folder = Path(unquote(parts.path))
     if parts.scheme == "memory":
         return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"
-    if parts.scheme == FILE and not folder.is_dir():
+    if (folder := missing_folder(url)) is not None:
         return f"there is no folder {shown(str(folder))} here: make or mount it, nothing is kept there before"
     if parts.scheme in _READ_ONLY:
         return f"{parts.scheme}:// can only be read, so nothing is kept there: choose a store of objects"

@@ -59,6 +59,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["burst", *OWN, "--on-kill", "'"], "--on-kill is no command"),
         (["burst", *OWN, "--on-kill", ""], "--on-kill is empty"),
         (["burst", *OWN, "--token-file", "/nothing"], "cannot read --token-file /nothing: No such file"),
+        (["burst", *OWN, "--token-file", "/dev/zero"], "--token-file /dev/zero: it is longer than 65,536"),
         (["burst", *OWN, "--token-file", "/dev/null"], "--token-file /dev/null is empty"),
         (
             ["burst", *OWN, "--token-file", __file__],

@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import TIMEOUT_S, ShimClient, entries
-from tests.support.waiting import until
+from tests.support.waiting import LOOK_AGAIN_S, until
 from tidegate.index.log.memory_home import World
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment
@@ -122,11 +122,12 @@ async def test_a_store_that_compacts_nothing_any_more_is_told_of(
     async with start(store=store) as daemon:
         for compacting in (True, False):
             store.compacting = compacting
+            answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
             # What was counted a moment ago is answered once more where counting took long.
-            while (answer := await asyncio.to_thread(ask_socket, socket_path, {"what": "status"}))["totals"][
-                "store_compactions_disabled"
-            ] is compacting:
-                await asyncio.sleep(0.05)
+            while answer["totals"]["store_compactions_disabled"] is compacting:
+                await asyncio.sleep(LOOK_AGAIN_S)
+                answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+            assert answer["totals"]["store_compactions_disabled"] is not compacting
             assert ("DAMAGE: RocksDB cannot read a table" in shown(answer)) is not compacting
             metrics = (await daemon.exposition()).decode()
             assert f"\ntidegate_store_compactions_disabled {float(not compacting)}\n" in metrics

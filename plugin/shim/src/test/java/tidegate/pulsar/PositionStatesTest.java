@@ -26,15 +26,18 @@ class PositionStatesTest {
     @Test
     void whatIsSettlingIsNotGatedAgain() {
         positions.settle(1, 2);
-        positions.gateAgain(1, 2, 100);
-        assertEquals(NearTier.NONE, near.headMs());
+        assertNotGatedAgain();
         assertTrue(positions.isSettling(1, 2));
-        positions.check();
     }
 
     @Test
     void whatWasHandedOutIsNotGatedAgain() {
         positions.handOut(1, 2);
+        assertNotGatedAgain();
+        assertTrue(positions.isHandedOut(1, 2));
+    }
+
+    private void assertNotGatedAgain() {
         positions.gateAgain(1, 2, 100);
         assertEquals(NearTier.NONE, near.headMs());
         assertFalse(near.contains(1, 2));
