@@ -7,7 +7,9 @@ Invariants:
 - when a token is configured, nothing is told without it but whether the daemon lives and is ready: probes of
   a container's host have no secret, and yes or no is none;
 - a request that names a host other than an address, ``localhost`` or one of ``hosts`` gets no answer: a page
-  in a browser of this machine could have its own name lead here (DNS rebinding), and would be let read it.
+  in a browser of this machine could have its own name lead here (DNS rebinding), and would be let read it;
+- an answer that is dear is made once for all who ask at about the same time: with a thousand subscriptions
+  it is a megabyte, and whoever asks without end would make the brokers wait.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.http_connections import HttpConnections
+from tidegate.plugin.telemetry.lately import Lately, lately
 
 if TYPE_CHECKING:
     import structlog
@@ -58,9 +61,10 @@ class HttpSide:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._address = address
-        self._exposition = exposition
+        self._exposition = lately(exposition)
         self._health = health
-        self._status = status
+        self._status = lately(status)
+        self._one_a_turn = asyncio.Lock()
         self._token = token
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._loop = loop
@@ -151,7 +155,7 @@ class HttpSide:
         return same and scheme.lower() == "bearer"
 
     async def _get_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._exposition(), headers={"Content-Type": _METRICS_TYPE})
+        return await self._long(self._exposition, {"Content-Type": _METRICS_TYPE})
 
     async def _get_healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -164,4 +168,11 @@ class HttpSide:
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in self._health.reasons()))
 
     async def _get_status(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._status(), content_type="application/json")
+        return await self._long(self._status, {"Content-Type": "application/json"})
+
+    async def _long(self, body: Lately[bytes], headers: dict[str, str]) -> web.Response:
+        found = await body.get()
+        # All who have waited for it would write their megabyte in one turn of the loop.
+        async with self._one_a_turn:
+            await asyncio.sleep(0)
+        return web.Response(body=found, headers=headers)

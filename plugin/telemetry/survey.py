@@ -5,8 +5,7 @@ Invariants:
 
 - one turn of the loop gives it ``TURN_S`` and one subscription more; the files on the disk are looked at by
   another thread;
-- who asks while a walk is on its way gets its result; a result is good for ten times as long as it took,
-  for a second at most, so that asking all the time costs little and the answer is exact where it is cheap;
+- who asks while a walk is on its way gets its result, and so does who asks soon after it (``lately``);
 - what is removed meanwhile is left out; nothing is ever counted twice.
 """
 
@@ -19,11 +18,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from tidegate.index import Catalog, CatalogStats, IndexStats, SubscriptionName
+from tidegate.plugin.telemetry.lately import Lately
 
 T = TypeVar("T")
 TURN_S = 0.005
-GOOD_FOR = 10  # times as long as it took
-GOOD_FOR_MAX_S = 1.0
 MOST_HELD = 1_000
 
 
@@ -54,23 +52,13 @@ class Surveyor:
     def __init__(self, catalog: Catalog, damaged_bytes: Callable[[], int] = lambda: 0) -> None:
         self._catalog = catalog
         self._damaged_bytes = damaged_bytes
-        self._walking: asyncio.Task[Survey] | None = None
-        self._latest: Survey | None = None
-        self._good_until_s = 0.0
+        self._latest = Lately(self._walk)
 
     async def survey(self) -> Survey:
         """The state of now, or of a moment ago."""
-        if self._latest is not None and time.perf_counter() < self._good_until_s:
-            return self._latest
-        if self._walking is None:
-            self._walking = asyncio.create_task(self._walk())
-            self._walking.add_done_callback(self._walked)
-        return await asyncio.shield(self._walking)
+        return await self._latest.get()
 
-    def _walked(self, _: asyncio.Task[Survey]) -> None:
-        self._walking = None
-
-    async def _walk(self) -> Survey:
+    async def _walk(self) -> tuple[Survey, float]:
         # First: what is removed while it is waited for is left out.
         disk_bytes, damaged_bytes, took_s = await asyncio.to_thread(self._look_at_disk)
         each: list[IndexStats] = []
@@ -81,9 +69,7 @@ class Surveyor:
                 took_s += time.perf_counter() - began_s
         fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
         totals = self._catalog.stats(each, disk_bytes)
-        self._latest = Survey(totals, [one.name for one in fullest], damaged_bytes)
-        self._good_until_s = time.perf_counter() + min(GOOD_FOR * took_s, GOOD_FOR_MAX_S)
-        return self._latest
+        return Survey(totals, [one.name for one in fullest], damaged_bytes), took_s
 
     def _look_at_disk(self) -> tuple[int, int, float]:
         """How many bytes are there, how many were moved away, and how many seconds it took to say so. In

@@ -25,7 +25,7 @@ from tidegate.plugin.daemon.logs import make_logger
 from tidegate.plugin.daemon.serve import running_daemon
 from tidegate.plugin.daemon.settings import load_settings
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.telemetry.survey import GOOD_FOR_MAX_S
+from tidegate.plugin.telemetry.lately import GOOD_FOR_MAX_S
 from tidegate.plugin.wire.client import ask_socket
 
 TOPIC = "persistent://public/default/orders"

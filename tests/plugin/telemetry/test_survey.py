@@ -16,7 +16,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.names import SubscriptionName
 from tidegate.index.stats import IndexStats
 from tidegate.index.store import MemoryStore
-from tidegate.plugin.telemetry import survey
+from tidegate.plugin.telemetry import lately, survey
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns
 
 COUNT = 60
@@ -116,12 +116,12 @@ async def test_a_dear_walk_is_good_for_a_while_and_a_cheap_one_is_not(
     catalog: Catalog, asked: Counter[SubscriptionName], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     surveyor = Surveyor(catalog)
-    monkeypatch.setattr(survey, "GOOD_FOR", 0.0)
+    monkeypatch.setattr(lately, "GOOD_FOR", 0.0)
     await surveyor.survey()
     await surveyor.survey()
     assert set(asked.values()) == {2}
-    monkeypatch.setattr(survey, "GOOD_FOR", 1e9)
-    monkeypatch.setattr(survey, "GOOD_FOR_MAX_S", 1e9)
+    monkeypatch.setattr(lately, "GOOD_FOR", 1e9)
+    monkeypatch.setattr(lately, "GOOD_FOR_MAX_S", 1e9)
     await surveyor.survey()
     await surveyor.survey()
     assert set(asked.values()) == {3}
