@@ -140,10 +140,12 @@ wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
 	@ls dist/*.whl
 
 lock: ## constraints.txt anew, from the newest versions that pyproject.toml allows
+	@$(WRITABLE)
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
 	@build/lock/bin/python -m pip install -q --disable-pip-version-check -e '.[dev,bench,spark]'
 	@{ echo "# The versions that make installs and CI tests with. Made by: make lock"; \
-		build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
+		build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable; } > build/lock/constraints.txt
+	@mv build/lock/constraints.txt constraints.txt
 
 clean: ## remove what was built (the virtual environment and .cache stay)
 	@rm -rf build dist plugin/jars plugin/shim/target *.egg-info

@@ -24,7 +24,8 @@ from tidegate.index.context import Context, Notices
 from tidegate.index.entry import BoolArray, Entries
 from tidegate.index.errors import BlockAwayError, CheckError
 from tidegate.index.format.manifest import Identity
-from tidegate.index.journal import JournalLog, RecordType
+from tidegate.index.format.records import RecordType
+from tidegate.index.journal import JournalLog
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persisting import Persisting

@@ -17,40 +17,25 @@ of that is state is walked by `check`.
 
 from __future__ import annotations
 
-import struct
 import threading
-from enum import IntEnum
 
 from tidegate.index.checks import require
 from tidegate.index.entry import Entries
-from tidegate.index.errors import CorruptRecordError, StorageError, TidegateIndexError
+from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import seal, unseal
-from tidegate.index.format.packing import pack_entries, unpack_entries
+from tidegate.index.format.records import (
+    RECORD_ENTRIES_MAX,
+    RecordType,
+    encode_entries,
+    encode_numbers,
+    encode_positions,
+)
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, Store
-
-_NUMBERS = struct.Struct("<qq")
-
-RECORD_ENTRIES_MAX = 65_536
-"""Most entries of one ADD record; larger batches become several records."""
 
 _RECORD_BYTES = 64
 _ENTRY_BYTES = 10
 """Estimates of a record's size in the store, for the journal budget."""
-
-
-class RecordType(IntEnum):
-    """What a journal record tells."""
-
-    ADD = 1
-    ACKNOWLEDGE = 2
-    UNACKNOWLEDGE = 3
-    MARK_DELETE = 4
-    CLEAR = 5
-    WIDTH = 6
-    GENERATION = 7
-    CLAIM = 8
 
 
 class JournalLog:
@@ -125,33 +110,14 @@ class Record:
     def put_into(self, batch: Batch) -> None:
         """Encode the record and add it to `batch`."""
         key = keys.journal_key(self.log.subscription_id, self.sequence, self.record_type)
-        batch.put(key, seal(keys.JOURNAL, self._body()))
+        batch.put(key, self._encoded())
 
-    def _body(self) -> bytes:
+    def _encoded(self) -> bytes:
         if self.record_type is RecordType.ADD:
-            return pack_entries(Entries.concat(self.parts), compress=False)
+            return encode_entries(Entries.concat(self.parts))
         if self.positions is not None:
-            return self.positions.serialize()
-        return _NUMBERS.pack(*self.numbers)
-
-
-def decode_entries(value: bytes) -> Entries:
-    """The entries of an ADD record. Raises CorruptRecordError."""
-    return unpack_entries(unseal(keys.JOURNAL, value), RECORD_ENTRIES_MAX)
-
-
-def decode_positions(value: bytes) -> PositionSet:
-    """The positions of an ACKNOWLEDGE or UNACKNOWLEDGE record. Raises CorruptRecordError."""
-    return PositionSet.deserialize(unseal(keys.JOURNAL, value))
-
-
-def decode_numbers(value: bytes) -> tuple[int, int]:
-    """The numbers of a MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM record. Raises CorruptRecordError."""
-    body = unseal(keys.JOURNAL, value)
-    if len(body) != _NUMBERS.size:
-        raise CorruptRecordError(f"a record of two numbers has {len(body)} bytes")
-    first, second = _NUMBERS.unpack(body)
-    return first, second
+            return encode_positions(self.positions)
+        return encode_numbers(*self.numbers)
 
 
 class Commit:

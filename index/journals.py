@@ -14,7 +14,7 @@ from tidegate.index.damage import Damage
 from tidegate.index.entry import Entries
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.journal import RecordType, decode_entries, decode_numbers, decode_positions
+from tidegate.index.format.records import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.positions import PositionSet
 
 Rows = Iterator[tuple[bytes, bytes]]

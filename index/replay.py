@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tidegate.index.changes import Changes, IndexT
 from tidegate.index.claim import Claim
 from tidegate.index.entry import Entries
-from tidegate.index.journal import RECORD_ENTRIES_MAX, RecordType
+from tidegate.index.format.records import RECORD_ENTRIES_MAX, RecordType
 from tidegate.index.journals import Replayed
 from tidegate.index.positions import Position, PositionSet
 

@@ -10,19 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from tests.sim.bookkeeper import CursorInfo, Subscription, TopicLog
-from tests.sim.kernel import NS_PER_MS, NS_PER_S
-from tests.sim.log_beliefs import LogBelief
-from tests.sim.log_home import StoredLogs
+from tests.sim.bookkeeper import BookKeeper, CursorInfo, Subscription, TopicLog
+from tests.sim.broker import Broker
+from tests.sim.client import Client
+from tests.sim.daemon import DaemonHost
+from tests.sim.kernel import NS_PER_MS, NS_PER_S, Kernel
+from tests.sim.log_beliefs import LogBelief, LogBeliefs
+from tests.sim.log_home import LogBookies, StoredLogs
 from tests.sim.obligations import Account
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
 
 _CLOSE_NS = 2 * NS_PER_S  # a broker that is stopped closes its topics before
 _SETTLE_NS = 60 * NS_PER_MS  # what a killed broker had sent to bookies has arrived by then
+
+
+class Cluster(Protocol):
+    """What is stopped, copied and put back."""
+
+    kernel: Kernel
+    bookkeeper: BookKeeper
+    log_bookies: LogBookies
+    log_beliefs: LogBeliefs
+    brokers: list[Broker]
+    daemons: list[DaemonHost]
+    subscriptions: list[Subscription]
+    clients: list[Client]
+
+    def unload(self, to: int | None) -> None:
+        """The topic is closed by its owner and looked up again."""
+
+    def end_rebuilds(self) -> None:
+        """Hang up, wherever they are."""
+
+    def forget_owner(self) -> None:
+        """The metadata store is another one, and no broker runs."""
+
+    def start_broker(self, broker: Broker) -> None:
+        """Start a broker that is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +68,11 @@ class _Backup:
 
 
 class Backups:
-    """The last backup of a world, if there is one. `down`: no broker may be started now."""
+    """The last backup of a cluster, if there is one. `down`: no broker may be started now."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.down = False
-        self._world = world
+        self._cluster = cluster
         self._backup: _Backup | None = None
 
     def make(self, *, gently: bool, down_ms: int) -> None:
@@ -67,42 +92,42 @@ class Backups:
     # ---- brokers
 
     def _shut_down(self, then: Callable[[], None], *, gently: bool, daemons: str, down_ms: int) -> None:
-        world = self._world
+        cluster = self._cluster
         self.down = True
         if gently:
-            world.unload(None)
+            cluster.unload(None)
 
         def kill() -> None:
-            world.end_rebuilds()
-            for broker in world.brokers:
+            cluster.end_rebuilds()
+            for broker in cluster.brokers:
                 if broker.process is not None:
-                    world.kernel.kill(broker.process)
-            for daemon in world.daemons if daemons else []:
+                    cluster.kernel.kill(broker.process)
+            for daemon in cluster.daemons if daemons else []:
                 daemon.stop() if daemons == "stop" else daemon.kill()
-            world.kernel.after(_SETTLE_NS, None, then)
-            world.kernel.after(_SETTLE_NS + down_ms * NS_PER_MS, None, start)
+            cluster.kernel.after(_SETTLE_NS, None, then)
+            cluster.kernel.after(_SETTLE_NS + down_ms * NS_PER_MS, None, start)
 
         def start() -> None:
             self.down = False
-            for daemon in world.daemons if daemons else []:
+            for daemon in cluster.daemons if daemons else []:
                 daemon.start()
-            for broker in world.brokers:
-                world.start_broker(broker)
+            for broker in cluster.brokers:
+                cluster.start_broker(broker)
 
-        world.kernel.after(_CLOSE_NS if gently else 0, None, kill)
+        cluster.kernel.after(_CLOSE_NS if gently else 0, None, kill)
 
     # ---- the backup
 
     def _make(self) -> None:
-        world = self._world
-        logs = world.log_bookies.copied()
+        cluster = self._cluster
+        logs = cluster.log_bookies.copied()
         self._backup = _Backup(
-            world.bookkeeper.log.copied(),
-            tuple(self._copied(each) for each in world.subscriptions),
+            cluster.bookkeeper.log.copied(),
+            tuple(self._copied(each) for each in cluster.subscriptions),
             logs,
-            world.log_beliefs.copied(logs.ledgers),
+            cluster.log_beliefs.copied(logs.ledgers),
         )
-        world.kernel.note(f"a backup of Pulsar is made, up to {world.bookkeeper.log.end}")
+        cluster.kernel.note(f"a backup of Pulsar is made, up to {cluster.bookkeeper.log.end}")
 
     @staticmethod
     def _copied(subscription: Subscription) -> _Cursor:
@@ -110,18 +135,18 @@ class Backups:
         return _Cursor(info, subscription.last_version, subscription.obligations.account())
 
     def _put_back(self) -> None:
-        world, backup = self._world, self._backup
+        cluster, backup = self._cluster, self._backup
         assert backup is not None
-        world.forget_owner()
-        since = world.log_bookies.put_back(backup.logs)
-        for daemon in world.daemons:
+        cluster.forget_owner()
+        since = cluster.log_bookies.put_back(backup.logs)
+        for daemon in cluster.daemons:
             daemon.promises.put_back(since)
-        world.log_beliefs.put_back(backup.log_beliefs, since)
-        world.bookkeeper.log.put_back(backup.topic)
-        for subscription, cursor in zip(world.subscriptions, backup.cursors, strict=True):
+        cluster.log_beliefs.put_back(backup.log_beliefs, since)
+        cluster.bookkeeper.log.put_back(backup.topic)
+        for subscription, cursor in zip(cluster.subscriptions, backup.cursors, strict=True):
             subscription.info = None if cursor.info is None else cursor.info.copied()
             subscription.last_version = cursor.last_version
             subscription.obligations.put_back(cursor.account)
-        for client in world.clients:
+        for client in cluster.clients:
             client.left_over.clear()
-        world.kernel.note(f"Pulsar is put back, up to {world.bookkeeper.log.end}")
+        cluster.kernel.note(f"Pulsar is put back, up to {cluster.bookkeeper.log.end}")

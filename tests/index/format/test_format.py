@@ -27,15 +27,9 @@ from tidegate.index.format.manifest import (
     encode_slice,
 )
 from tidegate.index.format.packing import pack_entries, unpack_entries
+from tidegate.index.format.records import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.format.upgrade import decode_state_1, decode_state_2, format_record
-from tidegate.index.journal import (
-    Journal,
-    Record,
-    RecordType,
-    decode_entries,
-    decode_numbers,
-    decode_positions,
-)
+from tidegate.index.journal import Journal, Record
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap

@@ -11,7 +11,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from tests.pipeline.test_rebuild import HOUR_MS, Unstarted, job, kinds, session
+from tests.pipeline.rebuild.test_rebuild import HOUR_MS, Unstarted, job, kinds, session
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.lane import Lane
 from tests.support.waiting import wait_until

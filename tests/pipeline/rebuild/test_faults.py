@@ -18,10 +18,10 @@ import pulsar
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.commands import Notes
-from tests.pipeline.test_rebuild import HOUR_MS, Unstarted, held, job, kinds, session
+from tests.pipeline.rebuild.test_rebuild import HOUR_MS, Unstarted, held, job, kinds, session
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.lane import SHARED, Lane
+from tests.support.pipeline.commands import Notes
 from tests.support.waiting import wait_until
 from tidegate.index import Entries, SubscriptionName
 from tidegate.index.format import encode_block

@@ -13,10 +13,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.pipeline.topics import both_ways, frame, options, rows, send_every_kind
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Inbox, Verdict
 from tests.support.lane import Lane, now_ms
+from tests.support.pipeline.topics import both_ways, frame, options, rows, send_every_kind
 from tests.support.transactions import Transaction, send_in_transactions
 from tests.support.waiting import wait_until
 from tidegate.pipeline.source.backlog import FORMAT

@@ -1,4 +1,4 @@
-"""A server on loopback for the fakes of this folder, with a thread for each connection."""
+"""A server on loopback for the fakes, with a thread for each connection."""
 
 from __future__ import annotations
 

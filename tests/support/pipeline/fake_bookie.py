@@ -6,8 +6,8 @@ import socketserver
 import struct
 from collections.abc import Callable
 
-from tests.pipeline.entries import batch_response, stored
-from tests.pipeline.loopback import LoopbackServer
+from tests.support.pipeline.entries import batch_response, stored
+from tests.support.pipeline.loopback import LoopbackServer
 
 Answer = Callable[[int, int, int], bytes]
 _NO_ENTRY = 2

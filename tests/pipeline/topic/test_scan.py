@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.entries import entry
+from tests.support.pipeline.entries import entry
 from tidegate.pipeline.errors import WireError
 from tidegate.pipeline.topic.bookie_frames import Payloads
 from tidegate.pipeline.topic.entry import is_marker, is_transactional, parse_entry

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.entries import batch_response, stored
-from tests.pipeline.fake_bookie import FakeBookie
+from tests.support.pipeline.entries import batch_response, stored
+from tests.support.pipeline.fake_bookie import FakeBookie
 from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.bookie_frames import FRAME_MAX_BYTES, frame_size, parse_response, payloads_of
 from tidegate.pipeline.topic.bookies import Bookies, MissingError, parse_address

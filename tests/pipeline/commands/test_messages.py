@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.pipeline.commands import assert_one_line, tidegate
+from tests.support.pipeline.commands import assert_one_line, tidegate
 from tidegate.pipeline.errors import OptionError, PipelineError
 from tidegate.pipeline.job import launch
 from tidegate.pipeline.job.failures import explained

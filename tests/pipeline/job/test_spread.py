@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.pipeline.commands import Notes
+from tests.support.pipeline.commands import Notes
 from tests.support.waiting import wait_until
 from tidegate.pipeline.job.progress import _event
 from tidegate.pipeline.job.request import StageEvent

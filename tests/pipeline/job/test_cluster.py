@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from tests.pipeline.commands import TIMEOUT_S, assert_one_line, environment, tidegate
-from tests.pipeline.spark_cluster import StandaloneSpark
-from tests.pipeline.test_audit_job import receipts, sent_rows, write
-from tests.pipeline.test_tune_model import HOUR_MS, uniform
+from tests.pipeline.audit.test_job import receipts, sent_rows, write
+from tests.pipeline.tune.test_model import HOUR_MS, uniform
+from tests.support.pipeline.commands import TIMEOUT_S, assert_one_line, environment, tidegate
+from tests.support.pipeline.spark_cluster import StandaloneSpark
 from tidegate.index import WIDTHS_MS
 from tidegate.pipeline.audit.options import AuditOptions, Record
 from tidegate.pipeline.job.failures import explained

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.test_rebuild import HOUR_MS, Unstarted, held, job, kinds
+from tests.pipeline.rebuild.test_rebuild import HOUR_MS, Unstarted, held, job, kinds
 from tests.support.cluster import Cluster
 from tests.support.lane import Lane
 from tests.support.lost_ledgers import lose_ledger

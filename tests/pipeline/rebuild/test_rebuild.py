@@ -20,10 +20,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, Notes, environment, tidegate
 from tests.support.cluster import RETAINED, Cluster, TrackerKind
 from tests.support.inbox import Inbox
 from tests.support.lane import Lane
+from tests.support.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, Notes, environment, tidegate
 from tests.support.s3_server import S3Server
 from tests.support.waiting import wait_until
 from tidegate.index import Entries, SubscriptionName, sort_entries

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.fake_broker import CLOSE, LEDGER, FakeBroker, message
+from tests.support.pipeline.fake_broker import CLOSE, LEDGER, FakeBroker, message
 from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic import broker as broker_module
 from tidegate.pipeline.topic.access import Access

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.pipeline.test_rebuild_faults import files_of_at_most
-from tests.pipeline.test_tune_model import uniform
+from tests.pipeline.rebuild.test_faults import files_of_at_most
+from tests.pipeline.tune.test_model import uniform
 from tidegate.pipeline.errors import OptionError, PipelineError
 from tidegate.pipeline.job.failures import explained, room_for
 from tidegate.pipeline.job.launch import launch

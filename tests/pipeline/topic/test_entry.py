@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.entries import CODECS, batch, compressed, entry
+from tests.support.pipeline.entries import CODECS, batch, compressed, entry
 from tidegate.pipeline.errors import WireError
 from tidegate.pipeline.topic.entry import (
     Entry,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.test_rebuild import Unstarted
+from tests.pipeline.rebuild.test_rebuild import Unstarted
 from tests.support import certificates
 from tests.support.cluster import Cluster, TrackerKind
 from tests.support.lane import Lane

@@ -15,8 +15,15 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipeline.commands import SMALL_SPARK, TIDEGATE, TIMEOUT_S, assert_one_line, environment, tidegate
-from tests.pipeline.test_audit_job import faulty, receipts, sent_rows, write
+from tests.pipeline.audit.test_job import faulty, receipts, sent_rows, write
+from tests.support.pipeline.commands import (
+    SMALL_SPARK,
+    TIDEGATE,
+    TIMEOUT_S,
+    assert_one_line,
+    environment,
+    tidegate,
+)
 from tests.support.waiting import wait_until
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.commands import Notes, tidegate
 from tests.support.cluster import Cluster, TrackerKind
 from tests.support.inbox import Inbox
 from tests.support.lane import Lane
+from tests.support.pipeline.commands import Notes, tidegate
 from tests.support.waiting import wait_until
 from tidegate.index import SubscriptionName
 from tidegate.pipeline.errors import PipelineError

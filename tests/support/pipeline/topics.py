@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.lane import Lane
 from tidegate.pipeline.source.backlog import FORMAT
 
-PUBLIC_KEY = Path(__file__).parents[1] / "testdata" / "pipeline" / "encryption_public_key.pem"
+PUBLIC_KEY = Path(__file__).parents[2] / "testdata" / "pipeline" / "encryption_public_key.pem"
 COMPRESSIONS = (
     pulsar.CompressionType.NONE,
     pulsar.CompressionType.LZ4,

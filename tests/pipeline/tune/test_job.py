@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from tests.pipeline.commands import SMALL_SPARK, Notes, assert_one_line, tidegate
-from tests.pipeline.test_tune_model import COSTS, START_MS, uniform
+from tests.pipeline.tune.test_model import COSTS, START_MS, uniform
 from tests.support.cluster import Cluster
 from tests.support.inbox import Inbox
 from tests.support.lane import SHARED, Lane
+from tests.support.pipeline.commands import SMALL_SPARK, Notes, assert_one_line, tidegate
 from tests.support.waiting import wait_until
 from tidegate.index import WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import TraceError

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.commands import Notes
+from tests.support.pipeline.commands import Notes
 from tidegate.pipeline.audit import job
 from tidegate.pipeline.audit.options import AuditOptions, Record, StreamOptions
 from tidegate.pipeline.audit.report import moment

@@ -9,10 +9,10 @@ from pathlib import Path
 import pulsar as client
 from pyspark.sql import SparkSession
 
-from tests.pipeline.commands import Notes
 from tests.support.cluster import RETAINED
 from tests.support.inbox import Arrival, Inbox
 from tests.support.lane import Lane
+from tests.support.pipeline.commands import Notes
 from tidegate.pipeline.audit import job
 from tidegate.pipeline.audit.options import AuditOptions, Pulsar, Record, StreamOptions
 

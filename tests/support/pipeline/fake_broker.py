@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.pipeline.entries import entry
-from tests.pipeline.loopback import LoopbackServer
+from tests.support.pipeline.entries import entry
+from tests.support.pipeline.loopback import LoopbackServer
 from tidegate.pipeline.topic.broker_frames import FrameDecoder, encode
 
 LEDGER = 5
