@@ -3,7 +3,8 @@
 For people on a terminal, JSON lines for machines. To standard error, one line an event. Invariant: what a
 library or a bug says over and over is one line a minute, with how often it was left out (``untold``); the
 library is imported by the first line, so that a daemon listens before it. A line that cannot be written (a
-full disk, a reader that is gone, no standard error) is left out: the daemon does not end for its log.
+full disk, a reader that is gone or does not read, no standard error) is left out, and the next one says how
+many were (``left_out``): the daemon neither ends nor waits for its log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
@@ -26,18 +29,45 @@ if TYPE_CHECKING:
 LogFormat = Literal["auto", "human", "json"]
 
 
+_PIECE = 400
+"""Characters, each at most ten bytes where it is escaped: what takes anything takes so much (PIPE_BUF)."""
+
+
 class _Writer:
-    """Writes to a file as far as that takes anything."""
+    """Writes to a file as far as that takes anything. left_out: lines, since the last that it took."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
+        self._room: select.poll | None = None
+        self._torn = False
+        self._lock = threading.Lock()
+        self.left_out = 0
+        with contextlib.suppress(OSError, ValueError):
+            if file is not None:
+                descriptor = file.fileno()
+                self._room = select.poll()
+                self._room.register(descriptor, select.POLLOUT)
 
     def write(self, text: str) -> None:
         """Write it, or leave it out."""
-        # ValueError: the file is closed.
-        with contextlib.suppress(OSError, ValueError):
-            if self._file is not None:
-                self._file.write(text)
+        with self._lock:
+            try:
+                taken = self._write(f"\n{text}" if self._torn else text)
+            except (OSError, ValueError):  # ValueError: the file is closed
+                taken = False
+            self.left_out = 0 if taken else self.left_out + 1
+
+    def _write(self, text: str) -> bool:
+        if self._file is None:
+            return False
+        for begin in range(0, len(text), _PIECE):
+            if self._room is not None and not self._room.poll(0):
+                self._torn = self._torn or begin > 0
+                return False
+            self._file.write(text[begin : begin + _PIECE])
+            self._file.flush()
+        self._torn = False
+        return True
 
     def flush(self) -> None:
         """Write what was kept back."""
@@ -85,6 +115,7 @@ def _logger(log_format: LogFormat, level: str, out: _Writer) -> Logger:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _with_left_out(out),
     ]
     last: list[Processor] = (
         [_printable, structlog.dev.ConsoleRenderer(colors=out.isatty())]
@@ -97,6 +128,15 @@ def _logger(log_format: LogFormat, level: str, out: _Writer) -> Logger:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )
     return logger
+
+
+def _with_left_out(out: _Writer) -> Processor:
+    def add(_log: object, _method: str, event: EventDict) -> EventDict:
+        if out.left_out:
+            event["left_out"] = out.left_out
+        return event
+
+    return add
 
 
 def _printable(_log: object, _method: str, event: EventDict) -> EventDict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import json
 import logging
@@ -96,3 +97,25 @@ def test_a_line_that_cannot_be_written_is_left_out(log_format: LogFormat) -> Non
             full.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
     make_logger(log_format, "info", full).info("to a file that is closed")
+
+
+def test_a_reader_who_does_not_read_keeps_nobody_waiting_and_is_told_what_was_left_out() -> None:
+    reading, writing = os.pipe()
+    # A pipe that takes no more blocks whoever writes.
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 16_384)
+    with os.fdopen(reading, encoding="utf-8") as reader, os.fdopen(writing, "w", encoding="utf-8") as out:
+        log = make_logger("json", "info", out)
+        for number in range(100):
+            log.info("a line", number=number, text="x" * 300)
+        log.info("a long line", text="y" * 30_000)
+        read = os.read(reading, 65_536).decode()
+        log.info("the reader is back")
+        out.close()
+        *lines, torn_or_last, last = (read + reader.read()).splitlines()
+    told = [json.loads(line)["number"] for line in lines]
+    assert told == list(range(len(told)))
+    assert 0 < len(told) < 50
+    back = json.loads(last)
+    # The line at which it was full is either whole, or torn and left out.
+    whole = len(told) + torn_or_last.endswith("}")
+    assert (back["event"], back["left_out"]) == ("the reader is back", 101 - whole)
