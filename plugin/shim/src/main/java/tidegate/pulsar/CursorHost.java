@@ -16,7 +16,6 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
-import org.apache.bookkeeper.mledger.ManagedLedgerException.CursorAlreadyClosedException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.PositionFactory;
@@ -37,6 +36,7 @@ class CursorHost implements TrackerHost {
 
     private final String name;
     private final ManagedCursor cursor;
+    private final CursorProperties properties;
     private final DaemonLink link;
     private final Executor background;
     private final LogLedgers log;
@@ -44,14 +44,15 @@ class CursorHost implements TrackerHost {
     private TrackerCore core;
 
     /** {@code background} runs what may take a while. */
-    CursorHost(String name, ManagedCursor cursor, DaemonLink link, Executor background, LogLedgers.Shared logs,
+    CursorHost(String name, CursorProperties properties, DaemonLink link, Executor background, LogLedgers.Shared logs,
             UndoneResets undone) {
         this.name = name;
-        this.cursor = cursor;
+        this.properties = properties;
+        cursor = properties.cursor();
         this.link = link;
         this.background = background;
         this.undone = undone;
-        log = new LogLedgers(name, cursor, logs);
+        log = new LogLedgers(name, properties, logs);
     }
 
     /** The ownership that a cursor's properties tell; null if there is none. */
@@ -76,11 +77,11 @@ class CursorHost implements TrackerHost {
     }
 
     /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
-    static void noteSealed(ManagedCursor cursor) {
-        Ownership there = ownership(cursor);
+    static void noteSealed(CursorProperties properties) {
+        Ownership there = ownership(properties.cursor());
         if (there != null && !there.sealed()) {
-            putProperty(cursor, OWNERSHIP, there.withSeal().toString()).exceptionally(error -> {
-                LOG.debug("[{}] That it has a seal is written with the next claim", cursor, error);
+            properties.put(OWNERSHIP, there.withSeal().toString()).exceptionally(error -> {
+                LOG.debug("[{}] That it has a seal is written with the next claim", properties.cursor(), error);
                 return null;
             });
         }
@@ -151,7 +152,7 @@ class CursorHost implements TrackerHost {
     @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
         try {
-            CompletableFuture.supplyAsync(() -> putProperty(cursor, OWNERSHIP, next.toString()), background)
+            CompletableFuture.supplyAsync(() -> properties.put(OWNERSHIP, next.toString()), background)
                     .thenCompose(written -> written)
                     .whenComplete((nothing, error) -> done.accept(written(error)));
         } catch (RejectedExecutionException e) {
@@ -166,16 +167,6 @@ class CursorHost implements TrackerHost {
         }
         Throwable cause = error instanceof CompletionException ? error.getCause() : error;
         return cause instanceof BadVersionException ? Written.CONFLICT : Written.FAILED;
-    }
-
-    /**
-     * Puts a property into the cursor's metadata, unless the cursor is closed. Pulsar writes those of a closed one all the same:
-     * behind the back of the next owner, which has read them, and whose own writes are refused from then on.
-     */
-    static CompletableFuture<Void> putProperty(ManagedCursor cursor, String key, String value) {
-        return cursor.isClosed()
-                ? CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"))
-                : cursor.putCursorProperty(key, value);
     }
 
     @Override

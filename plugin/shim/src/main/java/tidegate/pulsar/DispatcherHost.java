@@ -3,10 +3,12 @@ package tidegate.pulsar;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledFuture;
+import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.PendingAcksMap;
 import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 
 /** A {@link TrackerHost} on a live Shared or Key_Shared dispatcher. */
 final class DispatcherHost extends CursorHost {
@@ -21,12 +23,20 @@ final class DispatcherHost extends CursorHost {
     /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */
     DispatcherHost(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
             Executor background, LogLedgers.Shared logs, UndoneResets undone, TopicReopening reopening) {
-        super(dispatcher.getName(), dispatcher.getCursor(), link, background, logs, undone);
+        super(dispatcher.getName(), properties(dispatcher, undone, background), link, background, logs, undone);
         this.dispatcher = dispatcher;
         this.wakeups = wakeups;
         this.reopening = reopening;
         seen = new SeenConsumers(dispatcher.getConsumers());
         reading = new ReadPosition(dispatcher.getCursor(), dispatcher::isHavePendingRead);
+    }
+
+    private static CursorProperties properties(AbstractPersistentDispatcherMultipleConsumers dispatcher, UndoneResets undone,
+            Executor background) {
+        ManagedCursor cursor = dispatcher.getCursor();
+        return dispatcher.getSubscription() instanceof PersistentSubscription subscription
+                ? new CursorProperties(cursor, undone.wasNew(cursor), subscription::resetCursor, background)
+                : CursorProperties.withoutReset(cursor, background);
     }
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */

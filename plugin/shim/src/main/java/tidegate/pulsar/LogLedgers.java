@@ -49,14 +49,16 @@ final class LogLedgers implements LogHome {
 
     private final String name;
     private final ManagedCursor cursor;
+    private final CursorProperties properties;
     private final Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
     private final Map<Long, LogReading> opened = new ConcurrentHashMap<>();
     private volatile boolean closed;
 
-    LogLedgers(String name, ManagedCursor cursor, Shared shared) {
+    LogLedgers(String name, CursorProperties properties, Shared shared) {
         this.name = name;
-        this.cursor = cursor;
+        this.properties = properties;
+        cursor = properties.cursor();
         this.shared = shared;
     }
 
@@ -68,8 +70,8 @@ final class LogLedgers implements LogHome {
 
     @Override
     public String pointer() {
-        Map<String, String> properties = cursor.getCursorProperties();
-        return properties == null ? "" : properties.getOrDefault(POINTER, "");
+        Map<String, String> known = cursor.getCursorProperties();
+        return known == null ? "" : known.getOrDefault(POINTER, "");
     }
 
     @Override
@@ -216,7 +218,7 @@ final class LogLedgers implements LogHome {
                     return CompletableFuture.completedFuture(
                             Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer()));
                 }
-                return CursorHost.putProperty(cursor, POINTER, next).handle((done, error) -> error == null
+                return properties.put(POINTER, next).handle((done, error) -> error == null
                         ? Frame.LogAnswer.ok(-1)
                         // Another owner, or the cursor's own writes, which share its version: the latter may be tried again.
                         : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,

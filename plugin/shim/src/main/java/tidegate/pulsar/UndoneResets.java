@@ -35,7 +35,7 @@ final class UndoneResets {
     private static final long MAX_PAUSE_MS = 60_000;
 
     /** What a cursor was loaded as. */
-    private enum Found { SEALED, UNSEALED, UNDONE }
+    private enum Found { NEW, SEALED, UNSEALED, UNDONE }
 
     /** A cursor as it was loaded. */
     record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
@@ -65,6 +65,11 @@ final class UndoneResets {
         return found.get(cursor) == Found.UNDONE;
     }
 
+    /** Whether the cursor was made by this broker: nobody has claimed it before, and it was not stored then. */
+    boolean wasNew(ManagedCursor cursor) {
+        return found.get(cursor) == Found.NEW;
+    }
+
     /** A topic was loaded, and consumers may not be there yet. */
     void onLoaded(PersistentSubscription subscription) {
         look(subscription.getCursor(), subscription::resetCursor, Runnable::run);
@@ -82,12 +87,14 @@ final class UndoneResets {
         boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
         Position loaded = cursor.getMarkDeletedPosition();
         boolean isUndone = new Loaded(wasSealed, isSealed, mayHaveAcknowledgements(cursor)).isUndone();
-        if (found.putIfAbsent(cursor, isUndone ? Found.UNDONE : isSealed ? Found.SEALED : Found.UNSEALED) != null) {
+        boolean isNew = ownership == null && cursor.getPersistentMarkDeletedPosition() == null;
+        Found as = isUndone ? Found.UNDONE : isSealed ? Found.SEALED : isNew ? Found.NEW : Found.UNSEALED;
+        if (found.putIfAbsent(cursor, as) != null) {
             return;
         }
         if (isSealed && ownership != null && !wasSealed) {
             // Not with the first claim: a reset may come before, and a crash after it.
-            begin(background, () -> CursorHost.noteSealed(cursor));
+            begin(background, () -> CursorHost.noteSealed(new CursorProperties(cursor, false, reset, background)));
         }
         if (isUndone) {
             LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "

@@ -26,6 +26,7 @@ import org.apache.bookkeeper.client.api.WriteHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
 
 /** The ledgers of one index log; the test plays the cursor and BookKeeper's client. */
@@ -45,7 +46,7 @@ class LogLedgersTest {
     private final Set<Long> stuck = new HashSet<>();
     /** Ledgers of messages: a pointer that names one is wrong. */
     private final Set<Long> strange = new HashSet<>();
-    private final LogLedgers log = new LogLedgers("test", cursor(),
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor(), Runnable::run),
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
 
     private static <T> T played(Class<T> type, Calls calls) {
@@ -68,7 +69,8 @@ class LogLedgersTest {
                 properties.remove(arguments[0]);
                 return CompletableFuture.completedFuture(null);
             }
-            return is(Map.of("getManagedLedger", ledger, "getName", "sub", "getCursorProperties", Map.copyOf(properties)), method);
+            return is(Map.of("getManagedLedger", ledger, "getName", "sub", "getCursorProperties", Map.copyOf(properties),
+                    "getPersistentMarkDeletedPosition", PositionFactory.EARLIEST), method);
         });
     }
 

@@ -32,6 +32,7 @@ class UndoneResetsTest {
     private long backlog = 9;
     private boolean closed;
     private Position markDelete = LOADED;
+    private Position persisted = LOADED;
     private final ManagedCursor cursor = cursor();
     private final Deque<Runnable> background = new ArrayDeque<>();
     private final List<Position> resets = new ArrayList<>();
@@ -53,6 +54,7 @@ class UndoneResetsTest {
                     case "getTotalNonContiguousDeletedMessagesRange" -> ranges;
                     case "getNumberOfEntriesInBacklog" -> backlog;
                     case "getMarkDeletedPosition" -> markDelete;
+                    case "getPersistentMarkDeletedPosition" -> persisted;
                     case "isClosed" -> closed;
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
@@ -105,6 +107,29 @@ class UndoneResetsTest {
         assertTrue(undone.isPending(cursor));
         answer.complete(null);
         assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
+    void aCursorThatNobodyHasClaimedOrStoredIsNew() {
+        owner = null;
+        persisted = null;
+        look();
+        assertTrue(undone.wasNew(cursor));
+        owner = LIFE + ":3";
+        look();
+        assertTrue(undone.wasNew(cursor), "it was claimed since, and not stored");
+    }
+
+    @Test
+    void aCursorThatWasClaimedOrStoredIsNotNew() {
+        persisted = null;
+        look();
+        assertFalse(undone.wasNew(cursor), "a reset is under way");
+        undone = new UndoneResets(false, background::add);
+        owner = null;
+        persisted = LOADED;
+        look();
+        assertFalse(undone.wasNew(cursor), "it is from before Tidegate");
     }
 
     @Test

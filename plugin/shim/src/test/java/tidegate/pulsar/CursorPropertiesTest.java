@@ -1,0 +1,166 @@
+package tidegate.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.junit.jupiter.api.Test;
+
+/** Our writes and a reset; the test plays the cursor. */
+class CursorPropertiesTest {
+    private static final Position BEFORE = PositionFactory.create(3, 4);
+
+    private final BlockingQueue<Runnable> background = new LinkedBlockingQueue<>();
+    private final List<Position> resets = new ArrayList<>();
+    private CompletableFuture<Void> write = new CompletableFuture<>();
+    private CompletableFuture<Void> resetAnswer = new CompletableFuture<>();
+    private Position persisted = BEFORE;
+    private int writes;
+    private boolean closed;
+    private final ManagedCursor cursor = (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(),
+            new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
+                case "toString" -> "cursor";
+                case "getMarkDeletedPosition" -> BEFORE;
+                case "getPersistentMarkDeletedPosition" -> persisted;
+                case "isClosed" -> closed;
+                case "putCursorProperty" -> {
+                    writes++;
+                    yield write;
+                }
+                default -> throw new UnsupportedOperationException(method.getName());
+            });
+
+    private CursorProperties properties() {
+        return properties(false);
+    }
+
+    private CursorProperties properties(boolean isNew) {
+        return new CursorProperties(cursor, isNew, position -> {
+            resets.add(position);
+            return resetAnswer;
+        }, background::add);
+    }
+
+    /** What is done after a pause. */
+    private void runNext() throws InterruptedException {
+        Runnable next = background.poll(30, TimeUnit.SECONDS);
+        assertNotNull(next, "nothing more is done");
+        next.run();
+    }
+
+    @Test
+    void aWriteThatNoResetMeetsIsAllThereIs() {
+        CompletableFuture<Void> put = properties().put("key", "value");
+        assertFalse(put.isDone());
+        write.complete(null);
+        assertTrue(put.isDone());
+        assertEquals(List.of(), List.copyOf(background));
+    }
+
+    @Test
+    void nothingIsWrittenWhileAResetIsUnderWay() {
+        CursorProperties properties = properties();
+        persisted = null;
+        assertTrue(properties.put("key", "value").isCompletedExceptionally());
+        assertEquals(0, writes);
+        persisted = BEFORE;
+        properties.put("key", "value");
+        assertEquals(1, writes);
+    }
+
+    @Test
+    void aResetMayBeUnderWayBeforeAnythingIsAskedFor() {
+        persisted = null;
+        assertTrue(properties().put("key", "value").isCompletedExceptionally());
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void aCursorThatWasNeverStoredIsNotBeingReset() {
+        persisted = null;
+        CursorProperties properties = properties(true);
+        properties.put("key", "value");
+        write.complete(null);
+        assertEquals(1, writes);
+        assertEquals(List.of(), List.copyOf(background));
+        persisted = BEFORE;
+        properties.put("key", "value");
+        persisted = null;
+        assertTrue(properties.put("key", "value").isCompletedExceptionally());
+        assertEquals(2, writes);
+    }
+
+    @Test
+    void aResetThatMetAWriteAndWasRefusedIsUndone() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
+        runNext();
+        assertEquals(List.of(BEFORE.getNext()), resets);
+        resetAnswer.complete(null);
+        persisted = BEFORE;
+        assertEquals(List.of(), List.copyOf(background));
+    }
+
+    @Test
+    void soItIsWhereTheWriteWasRefusedToo() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.completeExceptionally(new BadVersionException("another version"));
+        runNext();
+        assertEquals(1, resets.size());
+    }
+
+    @Test
+    void aResetThatIsStillUnderWayIsLetBe() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
+        resetAnswer.completeExceptionally(new ManagedLedgerException("Failed to fence subscription"));
+        runNext();
+        runNext();
+        assertEquals(2, resets.size());
+        persisted = PositionFactory.create(1, 1);
+        Thread.sleep(200);
+        background.forEach(Runnable::run);
+        assertEquals(2, resets.size(), "it was done");
+    }
+
+    @Test
+    void aRefusalIsUndoneAlsoAfterAWhile() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
+        resetAnswer = CompletableFuture.failedFuture(new ManagedLedgerException("Failed to fence subscription"));
+        runNext();
+        resetAnswer = CompletableFuture.completedFuture(null);
+        runNext();
+        assertEquals(2, resets.size());
+        assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    void aClosedCursorIsTheNextOwners() {
+        CursorProperties properties = properties();
+        properties.put("key", "value");
+        persisted = null;
+        closed = true;
+        write.complete(null);
+        assertEquals(List.of(), List.copyOf(background));
+        assertTrue(properties.put("key", "value").isCompletedExceptionally());
+        assertEquals(1, writes);
+    }
+}
