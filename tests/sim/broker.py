@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tests.sim.bookkeeper import NO_DELAY, BookKeeper, Position, Subscription
 from tests.sim.clocks import MachineClock
 from tests.sim.cursor import Cursor, CursorOptions
+from tests.sim.cursor_properties import CursorProperties
 from tests.sim.daemon import DaemonHost
 from tests.sim.dispatcher import Dispatcher, DispatcherOptions
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process, Violation
@@ -32,6 +33,7 @@ _REOPEN_REST_NS = 60 * NS_PER_S
 _LOOK_NS = 50 * NS_PER_MS
 _RESET_DOUBLED = 8
 _RESET_PAUSE_NS = 200 * NS_PER_MS
+_UNDONE_WITHIN_NS = 3 * NS_PER_S  # a reset that was refused beside a write of ours
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,8 @@ class ServedSubscription:
         self._link = broker.link
         options = broker.options
         self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
+        self.properties = CursorProperties(broker.after, self.cursor, self.reset)
+        subscription.obligations.loaded(self.cursor.resets)
         self._looked = self._loaded_sealed = self._pending_reset = False
         self.dispatcher = Dispatcher(
             kernel,
@@ -251,6 +255,7 @@ class ServedSubscription:
             process,
             broker.log_bookies,
             self.cursor,
+            self.properties,
             lambda ledger_id: broker.daemon.promises.log_began(subscription.name, ledger_id),
             options.log_home,
         )
@@ -439,10 +444,7 @@ class ServedSubscription:
         return None if text is None else Owner.parse(text)
 
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None:
-        if self.cursor.closed:
-            done(False)
-            return
-        self.cursor.put_cursor_property(OWNER, owner.text(), done)
+        self.properties.put(OWNER, owner.text(), done)
 
     def reopen_topic(self) -> None:
         self.broker.reopen_topic()
@@ -504,9 +506,16 @@ class ServedSubscription:
             dispatcher.fenced = False
             if written:
                 self.subscription.obligations.complete_reset(number)
+            elif self.cursor.reset_met_property:
+                self.broker.after(_UNDONE_WITHIN_NS, self._refused, number)
             done(written)
 
         self.cursor.reset(to, number, complete)
+
+    def _refused(self, number: int) -> None:
+        """The user was told so a while ago."""
+        if not self.cursor.closed and self.broker.owns():
+            self.subscription.obligations.refuse_reset(number)
 
     def clear_backlog(self) -> None:
         """Skips everything, then has the tracker forget it. Consumers stay."""

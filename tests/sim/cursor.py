@@ -5,7 +5,8 @@ persisted at most once a second and on close, and holds the individual acknowled
 *as they are when the write begins*; a reset clears them only when its own record is written, so that this
 record still has them; the record's properties are kept by acknowledgements and wiped by a reset; cursor
 properties are written to the metadata store by compare-and-set, and what the cursor itself writes there
-before that is answered is refused, its last write too; a cursor that was recovered makes a ledger of its own
+before that is answered is refused, its last write and a reset too, of which the position is stored later
+all the same; a cursor that was recovered makes a ledger of its own
 before its first write; who was fenced tries the metadata store instead, and succeeds there if the new owner
 has not written yet.
 
@@ -104,6 +105,7 @@ class Cursor:
         self.properties = dict(record.properties)
         self.resets = record.resets
         self.resetting = False
+        self.reset_met_property = False  # a write of a property was under way at some time of the last reset
         self.forgotten: set[Position] = set()  # a write that was overtaken by a reset has taken these along
         self.read_position = self._next(record.mark_delete)
         self._ledger: CursorLedger | None = None
@@ -206,6 +208,7 @@ class Cursor:
             done(False)
             return
         self.resetting = True
+        self.reset_met_property = bool(self._property_writes)
         mark_delete = self._bookkeeper.log.before(read_position)
         resets = (*self.resets, number)
 
@@ -384,6 +387,7 @@ class Cursor:
         info = CursorInfo(0, self._info.ledger, self._info.record, properties)
         write = _PropertyWrite(info, self._version, done)
         self._property_writes.append(write)
+        self.reset_met_property |= self.resetting
         round_trip_ns = self._io_ns()
         self._kernel.after(round_trip_ns // 2, self._process, self._bring_properties, write)
         self._kernel.after(round_trip_ns, self._process, self._hear_properties)

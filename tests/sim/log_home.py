@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tests.sim.cursor import Cursor
+from tests.sim.cursor_properties import CursorProperties
 from tests.sim.kernel import NS_PER_MS, Kernel, Process
 from tidegate.index.errors import UnreadableLogError
 from tidegate.index.log.pointer import Pointer
@@ -170,6 +171,7 @@ class LogHome:
         process: Process,
         bookies: LogBookies,
         cursor: Cursor,
+        properties: CursorProperties,
         began: Callable[[int], None],
         home: str,
     ) -> None:
@@ -177,6 +179,7 @@ class LogHome:
         self._process = process
         self._bookies = bookies
         self._cursor = cursor
+        self._properties = properties
         self._began = began
         self.home = home
         """Where logs are to be, as OPEN tells it."""
@@ -305,7 +308,7 @@ class LogHome:
         if self._cursor.closed:
             self._tell(answer, LogAnswer(LogCode.STALE, message="the cursor is closed"))
             return
-        self._cursor.put_cursor_property(POINTER, request.new, done)
+        self._properties.put(POINTER, request.new, done)
 
     # ---- time
 

@@ -71,6 +71,7 @@ class Obligations:
         self.fates: dict[Position, _Fate] = {}
         self.reset_to: dict[int, Position] = {}
         self.completed: set[int] = set()
+        self.refused: set[int] = set()
         self.forgiven = 0
         self._recovered: list[tuple[frozenset[Position], Chain]] = []
         self.repeats: Counter[Cause] = Counter()
@@ -103,6 +104,16 @@ class Obligations:
         for positions, chain in self._recovered:
             if number in chain:
                 self._forgive(positions, chain)
+
+    def refuse_reset(self, number: int) -> None:
+        """Whoever asked for the reset was told that it is not done, and that by now is so for good."""
+        self.refused.add(number)
+
+    def loaded(self, chain: Chain) -> None:
+        """A cursor has been loaded that has gone through these resets."""
+        done = self.refused.intersection(chain)
+        if done:
+            raise Violation(f"resets that were refused are done all the same: {sorted(done)}")
 
     def recovered(self, positions: frozenset[Position], chain: Chain) -> None:
         """A recovered cursor has these as acknowledged, or had when it was written and past the limit of

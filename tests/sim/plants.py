@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from tests.sim.belief import Belief
 from tests.sim.broker import ServedSubscription
+from tests.sim.cursor_properties import CursorProperties
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
@@ -150,6 +151,13 @@ def _believed_over_a_reset() -> Iterator[None]:
         self.generation = generation
 
     with replaced(PositionState, "begin_generation", begin_generation):
+        yield
+
+
+@contextmanager
+def refused_and_left() -> Iterator[None]:
+    """5df189f: a reset that met a write of a property was refused, and its position stored later."""
+    with replaced(CursorProperties, "_is_being_reset", False):
         yield
 
 

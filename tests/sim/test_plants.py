@@ -20,6 +20,7 @@ from tests.sim.plants import (
     landed_without_a_mark,
     lost_claim_not_told,
     nobody_commits_upkeep,
+    refused_and_left,
     sealed_amid_a_reset,
     taken_for_foreign,
     told_once,
@@ -60,6 +61,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
         ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
         ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
+        ("refused_and_done_later", refused_and_left, "resets that were refused are done all the same"),
         ("put_back_with_a_damaged_state", lost_claim_not_told, "which the topic does not have"),
     ],
 )

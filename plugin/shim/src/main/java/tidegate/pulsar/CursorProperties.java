@@ -5,6 +5,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.CursorAlreadyClosedException;
@@ -21,7 +22,8 @@ import org.slf4j.LoggerFactory;
  * is written while a reset is under way, and after each write the cursor is looked at: if a reset began meanwhile and ends
  * refused, the cursor is reset to where it is.
  *
- * <p>That a reset is under way, or was refused, is seen by the persisted position, which it takes away until it is stored.
+ * <p>That a reset is under way, or was refused, is seen by the persisted position, which it takes away until it is stored. A new
+ * cursor has none, so it is stored first, as its first acknowledgement would have done.
  */
 final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
@@ -65,9 +67,34 @@ final class CursorProperties {
             return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
         }
         if (isBeingReset()) {
-            return CompletableFuture.failedFuture(new ManagedLedgerException("the cursor is being reset"));
+            return failedFuture("the cursor is being reset");
         }
-        return cursor.putCursorProperty(key, value).whenComplete((done, error) -> look(FIRST_PAUSE_MS));
+        if (wasPersisted || !cursor.isDurable()) {
+            return cursor.putCursorProperty(key, value).whenComplete((done, error) -> look(FIRST_PAUSE_MS));
+        }
+        return store().thenCompose(done -> wasPersisted ? put(key, value) : failedFuture("the cursor is not stored"));
+    }
+
+    private static CompletableFuture<Void> failedFuture(String reason) {
+        return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
+    }
+
+    /** Where it is and with what it has. Refused while a reset is under way, and where it has moved on meanwhile. */
+    private CompletableFuture<Void> store() {
+        CompletableFuture<Void> stored = new CompletableFuture<>();
+        cursor.asyncMarkDelete(cursor.getMarkDeletedPosition(), cursor.getProperties(), new MarkDeleteCallback() {
+            @Override
+            public void markDeleteComplete(Object ctx) {
+                isBeingReset();
+                stored.complete(null);
+            }
+
+            @Override
+            public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
+                stored.completeExceptionally(e);
+            }
+        }, null);
+        return stored;
     }
 
     private boolean isBeingReset() {

@@ -166,6 +166,7 @@ class CursorHostTest {
 
     @Test
     void theOwnershipIsAPropertyOfTheCursor() {
+        persistedMarkDelete = markDelete;
         assertNull(host.ownership());
         Ownership ownership = Ownership.parse(LIFE + ":3:01020304fcfdfeff");
         Random random = new Random(1);
@@ -184,6 +185,7 @@ class CursorHostTest {
     /** Pulsar would write it, and the next owner, who has read the metadata by then, could never write them again. */
     @Test
     void nothingIsWrittenForACursorThatIsClosed() {
+        persistedMarkDelete = markDelete;
         closed = true;
         List<TrackerHost.Written> done = new ArrayList<>();
         host.putOwnership(Ownership.parse(LIFE + ":3"), done::add);

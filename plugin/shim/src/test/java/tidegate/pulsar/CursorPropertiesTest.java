@@ -8,10 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
@@ -30,12 +32,21 @@ class CursorPropertiesTest {
     private Position persisted = BEFORE;
     private int writes;
     private boolean closed;
+    private boolean durable = true;
+    private MarkDeleteCallback storing;
     private final ManagedCursor cursor = (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(),
             new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
                 case "toString" -> "cursor";
                 case "getMarkDeletedPosition" -> BEFORE;
                 case "getPersistentMarkDeletedPosition" -> persisted;
                 case "isClosed" -> closed;
+                case "isDurable" -> durable;
+                case "getProperties" -> Map.of("seal", 42L);
+                case "asyncMarkDelete" -> {
+                    assertEquals(List.of(BEFORE, Map.of("seal", 42L)), List.of(arguments[0], arguments[1]));
+                    storing = (MarkDeleteCallback) arguments[2];
+                    yield null;
+                }
                 case "putCursorProperty" -> {
                     writes++;
                     yield write;
@@ -89,18 +100,38 @@ class CursorPropertiesTest {
     }
 
     @Test
-    void aCursorThatWasNeverStoredIsNotBeingReset() {
+    void aNewCursorIsStoredFirst() {
+        persisted = null;
+        CompletableFuture<Void> put = properties(true).put("key", "value");
+        assertEquals(0, writes);
+        persisted = BEFORE;
+        storing.markDeleteComplete(null);
+        assertEquals(1, writes);
+        write.complete(null);
+        assertTrue(put.isDone());
+    }
+
+    @Test
+    void nothingIsWrittenWhereANewCursorIsNotStored() {
         persisted = null;
         CursorProperties properties = properties(true);
-        properties.put("key", "value");
+        CompletableFuture<Void> put = properties.put("key", "value");
+        storing.markDeleteFailed(new ManagedLedgerException("Reset cursor in progress"), null);
+        assertTrue(put.isCompletedExceptionally());
+        put = properties.put("key", "value");
+        storing.markDeleteComplete(null);
+        assertTrue(put.isCompletedExceptionally(), "a reset came between, or the cursor lies");
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void whatIsNotDurableIsNotStored() {
+        durable = false;
+        persisted = null;
+        properties(true).put("key", "value");
         write.complete(null);
         assertEquals(1, writes);
         assertEquals(List.of(), List.copyOf(background));
-        persisted = BEFORE;
-        properties.put("key", "value");
-        persisted = null;
-        assertTrue(properties.put("key", "value").isCompletedExceptionally());
-        assertEquals(2, writes);
     }
 
     @Test

@@ -1,0 +1,64 @@
+"""A model of the shim's `CursorProperties`: our properties in a cursor's metadata, and the resets they meet.
+
+Nothing is written while a reset is under way; a reset that began amid a write of ours and ends refused is
+undone, or its position would be stored later (see `cursor`). Both are seen by the persisted position, which a
+reset takes away until it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.sim.bookkeeper import Position
+from tests.sim.cursor import Cursor, Done
+from tests.sim.kernel import NS_PER_MS
+
+_FIRST_PAUSE_NS = 20 * NS_PER_MS
+_MAX_PAUSE_NS = 1_000 * NS_PER_MS
+
+
+class After(Protocol):
+    """Calls later, in this life of the broker."""
+
+    def __call__(self, delay_ns: int, call: Callable[..., None], *args: object) -> object: ...
+
+
+class CursorProperties:
+    """`reset` keeps consumers out, and is refused at once while another reset is under way."""
+
+    def __init__(self, after: After, cursor: Cursor, reset: Callable[[Position, Done], None]) -> None:
+        self._after = after
+        self._cursor = cursor
+        self._reset = reset
+
+    def put(self, key: str, value: str, done: Done) -> None:
+        """Write one more property, unless the cursor is closed or being reset."""
+        if self._cursor.closed or self._is_being_reset:
+            done(False)
+            return
+
+        def written(is_there: bool) -> None:
+            done(is_there)
+            self._look(_FIRST_PAUSE_NS)
+
+        self._cursor.put_cursor_property(key, value, written)
+
+    @property
+    def _is_being_reset(self) -> bool:
+        return self._cursor.persisted_mark_delete is None
+
+    def _look(self, pause_ns: int) -> None:
+        if not self._cursor.closed and self._is_being_reset:
+            self._after(0, self._undo, pause_ns)
+
+    def _undo(self, pause_ns: int) -> None:
+        if self._cursor.closed or not self._is_being_reset:
+            return
+
+        def done(undone: bool) -> None:
+            if not undone:
+                self._after(pause_ns, self._look, min(_MAX_PAUSE_NS, 2 * pause_ns))
+
+        ledger_id, entry_id = self._cursor.mark_delete
+        self._reset((ledger_id, entry_id + 1), done)
