@@ -4,7 +4,7 @@ For people on a terminal, JSON lines for machines. To standard error, one line a
 library or a bug says over and over is one line a minute, with how often it was left out (``untold``); the
 library is imported by the first line, so that a daemon listens before it. A line that cannot be written (a
 full disk, a reader that is gone or does not read, no standard error) is left out, and the next one says how
-many were (``left_out``): the daemon neither ends nor waits for its log.
+many were (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class _Writer:
         self._file = file
         self._room: select.poll | None = None
         self._torn = False
-        self._lock = threading.Lock()
+        # Reentrant: the collector may run while it is held, and have a task told that nobody waited for.
+        self._lock = threading.RLock()
         self.left_out = 0
         with contextlib.suppress(OSError, ValueError):
             if file is not None:
@@ -62,24 +63,31 @@ class _Writer:
             return False
         for begin in range(0, len(text), _PIECE):
             if self._room is not None and not self._room.poll(0):
-                self._torn = self._torn or begin > 0
                 return False
+            self._torn = True  # until its end is written
             self._file.write(text[begin : begin + _PIECE])
             self._file.flush()
         self._torn = False
         return True
-
-    def flush(self) -> None:
-        """Write what was kept back."""
-        with contextlib.suppress(OSError, ValueError):
-            if self._file is not None:
-                self._file.flush()
 
     def isatty(self) -> bool:
         """Whether a person reads it."""
         with contextlib.suppress(ValueError):
             return self._file is not None and self._file.isatty()
         return False
+
+
+class _Lines:
+    """What structlog hands lines to. Its own has a lock that is not reentrant."""
+
+    def __init__(self, out: _Writer) -> None:
+        self._out = out
+
+    def msg(self, line: str) -> None:
+        """Write a line."""
+        self._out.write(f"{line}\n")
+
+    log = debug = info = warning = error = critical = exception = msg
 
 
 class _LazyLogger:
@@ -123,7 +131,7 @@ def _logger(log_format: LogFormat, level: str, out: _Writer) -> Logger:
         else [structlog.processors.JSONRenderer()]
     )
     logger: Logger = structlog.wrap_logger(
-        structlog.WriteLogger(cast("TextIO", out)),
+        _Lines(out),
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
     )

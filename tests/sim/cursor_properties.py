@@ -1,8 +1,9 @@
 """A model of the shim's `CursorProperties`: our properties in a cursor's metadata, and the resets they meet.
 
-Nothing is written while a reset is under way; a reset that began amid a write of ours and ends refused is
-undone, or its position would be stored later (see `cursor`). Both are seen by the persisted position, which a
-reset takes away until it is stored.
+Nothing is written while a reset is under way; one that was refused is undone, or its position would be stored
+later (see `cursor`). Both are seen by the persisted position, which a reset takes away until it is stored.
+
+Left out: that a new cursor is stored first. Here it has a position from its beginning.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from tests.sim.bookkeeper import Position
 from tests.sim.cursor import Cursor, Done
 from tests.sim.kernel import NS_PER_MS
 
-_FIRST_PAUSE_NS = 20 * NS_PER_MS
-_MAX_PAUSE_NS = 1_000 * NS_PER_MS
+_BUSY_PAUSE_NS = 5 * NS_PER_MS
+_FIRST_PAUSE_NS = 100 * NS_PER_MS
+_MAX_PAUSE_NS = 60_000 * NS_PER_MS
 
 
 class After(Protocol):
@@ -31,16 +33,18 @@ class CursorProperties:
         self._after = after
         self._cursor = cursor
         self._reset = reset
+        self._undoing = False
 
     def put(self, key: str, value: str, done: Done) -> None:
         """Write one more property, unless the cursor is closed or being reset."""
         if self._cursor.closed or self._is_being_reset:
+            self._look()
             done(False)
             return
 
         def written(is_there: bool) -> None:
             done(is_there)
-            self._look(_FIRST_PAUSE_NS)
+            self._look()
 
         self._cursor.put_cursor_property(key, value, written)
 
@@ -48,17 +52,24 @@ class CursorProperties:
     def _is_being_reset(self) -> bool:
         return self._cursor.persisted_mark_delete is None
 
-    def _look(self, pause_ns: int) -> None:
-        if not self._cursor.closed and self._is_being_reset:
-            self._after(0, self._undo, pause_ns)
+    def _look(self) -> None:
+        if not self._cursor.closed and self._is_being_reset and not self._undoing:
+            self._undoing = True
+            self._after(0, self._undo, _FIRST_PAUSE_NS)
 
     def _undo(self, pause_ns: int) -> None:
         if self._cursor.closed or not self._is_being_reset:
+            self._undoing = False
             return
+        busy = self._cursor.resetting
 
         def done(undone: bool) -> None:
-            if not undone:
-                self._after(pause_ns, self._look, min(_MAX_PAUSE_NS, 2 * pause_ns))
+            if undone:
+                self._undoing = False
+            elif busy:
+                self._after(_BUSY_PAUSE_NS, self._undo, _FIRST_PAUSE_NS)
+            else:
+                self._after(pause_ns, self._undo, min(_MAX_PAUSE_NS, 2 * pause_ns))
 
         ledger_id, entry_id = self._cursor.mark_delete
         self._reset((ledger_id, entry_id + 1), done)

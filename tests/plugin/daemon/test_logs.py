@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import io
 import json
@@ -97,6 +98,40 @@ def test_a_line_that_cannot_be_written_is_left_out(log_format: LogFormat) -> Non
             full.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
     make_logger(log_format, "info", full).info("to a file that is closed")
+
+
+def test_what_is_told_while_a_line_is_written_waits_for_nothing() -> None:
+    """The collector may run anywhere, and has a task told that nobody has waited for."""
+
+    class Telling(io.StringIO):
+        def write(self, text: str) -> int:
+            if "first" in text:
+                log.info("told meanwhile")
+            return super().write(text)
+
+    out = Telling()
+    log = make_logger("json", "info", out)
+    log.info("first")
+    lines = filter(None, out.getvalue().splitlines())
+    assert [json.loads(line)["event"] for line in lines] == ["told meanwhile", "first"]
+
+
+def test_a_line_that_an_error_has_torn_takes_no_other_along() -> None:
+    class FullOnce(io.StringIO):
+        pieces = 0
+
+        def write(self, text: str) -> int:
+            self.pieces += 1
+            if self.pieces == 2:
+                raise OSError(errno.ENOSPC, "no room")
+            return super().write(text)
+
+    out = FullOnce()
+    log = make_logger("json", "info", out)
+    log.info("long", text="x" * 1_000)
+    log.info("next")
+    _, last = out.getvalue().splitlines()
+    assert (json.loads(last)["event"], json.loads(last)["left_out"]) == ("next", 1)
 
 
 def test_a_reader_who_does_not_read_keeps_nobody_waiting_and_is_told_what_was_left_out() -> None:

@@ -219,9 +219,11 @@ class CursorHost implements TrackerHost {
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
-        // A reset takes it first of all; a cursor that has never been stored has none either.
-        boolean wasPersisted = cursor.getPersistentMarkDeletedPosition() != null;
-        BooleanSupplier isReset = () -> seal() != seal || wasPersisted && cursor.getPersistentMarkDeletedPosition() == null;
+        if (properties.isBeingReset()) {
+            done.accept(false);
+            return;
+        }
+        BooleanSupplier isReset = () -> seal() != seal || properties.isBeingReset();
         Iterable<org.apache.bookkeeper.mledger.Position> sealed = () -> new SealedWalk(positions.iterator(), isReset);
         cursor.asyncDelete(sealed, new DeleteCallback() {
             @Override

@@ -1,57 +1,71 @@
 package tidegate.pulsar;
 
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Function;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.CursorAlreadyClosedException;
 import org.apache.bookkeeper.mledger.Position;
+import org.apache.pulsar.broker.service.BrokerServiceException.SubscriptionBusyException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * Writes our properties into the metadata of one cursor.
  *
- * <p>Pulsar has one version for all of that, so a reset that meets such a write can be refused. It tells the user so, but keeps
- * the position of the refused reset as the latest that is to be stored, and stores that with the next acknowledgements or when
- * the topic is closed: a reset forwards is done then, behind the user's back, and the messages before it never come. So nothing
- * is written while a reset is under way, and after each write the cursor is looked at: if a reset began meanwhile and ends
- * refused, the cursor is reset to where it is.
+ * <p>Pulsar has one version for all of that, so a reset that meets such a write can be refused. It tells the user so, but 4.0
+ * keeps the position of the refused reset as the latest that is to be stored, and stores that with the next acknowledgements or
+ * when the topic is closed: a reset forwards is done then, behind the user's back, and the messages before it never come. So no
+ * write is begun while a reset is seen to be under way, and after each the cursor is looked at: if a reset began meanwhile and
+ * ends refused, the cursor is reset to where it is.
  *
  * <p>That a reset is under way, or was refused, is seen by the persisted position, which it takes away until it is stored. A new
  * cursor has none, so it is stored first, as its first acknowledgement would have done.
  */
 final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
-    /** Shorter than it takes consumers to come back after a reset: what they acknowledge first would be stored. */
-    private static final long FIRST_PAUSE_MS = 20;
-    private static final long MAX_PAUSE_MS = 1_000;
+    /** A consumer may wait for the reset's end, and what it acknowledges first would be stored. */
+    private static final long BUSY_PAUSE_MS = 5;
+    private static final long FIRST_PAUSE_MS = 100;
+    private static final long MAX_PAUSE_MS = 60_000;
+
+    /** Whose cursor it is. */
+    interface Subscription {
+        /** Whether this broker has made the cursor and has not stored it, so that it has no persisted position. */
+        boolean isNew();
+
+        /** The cursor has a persisted position. */
+        void stored();
+
+        /** Whether there are consumers. A reset has them leave before it touches the cursor. */
+        boolean hasConsumers();
+
+        /** Keeps consumers out from before it returns; fails as busy, and at once, while another reset is under way. */
+        CompletableFuture<Void> reset(Position position);
+    }
 
     private final ManagedCursor cursor;
-    private final Function<Position, CompletableFuture<Void>> reset;
+    private final Subscription subscription;
     private final Executor background;
+    private final AtomicBoolean undoing = new AtomicBoolean();
     /** Whether the cursor has had a persisted position, or has been loaded with one. */
     private volatile boolean wasPersisted;
 
-    /**
-     * {@code isNew}: whether the cursor was made by this broker, so that it has no persisted position until it is stored;
-     * {@code reset} keeps consumers out and fails at once while another reset is under way.
-     */
-    CursorProperties(ManagedCursor cursor, boolean isNew, Function<Position, CompletableFuture<Void>> reset, Executor background) {
+    CursorProperties(ManagedCursor cursor, Subscription subscription, Executor background) {
         this.cursor = cursor;
-        this.reset = reset;
+        this.subscription = subscription;
         this.background = background;
-        wasPersisted = !isNew || cursor.getPersistentMarkDeletedPosition() != null;
+        wasPersisted = subscription != null && !subscription.isNew();
     }
 
     /** Of a cursor that nobody resets, as that of a subscription that is being deleted. */
     static CursorProperties withoutReset(ManagedCursor cursor, Executor background) {
-        CompletableFuture<Void> refused = CompletableFuture.failedFuture(new ManagedLedgerException("nobody resets it"));
-        return new CursorProperties(cursor, true, position -> refused, background);
+        return new CursorProperties(cursor, null, background);
     }
 
     ManagedCursor cursor() {
@@ -67,25 +81,46 @@ final class CursorProperties {
             return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
         }
         if (isBeingReset()) {
-            return failedFuture("the cursor is being reset");
+            // Perhaps it was refused, for somebody else's write: nothing else would end that.
+            look();
+            return failed("the cursor is being reset");
         }
-        if (wasPersisted || !cursor.isDurable()) {
-            return cursor.putCursorProperty(key, value).whenComplete((done, error) -> look(FIRST_PAUSE_MS));
+        if (wasPersisted || subscription == null || !cursor.isDurable()) {
+            return cursor.putCursorProperty(key, value).whenComplete((done, error) -> look());
         }
-        return store().thenCompose(done -> wasPersisted ? put(key, value) : failedFuture("the cursor is not stored"));
+        // In the background: Pulsar may tell with a lock held.
+        return store()
+                .handleAsync((done, error) -> error == null && !isBeingReset() && wasPersisted ? put(key, value)
+                        : failed("the cursor is not stored"), background)
+                .thenCompose(answer -> answer);
     }
 
-    private static CompletableFuture<Void> failedFuture(String reason) {
+    private static CompletableFuture<Void> failed(String reason) {
         return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
+    }
+
+    /** Whether a reset is under way, or was refused. Of a cursor that has never been stored this is not seen. */
+    boolean isBeingReset() {
+        boolean isPersisted = cursor.getPersistentMarkDeletedPosition() != null;
+        if (isPersisted && !wasPersisted) {
+            wasPersisted = true;
+            if (subscription != null) {
+                subscription.stored();
+            }
+        }
+        return wasPersisted && !isPersisted;
     }
 
     /** Where it is and with what it has. Refused while a reset is under way, and where it has moved on meanwhile. */
     private CompletableFuture<Void> store() {
+        Position position = cursor.getMarkDeletedPosition();
+        if (!subscription.hasConsumers()) {
+            return failed("a reset may be under way");
+        }
         CompletableFuture<Void> stored = new CompletableFuture<>();
-        cursor.asyncMarkDelete(cursor.getMarkDeletedPosition(), cursor.getProperties(), new MarkDeleteCallback() {
+        cursor.asyncMarkDelete(position, cursor.getProperties(), new MarkDeleteCallback() {
             @Override
             public void markDeleteComplete(Object ctx) {
-                isBeingReset();
                 stored.complete(null);
             }
 
@@ -97,16 +132,10 @@ final class CursorProperties {
         return stored;
     }
 
-    private boolean isBeingReset() {
-        boolean isPersisted = cursor.getPersistentMarkDeletedPosition() != null;
-        wasPersisted |= isPersisted;
-        return wasPersisted && !isPersisted;
-    }
-
-    private void look(long pauseMs) {
-        if (!cursor.isClosed() && isBeingReset()) {
+    private void look() {
+        if (subscription != null && !cursor.isClosed() && isBeingReset() && undoing.compareAndSet(false, true)) {
             try {
-                background.execute(() -> undo(pauseMs));
+                background.execute(() -> undo(FIRST_PAUSE_MS));
             } catch (RejectedExecutionException e) {
                 LOG.debug("[{}] The broker stops", cursor, e);
             }
@@ -117,22 +146,31 @@ final class CursorProperties {
     private void undo(long pauseMs) {
         Position position = cursor.getMarkDeletedPosition();
         if (cursor.isClosed() || !isBeingReset()) {
+            undoing.set(false);
             return;
         }
-        CompletableFuture<Void> undone;
-        try {
-            undone = reset.apply(position.getNext());
-        } catch (RuntimeException e) {
-            undone = CompletableFuture.failedFuture(e);
-        }
-        undone.whenComplete((done, error) -> {
+        resetTo(position).whenComplete((done, error) -> {
             if (error == null) {
+                undoing.set(false);
                 LOG.warn("[{}] A reset was refused, as it met a write of the cursor's metadata. So that it is not done later all the "
                         + "same, the cursor was reset to where it is, {}: what was acknowledged beyond comes again", cursor, position);
                 return;
             }
-            CompletableFuture.delayedExecutor(pauseMs, TimeUnit.MILLISECONDS)
-                    .execute(() -> look(Math.min(MAX_PAUSE_MS, 2 * pauseMs)));
+            boolean isBusy = (error instanceof CompletionException ? error.getCause() : error) instanceof SubscriptionBusyException;
+            long nextMs = isBusy ? FIRST_PAUSE_MS : Math.min(MAX_PAUSE_MS, 2 * pauseMs);
+            CompletableFuture.delayedExecutor(isBusy ? BUSY_PAUSE_MS : pauseMs, TimeUnit.MILLISECONDS, background)
+                    .execute(() -> undo(nextMs));
         });
+    }
+
+    private CompletableFuture<Void> resetTo(Position position) {
+        try {
+            CompletableFuture<Void> undone = subscription.reset(position.getNext());
+            // If this one is done, nobody else's ends from here on. One that ended just before is put back.
+            Position there = cursor.getMarkDeletedPosition();
+            return there.equals(position) ? undone : undone.thenCompose(done -> subscription.reset(there.getNext()));
+        } catch (RuntimeException e) {
+            return CompletableFuture.failedFuture(e);
+        }
     }
 }

@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledFuture;
@@ -35,7 +36,7 @@ final class DispatcherHost extends CursorHost {
             Executor background) {
         ManagedCursor cursor = dispatcher.getCursor();
         return dispatcher.getSubscription() instanceof PersistentSubscription subscription
-                ? new CursorProperties(cursor, undone.wasNew(cursor), subscription::resetCursor, background)
+                ? new CursorProperties(cursor, new OfTheDispatcher(dispatcher, subscription, undone), background)
                 : CursorProperties.withoutReset(cursor, background);
     }
 
@@ -100,6 +101,30 @@ final class DispatcherHost extends CursorHost {
         if (wake != null) {
             wake.cancel(false);
             wake = null;
+        }
+    }
+
+    /** The subscription that a dispatcher serves. */
+    private record OfTheDispatcher(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentSubscription subscription,
+            UndoneResets undone) implements CursorProperties.Subscription {
+        @Override
+        public boolean isNew() {
+            return undone.isNew(dispatcher.getCursor());
+        }
+
+        @Override
+        public void stored() {
+            undone.noteStored(dispatcher.getCursor());
+        }
+
+        @Override
+        public boolean hasConsumers() {
+            return dispatcher.isConsumerConnected();
+        }
+
+        @Override
+        public CompletableFuture<Void> reset(org.apache.bookkeeper.mledger.Position position) {
+            return subscription.resetCursor(position);
         }
     }
 }

@@ -65,9 +65,14 @@ final class UndoneResets {
         return found.get(cursor) == Found.UNDONE;
     }
 
-    /** Whether the cursor was made by this broker: nobody has claimed it before, and it was not stored then. */
-    boolean wasNew(ManagedCursor cursor) {
+    /** Whether the cursor was made by this broker and has not been stored: nobody has claimed it before. */
+    boolean isNew(ManagedCursor cursor) {
         return found.get(cursor) == Found.NEW;
+    }
+
+    /** The cursor has a persisted position. */
+    void noteStored(ManagedCursor cursor) {
+        found.replace(cursor, Found.NEW, Found.UNSEALED);
     }
 
     /** A topic was loaded, and consumers may not be there yet. */
@@ -94,7 +99,7 @@ final class UndoneResets {
         }
         if (isSealed && ownership != null && !wasSealed) {
             // Not with the first claim: a reset may come before, and a crash after it.
-            begin(background, () -> CursorHost.noteSealed(new CursorProperties(cursor, false, reset, background)));
+            begin(background, () -> CursorHost.noteSealed(new CursorProperties(cursor, new OfTheLoaded(reset), background)));
         }
         if (isUndone) {
             LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
@@ -107,6 +112,29 @@ final class UndoneResets {
     private boolean mayHaveAcknowledgements(ManagedCursor cursor) {
         return cursor.getTotalNonContiguousDeletedMessagesRange() > 0
                 || batchIndexes && cursor.getNumberOfEntriesInBacklog(false) > 0;
+    }
+
+    /** A subscription whose cursor was loaded. */
+    private record OfTheLoaded(Function<Position, CompletableFuture<Void>> reset) implements CursorProperties.Subscription {
+        @Override
+        public boolean isNew() {
+            return false;
+        }
+
+        @Override
+        public void stored() {
+            // It was.
+        }
+
+        @Override
+        public boolean hasConsumers() {
+            return false;
+        }
+
+        @Override
+        public CompletableFuture<Void> reset(Position position) {
+            return reset.apply(position);
+        }
     }
 
     /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and what resets it. */

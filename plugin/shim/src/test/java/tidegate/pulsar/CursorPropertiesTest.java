@@ -19,6 +19,7 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.broker.service.BrokerServiceException.SubscriptionBusyException;
 import org.junit.jupiter.api.Test;
 
 /** Our writes and a reset; the test plays the cursor. */
@@ -33,11 +34,15 @@ class CursorPropertiesTest {
     private int writes;
     private boolean closed;
     private boolean durable = true;
+    private boolean consumers = true;
+    private Position markDelete = BEFORE;
+    private Runnable duringReset = () -> {};
+    private final Played subscription = new Played();
     private MarkDeleteCallback storing;
     private final ManagedCursor cursor = (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(),
             new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
                 case "toString" -> "cursor";
-                case "getMarkDeletedPosition" -> BEFORE;
+                case "getMarkDeletedPosition" -> markDelete;
                 case "getPersistentMarkDeletedPosition" -> persisted;
                 case "isClosed" -> closed;
                 case "isDurable" -> durable;
@@ -54,15 +59,40 @@ class CursorPropertiesTest {
                 default -> throw new UnsupportedOperationException(method.getName());
             });
 
-    private CursorProperties properties() {
-        return properties(false);
+    private final class Played implements CursorProperties.Subscription {
+        private boolean isNew;
+
+        @Override
+        public boolean isNew() {
+            return isNew;
+        }
+
+        @Override
+        public void stored() {
+            isNew = false;
+        }
+
+        @Override
+        public boolean hasConsumers() {
+            return consumers;
+        }
+
+        @Override
+        public CompletableFuture<Void> reset(Position position) {
+            resets.add(position);
+            duringReset.run();
+            return resetAnswer;
+        }
     }
 
-    private CursorProperties properties(boolean isNew) {
-        return new CursorProperties(cursor, isNew, position -> {
-            resets.add(position);
-            return resetAnswer;
-        }, background::add);
+    private CursorProperties properties() {
+        return new CursorProperties(cursor, subscription, background::add);
+    }
+
+    private CursorProperties propertiesOfANewCursor() {
+        persisted = null;
+        subscription.isNew = true;
+        return properties();
     }
 
     /** What is done after a pause. */
@@ -100,35 +130,60 @@ class CursorPropertiesTest {
     }
 
     @Test
-    void aNewCursorIsStoredFirst() {
+    void aResetThatWasRefusedForSomebodyElsesWriteIsUndoneToo() throws InterruptedException {
+        CursorProperties properties = properties();
         persisted = null;
-        CompletableFuture<Void> put = properties(true).put("key", "value");
-        assertEquals(0, writes);
+        properties.put("key", "value");
+        properties.put("key", "value");
+        assertEquals(1, background.size(), "one is enough");
+        runNext();
+        assertEquals(List.of(BEFORE.getNext()), resets);
+        resetAnswer.complete(null);
+        properties.put("key", "value");
+        assertEquals(1, background.size(), "it was refused again");
+    }
+
+    @Test
+    void aNewCursorIsStoredFirst() throws InterruptedException {
+        CompletableFuture<Void> put = propertiesOfANewCursor().put("key", "value");
         persisted = BEFORE;
         storing.markDeleteComplete(null);
+        assertEquals(0, writes, "Pulsar may have a lock");
+        runNext();
         assertEquals(1, writes);
+        assertFalse(subscription.isNew);
         write.complete(null);
         assertTrue(put.isDone());
     }
 
     @Test
-    void nothingIsWrittenWhereANewCursorIsNotStored() {
-        persisted = null;
-        CursorProperties properties = properties(true);
+    void aNewCursorIsNotStoredWhereAResetMayHaveSentTheConsumersAway() throws InterruptedException {
+        consumers = false;
+        CompletableFuture<Void> put = propertiesOfANewCursor().put("key", "value");
+        runNext();
+        assertTrue(put.isCompletedExceptionally());
+        assertEquals(null, storing);
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void nothingIsWrittenWhereANewCursorIsNotStored() throws InterruptedException {
+        CursorProperties properties = propertiesOfANewCursor();
         CompletableFuture<Void> put = properties.put("key", "value");
         storing.markDeleteFailed(new ManagedLedgerException("Reset cursor in progress"), null);
+        runNext();
         assertTrue(put.isCompletedExceptionally());
         put = properties.put("key", "value");
         storing.markDeleteComplete(null);
-        assertTrue(put.isCompletedExceptionally(), "a reset came between, or the cursor lies");
+        runNext();
+        assertTrue(put.isCompletedExceptionally(), "a reset came between");
         assertEquals(0, writes);
     }
 
     @Test
     void whatIsNotDurableIsNotStored() {
         durable = false;
-        persisted = null;
-        properties(true).put("key", "value");
+        propertiesOfANewCursor().put("key", "value");
         write.complete(null);
         assertEquals(1, writes);
         assertEquals(List.of(), List.copyOf(background));
@@ -160,27 +215,46 @@ class CursorPropertiesTest {
         properties().put("key", "value");
         persisted = null;
         write.complete(null);
-        resetAnswer.completeExceptionally(new ManagedLedgerException("Failed to fence subscription"));
+        resetAnswer.completeExceptionally(new SubscriptionBusyException("Failed to fence subscription"));
         runNext();
         runNext();
         assertEquals(2, resets.size());
         persisted = PositionFactory.create(1, 1);
-        Thread.sleep(200);
-        background.forEach(Runnable::run);
+        runNext();
         assertEquals(2, resets.size(), "it was done");
+        assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
     }
 
     @Test
-    void aRefusalIsUndoneAlsoAfterAWhile() throws InterruptedException {
+    void aRefusalIsUndoneAsSoonAsTheResetHasEnded() throws InterruptedException {
         properties().put("key", "value");
         persisted = null;
         write.complete(null);
-        resetAnswer = CompletableFuture.failedFuture(new ManagedLedgerException("Failed to fence subscription"));
+        resetAnswer = CompletableFuture.failedFuture(new SubscriptionBusyException("Failed to fence subscription"));
+        for (int tries = 0; tries < 20; tries++) {
+            runNext();
+        }
+        resetAnswer = CompletableFuture.failedFuture(new ManagedLedgerException("no bookie"));
         runNext();
         resetAnswer = CompletableFuture.completedFuture(null);
         runNext();
-        assertEquals(2, resets.size());
+        assertEquals(22, resets.size());
         assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    void aResetThatEndsRightBeforeTheUndoingIsPutBack() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
+        Position users = PositionFactory.create(1, 1);
+        duringReset = () -> {
+            markDelete = users;
+            duringReset = () -> {};
+        };
+        resetAnswer = CompletableFuture.completedFuture(null);
+        runNext();
+        assertEquals(List.of(BEFORE.getNext(), users.getNext()), resets);
     }
 
     @Test

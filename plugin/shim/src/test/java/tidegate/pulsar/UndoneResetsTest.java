@@ -114,22 +114,24 @@ class UndoneResetsTest {
         owner = null;
         persisted = null;
         look();
-        assertTrue(undone.wasNew(cursor));
+        assertTrue(undone.isNew(cursor));
         owner = LIFE + ":3";
         look();
-        assertTrue(undone.wasNew(cursor), "it was claimed since, and not stored");
+        assertTrue(undone.isNew(cursor), "it was claimed since, and not stored");
+        undone.noteStored(cursor);
+        assertFalse(undone.isNew(cursor));
     }
 
     @Test
     void aCursorThatWasClaimedOrStoredIsNotNew() {
         persisted = null;
         look();
-        assertFalse(undone.wasNew(cursor), "a reset is under way");
+        assertFalse(undone.isNew(cursor), "a reset is under way");
         undone = new UndoneResets(false, background::add);
         owner = null;
         persisted = LOADED;
         look();
-        assertFalse(undone.wasNew(cursor), "it is from before Tidegate");
+        assertFalse(undone.isNew(cursor), "it is from before Tidegate");
     }
 
     @Test
