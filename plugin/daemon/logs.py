@@ -52,11 +52,13 @@ class _Writer:
     def write(self, text: str) -> None:
         """Write it, or leave it out."""
         with self._lock:
+            told = self.left_out
             try:
                 taken = self._write(f"\n{text}" if self._torn else text)
-            except (OSError, ValueError):  # ValueError: the file is closed
+            except (OSError, ValueError, RuntimeError):
+                # ValueError: the file is closed. RuntimeError: it is amid a write, and not reentrant itself.
                 taken = False
-            self.left_out = 0 if taken else self.left_out + 1
+            self.left_out = self.left_out - told if taken else self.left_out + 1
 
     def _write(self, text: str) -> bool:
         if self._file is None:

@@ -220,6 +220,7 @@ class CursorHost implements TrackerHost {
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
         if (properties.isBeingReset()) {
+            properties.look();
             done.accept(false);
             return;
         }

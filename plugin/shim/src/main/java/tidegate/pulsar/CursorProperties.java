@@ -1,7 +1,6 @@
 package tidegate.pulsar;
 
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -132,43 +131,50 @@ final class CursorProperties {
         return stored;
     }
 
-    private void look() {
+    /** Has a reset undone that was refused, if there is one. */
+    void look() {
         if (subscription != null && !cursor.isClosed() && isBeingReset() && undoing.compareAndSet(false, true)) {
             try {
-                background.execute(() -> undo(FIRST_PAUSE_MS));
+                background.execute(() -> undo(FIRST_PAUSE_MS, null));
             } catch (RejectedExecutionException e) {
                 LOG.debug("[{}] The broker stops", cursor, e);
             }
         }
     }
 
-    /** Where the reset is still under way this one is refused, which changes nothing, and is tried again. */
-    private void undo(long pauseMs) {
-        Position position = cursor.getMarkDeletedPosition();
-        if (cursor.isClosed() || !isBeingReset()) {
+    /**
+     * Where the reset is still under way this one is refused as busy, which changes nothing, and is tried again. {@code owed}: where
+     * a user's reset had ended that this has undone; null if none.
+     */
+    private void undo(long pauseMs, Position owed) {
+        Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;
+        if (cursor.isClosed() || owed == null && !isBeingReset()) {
             undoing.set(false);
             return;
         }
-        resetTo(position).whenComplete((done, error) -> {
-            if (error == null) {
+        CompletableFuture<Void> undone = reset(position);
+        // If this one is done, nobody else's ends from here on. One that ended just before is put back.
+        Position there = owed == null ? cursor.getMarkDeletedPosition() : owed;
+        undone.whenComplete((done, error) -> {
+            if (error == null && there.equals(position)) {
                 undoing.set(false);
-                LOG.warn("[{}] A reset was refused, as it met a write of the cursor's metadata. So that it is not done later all the "
-                        + "same, the cursor was reset to where it is, {}: what was acknowledged beyond comes again", cursor, position);
-                return;
+                LOG.warn("[{}] A reset was refused. So that it is not done later all the same, the cursor was reset to where it is, "
+                        + "{}: what was acknowledged beyond comes again", cursor, position);
+            } else if (error == null) {
+                undo(FIRST_PAUSE_MS, there);
+            } else {
+                // Busy: another one is under way, which is newer than what is owed, or the topic closes.
+                boolean isBusy = error instanceof SubscriptionBusyException;
+                long nextMs = isBusy ? FIRST_PAUSE_MS : Math.min(MAX_PAUSE_MS, 2 * pauseMs);
+                CompletableFuture.delayedExecutor(isBusy ? BUSY_PAUSE_MS : pauseMs, TimeUnit.MILLISECONDS, background)
+                        .execute(() -> undo(nextMs, isBusy ? null : owed));
             }
-            boolean isBusy = (error instanceof CompletionException ? error.getCause() : error) instanceof SubscriptionBusyException;
-            long nextMs = isBusy ? FIRST_PAUSE_MS : Math.min(MAX_PAUSE_MS, 2 * pauseMs);
-            CompletableFuture.delayedExecutor(isBusy ? BUSY_PAUSE_MS : pauseMs, TimeUnit.MILLISECONDS, background)
-                    .execute(() -> undo(nextMs));
         });
     }
 
-    private CompletableFuture<Void> resetTo(Position position) {
+    private CompletableFuture<Void> reset(Position position) {
         try {
-            CompletableFuture<Void> undone = subscription.reset(position.getNext());
-            // If this one is done, nobody else's ends from here on. One that ended just before is put back.
-            Position there = cursor.getMarkDeletedPosition();
-            return there.equals(position) ? undone : undone.thenCompose(done -> subscription.reset(there.getNext()));
+            return subscription.reset(position.getNext());
         } catch (RuntimeException e) {
             return CompletableFuture.failedFuture(e);
         }

@@ -258,6 +258,27 @@ class CursorPropertiesTest {
     }
 
     @Test
+    void whatIsOwedToAUserIsTriedAgain() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
+        Position users = PositionFactory.create(1, 1);
+        CompletableFuture<Void> first = new CompletableFuture<>();
+        resetAnswer = first;
+        duringReset = () -> markDelete = users;
+        runNext();
+        resetAnswer = CompletableFuture.failedFuture(new ManagedLedgerException("no bookie"));
+        persisted = BEFORE;
+        markDelete = BEFORE;
+        duringReset = () -> {};
+        first.complete(null);
+        resetAnswer = CompletableFuture.completedFuture(null);
+        runNext();
+        assertEquals(List.of(BEFORE.getNext(), users.getNext(), users.getNext()), resets);
+        assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
     void aClosedCursorIsTheNextOwners() {
         CursorProperties properties = properties();
         properties.put("key", "value");
