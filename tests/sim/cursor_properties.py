@@ -1,9 +1,10 @@
-"""A model of the shim's `CursorProperties`: our properties in a cursor's metadata, and the resets they meet.
+"""A model of the shim's `CursorProperties` and `RefusedResets`: our properties, and the resets they meet.
 
 Nothing is written while a reset is under way; one that was refused is undone, or its position would be stored
 later (see `cursor`). Both are seen by the persisted position, which a reset takes away until it is stored.
 
-Left out: that a new cursor is stored first. Here it has a position from its beginning.
+Left out: that a new cursor is stored first (here it has a position from its beginning), and that a reset that
+ended right before the undoing is put back (here nothing comes between).
 """
 
 from __future__ import annotations

@@ -219,12 +219,13 @@ class CursorHost implements TrackerHost {
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
-        if (properties.isBeingReset()) {
-            properties.look();
+        RefusedResets resets = properties.resets();
+        if (resets.isUnderWay()) {
+            resets.look();
             done.accept(false);
             return;
         }
-        BooleanSupplier isReset = () -> seal() != seal || properties.isBeingReset();
+        BooleanSupplier isReset = () -> seal() != seal || resets.isUnderWay();
         Iterable<org.apache.bookkeeper.mledger.Position> sealed = () -> new SealedWalk(positions.iterator(), isReset);
         cursor.asyncDelete(sealed, new DeleteCallback() {
             @Override

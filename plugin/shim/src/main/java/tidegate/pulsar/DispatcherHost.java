@@ -37,7 +37,7 @@ final class DispatcherHost extends CursorHost {
         ManagedCursor cursor = dispatcher.getCursor();
         return dispatcher.getSubscription() instanceof PersistentSubscription subscription
                 ? new CursorProperties(cursor, new OfTheDispatcher(dispatcher, subscription, undone), background)
-                : CursorProperties.withoutReset(cursor, background);
+                : CursorProperties.withoutReset(cursor);
     }
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */
@@ -106,7 +106,7 @@ final class DispatcherHost extends CursorHost {
 
     /** The subscription that a dispatcher serves. */
     private record OfTheDispatcher(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentSubscription subscription,
-            UndoneResets undone) implements CursorProperties.Subscription {
+            UndoneResets undone) implements RefusedResets.Subscription {
         @Override
         public boolean isNew() {
             return undone.isNew(dispatcher.getCursor());

@@ -165,16 +165,15 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         }
         Ownership ownership = CursorHost.ownership(cursor);
         return ownership == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, ownership))
-                .thenCompose(done -> new LogLedgers(cursor.getName(), CursorProperties.withoutReset(cursor, background), logs)
-                        .deleteAll());
+                .thenCompose(done -> new LogLedgers(cursor.getName(), CursorProperties.withoutReset(cursor), logs).deleteAll());
     }
 
     /** Tells the daemon to forget the subscription, through a stream of its own; waits a bounded time. */
     private CompletableFuture<Void> clear(ManagedCursor cursor, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());
-        CursorHost host = new CursorHost(topic + " / " + subscription,
-                CursorProperties.withoutReset(cursor, background), link, background, logs, undone);
+        CursorHost host = new CursorHost(topic + " / " + subscription, CursorProperties.withoutReset(cursor), link, background, logs,
+                undone);
         TrackerCore core = newCore(host, topic, subscription, ownership);
         core.speakForLast();
         core.dispatcher().clear();

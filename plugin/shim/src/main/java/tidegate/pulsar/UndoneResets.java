@@ -114,23 +114,8 @@ final class UndoneResets {
                 || batchIndexes && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
 
-    /** A subscription whose cursor was loaded. */
-    private record OfTheLoaded(Function<Position, CompletableFuture<Void>> reset) implements CursorProperties.Subscription {
-        @Override
-        public boolean isNew() {
-            return false;
-        }
-
-        @Override
-        public void stored() {
-            // It was.
-        }
-
-        @Override
-        public boolean hasConsumers() {
-            return false;
-        }
-
+    /** A subscription whose cursor was loaded, so that it has been stored. */
+    private record OfTheLoaded(Function<Position, CompletableFuture<Void>> reset) implements RefusedResets.Subscription {
         @Override
         public CompletableFuture<Void> reset(Position position) {
             return reset.apply(position);

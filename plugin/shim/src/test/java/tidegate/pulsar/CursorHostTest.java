@@ -39,7 +39,7 @@ class CursorHostTest {
     private int written;
     private Exception refusal;
     private boolean closed;
-    private final CursorHost host = new CursorHost("test", CursorProperties.withoutReset(cursor(), Runnable::run), null, Runnable::run,
+    private final CursorHost host = new CursorHost("test", CursorProperties.withoutReset(cursor()), null, Runnable::run,
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, null, Runnable::run, new AtomicLong()),
             new UndoneResets(false, Runnable::run));
 

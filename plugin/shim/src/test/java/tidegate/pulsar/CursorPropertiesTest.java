@@ -22,7 +22,7 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.pulsar.broker.service.BrokerServiceException.SubscriptionBusyException;
 import org.junit.jupiter.api.Test;
 
-/** Our writes and a reset; the test plays the cursor. */
+/** Our writes and a reset, with {@link RefusedResets}; the test plays the cursor. */
 class CursorPropertiesTest {
     private static final Position BEFORE = PositionFactory.create(3, 4);
 
@@ -59,7 +59,7 @@ class CursorPropertiesTest {
                 default -> throw new UnsupportedOperationException(method.getName());
             });
 
-    private final class Played implements CursorProperties.Subscription {
+    private final class Played implements RefusedResets.Subscription {
         private boolean isNew;
 
         @Override
@@ -93,6 +93,12 @@ class CursorPropertiesTest {
         persisted = null;
         subscription.isNew = true;
         return properties();
+    }
+
+    private void aResetMeetsAWrite() {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
     }
 
     /** What is done after a pause. */
@@ -191,9 +197,7 @@ class CursorPropertiesTest {
 
     @Test
     void aResetThatMetAWriteAndWasRefusedIsUndone() throws InterruptedException {
-        properties().put("key", "value");
-        persisted = null;
-        write.complete(null);
+        aResetMeetsAWrite();
         runNext();
         assertEquals(List.of(BEFORE.getNext()), resets);
         resetAnswer.complete(null);
@@ -212,9 +216,7 @@ class CursorPropertiesTest {
 
     @Test
     void aResetThatIsStillUnderWayIsLetBe() throws InterruptedException {
-        properties().put("key", "value");
-        persisted = null;
-        write.complete(null);
+        aResetMeetsAWrite();
         resetAnswer.completeExceptionally(new SubscriptionBusyException("Failed to fence subscription"));
         runNext();
         runNext();
@@ -227,9 +229,7 @@ class CursorPropertiesTest {
 
     @Test
     void aRefusalIsUndoneAsSoonAsTheResetHasEnded() throws InterruptedException {
-        properties().put("key", "value");
-        persisted = null;
-        write.complete(null);
+        aResetMeetsAWrite();
         resetAnswer = CompletableFuture.failedFuture(new SubscriptionBusyException("Failed to fence subscription"));
         for (int tries = 0; tries < 20; tries++) {
             runNext();
@@ -244,9 +244,7 @@ class CursorPropertiesTest {
 
     @Test
     void aResetThatEndsRightBeforeTheUndoingIsPutBack() throws InterruptedException {
-        properties().put("key", "value");
-        persisted = null;
-        write.complete(null);
+        aResetMeetsAWrite();
         Position users = PositionFactory.create(1, 1);
         duringReset = () -> {
             markDelete = users;
@@ -259,9 +257,7 @@ class CursorPropertiesTest {
 
     @Test
     void whatIsOwedToAUserIsTriedAgain() throws InterruptedException {
-        properties().put("key", "value");
-        persisted = null;
-        write.complete(null);
+        aResetMeetsAWrite();
         Position users = PositionFactory.create(1, 1);
         CompletableFuture<Void> first = new CompletableFuture<>();
         resetAnswer = first;

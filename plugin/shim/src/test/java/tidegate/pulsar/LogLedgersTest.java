@@ -46,7 +46,7 @@ class LogLedgersTest {
     private final Set<Long> stuck = new HashSet<>();
     /** Ledgers of messages: a pointer that names one is wrong. */
     private final Set<Long> strange = new HashSet<>();
-    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor(), Runnable::run),
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor()),
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
 
     private static <T> T played(Class<T> type, Calls calls) {
