@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.inbox import UID, Arrival, Inbox, Verdict, assert_exactly
-from tests.support.lane import LATER_MS, MINUTES_10_MS, Lane, now_ms
+from tests.support.lane import LATER_MS, MINUTES_10_MS, OURS, Lane, now_ms
 from tests.support.waiting import wait_until
 
 
@@ -198,7 +198,7 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
     seen: dict[str, float] = {}
 
     def shown() -> bool:
-        seen.update(lane.metrics("pulsar_delayed_tidegate_"))
+        seen.update(lane.metrics(OURS))
         return seen.keys() - {"reconnects"} == expected.keys() and expected.items() <= seen.items()
 
     wait_until(shown, "the broker's metrics show what the tracker holds and that the daemon is there")

@@ -14,7 +14,7 @@ from tests.support.cluster import RETAINED, Cluster
 from tests.support.heap import live_objects
 from tests.support.inbox import Inbox, assert_exactly
 from tests.support.keys import key_pair
-from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.lane import MINUTES_10_MS, OURS, Lane
 from tests.support.transactions import Transaction, send_in_transactions
 from tests.support.waiting import wait_until
 from tidegate.plugin.drill.stands.admin import StandAdmin
@@ -27,7 +27,7 @@ FAR = 15_000
 def wait_read_ahead(lane: Lane, at_least: int) -> None:
     """Wait until the tracker has taken so many entries that were read ahead."""
     wait_until(
-        lambda: lane.metrics("pulsar_delayed_tidegate_").get("read_ahead_entries", 0.0) >= at_least,
+        lambda: lane.metrics(OURS).get("read_ahead_entries", 0.0) >= at_least,
         f"{at_least} entries were read ahead",
     )
 
@@ -68,7 +68,7 @@ def test_the_first_consumer_of_a_backlog(lane: Lane, keys: pulsar.CryptoKeyReade
     lane.wait_delayed(3 * FAR + len(committed))
     # More than any two of the three kinds: some of each.
     wait_read_ahead(lane, 2 * FAR + 1)
-    read_ahead = int(lane.metrics("pulsar_delayed_tidegate_")["read_ahead_entries"])
+    read_ahead = int(lane.metrics(OURS)["read_ahead_entries"])
     asked = StandAdmin(lambda: lane.admin.base_url)
     try:
         name = "pulsar_delayed_tidegate_read_ahead_entries"
@@ -144,7 +144,7 @@ def test_what_is_skipped_and_trimmed(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)
     # Not before: while the tracker claims the subscription, Pulsar may refuse to write the cursor once.
-    wait_read_ahead(lane, 1)
+    lane.wait_claimed()
     lane.admin.skip(lane.topic, "sub", skipped)
     lane.admin.trim(lane.topic)
     wait_until(

@@ -63,6 +63,7 @@ def test_daemon_stops_gracefully_and_comes_back(lane: Lane, cluster: Cluster) ->
     lane.subscribe(inbox)
     held = lane.send_in(*[LATER_MS] * 200, *[MINUTES_10_MS] * 200)
     lane.wait_delayed(len(held))
+    lane.wait_claimed()
     assert cluster.daemon.stop() == 0
     while_away = lane.send_in(*[None] * 20, *[500] * 50, *[4000] * 50)
     inbox.wait_for(while_away[:70])
@@ -83,6 +84,8 @@ def test_daemon_data_wiped_while_the_broker_runs(lane: Lane, cluster: Cluster) -
     held = lane.send_in(*[8000] * 500, *[MINUTES_10_MS] * 500)
     done, in_hand = lane.send_in(*[300] * 100), lane.send_in(*[None] * 20)
     before.wait_for(done + in_hand)
+    # What is not durable yet would be sent again, and not be lost.
+    lane.wait_indexed(len(held))
     cluster.daemon.kill()
     shutil.rmtree(cluster.daemon.data_dir)
     cluster.daemon.start()

@@ -11,7 +11,7 @@ import pytest
 from tests.support import offloading
 from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.keeper import Keeper
-from tests.support.lane import MINUTES_10_MS, SHARED, Lane
+from tests.support.lane import MINUTES_10_MS, OURS, SHARED, Lane
 from tests.support.resetting import keep_only
 from tests.support.two_brokers import LEDGER_ENTRIES, MOVING, TwoBrokers
 from tests.support.waiting import wait_until
@@ -122,7 +122,7 @@ def test_a_new_owner_reads_ahead_what_is_not_in_tiered_storage(two: TwoBrokers, 
     lane.admin = two.admin_of(two.b)
     lane.subscribe(inbox)
     lane.finish_partly(inbox, sent[::100], left=len(sent) - len(sent[::100]))
-    assert 0 < lane.metrics("pulsar_delayed_tidegate_")["read_ahead_entries"] <= 5 * LEDGER_ENTRIES
+    assert 0 < lane.metrics(OURS)["read_ahead_entries"] <= 5 * LEDGER_ENTRIES
 
 
 def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBrokers, lane: Lane) -> None:

@@ -41,6 +41,8 @@ LATER_MS = 7_000
 seconds; and for which the test waits in the end, so that it is no longer than that."""
 MINUTES_10_MS = 600_000
 YEARS_10_MS = 10 * 365 * 24 * 3_600_000
+OURS = "pulsar_delayed_tidegate_"
+"""What the names of the shim's own metrics begin with."""
 
 _numbers = itertools.count(1)
 
@@ -238,6 +240,25 @@ class Lane:
     def wait_delayed(self, number: int, *, name: str = "sub") -> None:
         """Wait until ``msgDelayed`` is ``number``."""
         self.wait_stats(lambda stats: stats.delayed == number, f"msgDelayed is {number}", name=name)
+
+    def wait_claimed(self) -> None:
+        """Wait until the tracker of ``sub`` has claimed it and the daemon has answered what it holds."""
+        wait_until(
+            lambda: self.metrics(OURS).get("connected") == 1.0, "the tracker is connected to the daemon"
+        )
+
+    def wait_indexed(self, number: int) -> None:
+        """Wait until ``number`` entries of ``sub`` are durable, and the tracker waits for no answer."""
+
+        def indexed() -> bool:
+            now = self.metrics(OURS)
+            return (
+                now.get("connected") == 1.0
+                and now["pending_entries"] == 0.0
+                and now["tracked_entries"] >= number
+            )
+
+        wait_until(indexed, f"the daemon has {number} entries")
 
     def wait_drained(self, *, name: str = "sub") -> None:
         """Wait until nothing is left of the subscription: no backlog, nothing delayed or unacknowledged.

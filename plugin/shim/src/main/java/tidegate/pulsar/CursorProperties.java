@@ -2,6 +2,7 @@ package tidegate.pulsar;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
@@ -16,6 +17,8 @@ import org.apache.bookkeeper.mledger.Position;
  * new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
  */
 final class CursorProperties {
+    private static final long STORE_TIMEOUT_S = 60;
+
     private final ManagedCursor cursor;
     private final RefusedResets.Subscription subscription;
     private final Executor background;
@@ -86,6 +89,7 @@ final class CursorProperties {
                 stored.completeExceptionally(e);
             }
         }, null);
-        return stored;
+        // At the end of a reset Pulsar forgets who waits for what was to be stored.
+        return stored.orTimeout(STORE_TIMEOUT_S, TimeUnit.SECONDS);
     }
 }

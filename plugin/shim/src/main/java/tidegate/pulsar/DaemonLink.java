@@ -38,6 +38,7 @@ final class DaemonLink implements AutoCloseable {
     record Stats(boolean connected, long reconnects, long bytesIn, long bytesOut) {}
 
     private final Path socket;
+    private final SocketPeer peer;
     private final Supplier<Optional<String>> brokerName;
     private final String product;
     private final Thread thread;
@@ -54,6 +55,7 @@ final class DaemonLink implements AutoCloseable {
     private long nextConnectNs = System.nanoTime();
     private int failures;
     private boolean lossLogged;
+    private boolean strangerLogged;
 
     private volatile boolean running = true;
     private volatile boolean draining;
@@ -63,9 +65,13 @@ final class DaemonLink implements AutoCloseable {
     private volatile long bytesIn;
     private volatile long bytesOut;
 
-    /** {@code brokerName} is asked by the link's thread before each connection, and until it has an answer there is none. */
-    DaemonLink(Path socket, Supplier<Optional<String>> brokerName, String product) throws IOException {
+    /**
+     * {@code peer} knows whose process may be the daemon. {@code brokerName} is asked by the link's thread before each connection,
+     * and until it has an answer there is none.
+     */
+    DaemonLink(Path socket, SocketPeer peer, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;
+        this.peer = peer;
         this.brokerName = brokerName;
         this.product = product;
         selector = Selector.open();
@@ -226,6 +232,7 @@ final class DaemonLink implements AutoCloseable {
         connections++;
         failures = 0;
         lossLogged = false;
+        strangerLogged = false;
         LOG.info("Connected to the Tidegate daemon ({}) at {}, protocol version {}", welcome.product(), socket,
                 welcome.version());
     }
@@ -237,6 +244,7 @@ final class DaemonLink implements AutoCloseable {
             return;
         }
         channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
+        peer.check(channel);
         channel.configureBlocking(false);
         channel.register(selector, SelectionKey.OP_READ);
         trackers.connected(new LinkSession(name.get(), product, monotonicMs(), () -> submit(() -> {})));
@@ -301,7 +309,11 @@ final class DaemonLink implements AutoCloseable {
         connected = false;
         nextConnectNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(backoffMs());
         failures++;
-        if (!lossLogged) {
+        if (cause instanceof SocketPeer.UntrustedException && !strangerLogged) {
+            // It may come long after the connection was lost, which was logged then.
+            strangerLogged = true;
+            LOG.error("What listens at {} is not the Tidegate daemon: {}", socket, cause.getMessage());
+        } else if (!lossLogged) {
             lossLogged = true;
             LOG.warn("No connection to the Tidegate daemon at {}: {}. Delayed messages stay gated in memory; connecting"
                     + " again", socket, cause.getMessage() == null ? cause.toString() : cause.getMessage());

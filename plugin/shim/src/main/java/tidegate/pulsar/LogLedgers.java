@@ -13,6 +13,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.apache.bookkeeper.client.api.BKException;
 import org.apache.bookkeeper.client.api.BookKeeper;
@@ -248,10 +249,18 @@ final class LogLedgers implements LogHome {
     }
 
     private void closeAll() {
-        written.values().forEach(WriteHandle::closeAsync);
-        opened.values().forEach(LogReading::closeAsync);
-        written.clear();
-        opened.clear();
+        closeEach(written, WriteHandle::closeAsync);
+        closeEach(opened, LogReading::closeAsync);
+    }
+
+    /** One that is added meanwhile is either closed here or left for who has added it. */
+    private static <T> void closeEach(Map<Long, T> handles, Consumer<T> close) {
+        for (Long ledgerId : handles.keySet()) {
+            T handle = handles.remove(ledgerId);
+            if (handle != null) {
+                close.accept(handle);
+            }
+        }
     }
 
     /** Deletes every ledger that the cursor's pointer names, and the pointer: the subscription goes, or begins anew. */

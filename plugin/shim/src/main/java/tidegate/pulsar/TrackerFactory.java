@@ -76,7 +76,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
         watch = new AckWatch(config.ackPollMs());
-        link = new DaemonLink(config.socket(), () -> brokerName(pulsar), "pulsar " + version);
+        link = new DaemonLink(config.socket(), new SocketPeer(SocketPeer::ownUserAndRoot), () -> brokerName(pulsar),
+                "pulsar " + version);
         watch.start();
         link.start();
         bookKeeper = config.readAhead() ? readableLedgers(pulsar) : null;

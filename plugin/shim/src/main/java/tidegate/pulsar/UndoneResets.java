@@ -149,7 +149,8 @@ final class UndoneResets {
         if (one.cursor().isClosed()) {
             return;
         }
-        if (tries > 1 && isDone(one)) {
+        // Also before the first try, which may have had to wait: to go to where it was loaded would take that one back.
+        if (isDone(one)) {
             found.put(one.cursor(), Found.UNSEALED);
             return;
         }

@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -12,12 +13,16 @@ import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.UserPrincipal;
 import java.time.Clock;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -65,7 +70,11 @@ class DaemonLinkTest {
     }
 
     private void startLink() throws IOException {
-        link = new DaemonLink(socket, () -> Optional.of("127.0.0.1:6650"), "pulsar test");
+        startLink(new SocketPeer(SocketPeer::ownUserAndRoot));
+    }
+
+    private void startLink(SocketPeer trusted) throws IOException {
+        link = new DaemonLink(socket, trusted, () -> Optional.of("127.0.0.1:6650"), "pulsar test");
         link.start();
     }
 
@@ -175,6 +184,35 @@ class DaemonLinkTest {
     }
 
     @Test
+    void tellsNothingToAProcessOfAnotherUser() throws Exception {
+        AtomicInteger asked = new AtomicInteger();
+        startLink(new SocketPeer(() -> {
+            if (asked.incrementAndGet() == 1) {
+                throw new IOException("the directory of users does not answer");
+            }
+            return Set.of(user("54321"));
+        }));
+        link.register(newCore("sub"));
+        for (int connection = 0; connection < 3; connection++) {
+            accept();
+            assertNull(receive(), "the connection ends, and nothing was said");
+            hangUp();
+        }
+        assertFalse(link.stats().connected());
+        assertEquals(2, asked.get(), "what is known is not asked again");
+    }
+
+    @Test
+    void trustsItsOwnUserAndRoot() throws Exception {
+        Set<UserPrincipal> users = SocketPeer.ownUserAndRoot();
+        assertEquals(new HashSet<>(List.of(Files.getOwner(socket), user("root"))), users);
+    }
+
+    private static UserPrincipal user(String name) throws IOException {
+        return FileSystems.getDefault().getUserPrincipalLookupService().lookupPrincipalByName(name);
+    }
+
+    @Test
     void greetsOpensAndSendsInBatches() throws Exception {
         startLink();
         TrackerCore core = newCore("sub");
@@ -205,7 +243,7 @@ class DaemonLinkTest {
     void connectsOnceTheBrokerKnowsItsName() throws Exception {
         AtomicReference<Optional<String>> name = new AtomicReference<>(Optional.empty());
         AtomicInteger asked = new AtomicInteger();
-        link = new DaemonLink(socket, () -> {
+        link = new DaemonLink(socket, new SocketPeer(SocketPeer::ownUserAndRoot), () -> {
             asked.incrementAndGet();
             return name.get();
         }, "pulsar test");

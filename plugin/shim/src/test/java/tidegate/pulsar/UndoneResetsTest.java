@@ -254,6 +254,17 @@ class UndoneResetsTest {
     }
 
     @Test
+    void whatSomebodyElseHasResetBeforeTheFirstTryIsNotTakenBack() throws InterruptedException {
+        undone = new UndoneResets(false, this::inBackground);
+        undone.look(cursor, this::reset, this::inBackground);
+        markDelete = PositionFactory.create(3, -1);
+        ranges = 0;
+        runLater();
+        assertEquals(List.of(), resets);
+        assertFalse(undone.isPending(cursor));
+    }
+
+    @Test
     void aCursorThatIsClosedIsTheNextOwners() throws InterruptedException {
         undone = new UndoneResets(false, this::inBackground);
         answer = CompletableFuture.failedFuture(new IllegalStateException("it is being closed"));

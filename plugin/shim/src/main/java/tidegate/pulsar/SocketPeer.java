@@ -1,0 +1,63 @@
+package tidegate.pulsar;
+
+import com.sun.security.auth.module.UnixSystem;
+import java.io.IOException;
+import java.nio.channels.SocketChannel;
+import java.nio.file.FileSystems;
+import java.nio.file.attribute.UserPrincipal;
+import java.nio.file.attribute.UserPrincipalLookupService;
+import java.util.Set;
+import jdk.net.ExtendedSocketOptions;
+
+/**
+ * Whose process listens at a Unix domain socket.
+ *
+ * <p>In a directory in which everybody may make files, as {@code /tmp}, anybody can listen at the daemon's path while the daemon
+ * does not. He would learn every position, and could answer that what is due is not, or is acknowledged.
+ */
+final class SocketPeer {
+    private static final String ROOT = "0";
+
+    /** Who listens is none of those who may. */
+    static final class UntrustedException extends IOException {
+        private static final long serialVersionUID = 1L;
+
+        UntrustedException(String message) {
+            super(message);
+        }
+    }
+
+    /** Who may be the daemon. */
+    interface Trust {
+        Set<UserPrincipal> users() throws IOException;
+    }
+
+    private final Trust trust;
+    /** Null until it is known: a system that looks users up elsewhere may not answer at the first time. */
+    private Set<UserPrincipal> users;
+
+    SocketPeer(Trust trust) {
+        this.trust = trust;
+    }
+
+    /** This process's own user, as the daemon itself demands of brokers, and root who may do anything. */
+    static Set<UserPrincipal> ownUserAndRoot() throws IOException {
+        UserPrincipalLookupService lookup = FileSystems.getDefault().getUserPrincipalLookupService();
+        // A number is looked up as that user, whether or not the system has a name for it.
+        UserPrincipal own = lookup.lookupPrincipalByName(Long.toString(new UnixSystem().getUid()));
+        UserPrincipal root = lookup.lookupPrincipalByName(ROOT);
+        return own.equals(root) ? Set.of(root) : Set.of(own, root);
+    }
+
+    /** Throws {@code UntrustedException}, which says who listens, or {@code IOException} if that cannot be known. */
+    void check(SocketChannel channel) throws IOException {
+        UserPrincipal user = channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
+        if (users == null) {
+            users = trust.users();
+        }
+        if (!users.contains(user)) {
+            throw new UntrustedException("the process there is of the user " + user.getName() + ", and not of this broker's. Run the"
+                    + " daemon as the broker's user, with a socket in a directory that is nobody else's");
+        }
+    }
+}
