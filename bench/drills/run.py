@@ -32,7 +32,7 @@ from tidegate.plugin.stop import InterruptedRunError, Stop
 Say = Callable[[str], None]
 _KEPT_MAX = 40
 # A stand that is needed for one drill alone is not started for one round.
-_ROUNDS_A_STAND = 4
+_ROUNDS_A_STAND = 8
 
 
 def wanted(names: Sequence[str], compare: Sequence[str]) -> list[tuple[str, str]]:

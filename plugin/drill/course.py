@@ -38,6 +38,7 @@ _REPEATS_S = 0.5
 _ACKNOWLEDGED_S = 1.0
 # Of what a machine has got through, so that the next attempt succeeds.
 _SLOWER = 0.6
+_FASTER = 1.25
 _WARMING = 1.25
 _SENDS_PER_S_MIN = 100
 _FAR_TIMEOUT_S = 60.0
@@ -342,3 +343,8 @@ def slower_pace(sent: int, count: int, elapsed_ms: float, lead_ms: int, *, last:
     if sent >= count or needed_ms <= lead_ms * (1.0 if last else _WARMING):
         return None
     return max(int(sent * 1000 / elapsed_ms * _SLOWER), _SENDS_PER_S_MIN)
+
+
+def faster_pace(sends_per_s: int, most_per_s: int) -> int:
+    """How fast to store the burst after one that was stored in time: the start alone may have been slow."""
+    return min(int(sends_per_s * _FASTER), most_per_s)

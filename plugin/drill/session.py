@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegate.plugin.drill.course import Course, Job, Progress, TooFastError
+from tidegate.plugin.drill.course import Course, Job, Progress, TooFastError, faster_pace
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.ledger import Record, read_ledger
 from tidegate.plugin.drill.plan import SENDS_PER_S, Shape
@@ -132,6 +132,8 @@ class Session:
         while True:
             try:
                 verdict = self._attempt(drill, number, stand, again=attempt < _BURST_ATTEMPTS)
+                if drill.load.shape is Shape.BURST:
+                    self._sends_per_s = faster_pace(self._sends_per_s, _BURST_SENDS_PER_S)
                 break
             except TooFastError as error:
                 attempt += 1

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.waiting import wait_until
 from tidegate.plugin.drill.catalogue import DRILLS, named
-from tidegate.plugin.drill.course import given_up, slower_pace
+from tidegate.plugin.drill.course import faster_pace, given_up, slower_pace
 from tidegate.plugin.drill.fault import FaultError, Need, State
 from tidegate.plugin.drill.faults.stored import has_spilled
 from tidegate.plugin.drill.plan import FAR_MS
@@ -394,6 +394,13 @@ def test_a_burst_that_will_not_be_stored_in_time_is_given_a_slower_pace(
     """Half-way it may be a little behind."""
     elapsed_ms = 10_000 * share
     assert slower_pace(sent, 100_000, elapsed_ms, 10_000, last=share == 1.0) == sends_per_s
+
+
+def test_after_a_burst_that_was_stored_in_time_the_next_one_is_faster_up_to_the_most() -> None:
+    paces = [6_000]
+    while paces[-1] < 16_000:
+        paces.append(faster_pace(paces[-1], 16_000))
+    assert paces == [6_000, 7_500, 9_375, 11_718, 14_647, 16_000]
 
 
 def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:
