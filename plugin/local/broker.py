@@ -12,8 +12,6 @@ they measure the same thing. Invariants:
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +23,12 @@ import httpx
 
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.guard import Guard
-from tidegate.plugin.local.process import LOOPBACK, LocalProcess, LocalProcessError, Pause, free_ports
+from tidegate.plugin.local.process import LOOPBACK, LocalProcessError, Pause, free_ports
+from tidegate.plugin.local.pulsar_process import Jvm, PulsarProcess, http_client, unhealthy
 from tidegate.plugin.local.stale_bookie import forget_bookies
 
 NAMESPACES = {"public": "public/default", "pulsar": "pulsar/system"}
 """What a standalone makes after it calls itself healthy, by tenant, in this order."""
-_HTTP_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,17 @@ class BrokerPorts:
         return cls(*free_ports(3))
 
 
-class Broker(LocalProcess):
+class Broker(PulsarProcess):
     """One Pulsar standalone (metadata, bookie and broker in one JVM), without functions worker.
 
     ``conf`` overrides keys of the distribution's own ``standalone.conf``; ``extra_classpath`` is where the
-    shim's jar comes in without touching the distribution. Its jars are copied at the first start: building
-    the shim again must not change a jar that a running JVM has open.
+    shim's jar comes in.
     """
 
     name = "broker"
+    command = "standalone"
+    conf_variable = "PULSAR_STANDALONE_CONF"
+    template = "standalone.conf"
 
     def __init__(
         self,
@@ -71,17 +71,28 @@ class Broker(LocalProcess):
         guard: Guard | None = None,
         pause: Pause = time.sleep,
     ) -> None:
-        super().__init__(work_dir, guard, pause)
-        self.pulsar_home = pulsar_home
         self.ports = ports or BrokerPorts.free()
-        self._conf = dict(conf or {})
-        self._extra_classpath = list(extra_classpath)
-        self._memory = f"-Xms{min(heap_mib, 256)}m -Xmx{heap_mib}m -XX:MaxDirectMemorySize={direct_mib}m"
-        self._jvm_options = list(jvm_options)
-
-    def configure(self, conf: Mapping[str, str]) -> None:
-        """Other values for keys of the conf file, from the next start on."""
-        self._conf |= conf
+        settings = {
+            "bindAddress": LOOPBACK,
+            "advertisedAddress": LOOPBACK,
+            "brokerServicePort": str(self.ports.broker),
+            "webServicePort": str(self.ports.web),
+            "allowLoopback": "true",
+            "listeningInterface": "lo",
+            # Without it the standalone takes another port for its bookie at every start than it was told.
+            "allowEphemeralPorts": "true",
+            **(conf or {}),
+        }
+        super().__init__(
+            pulsar_home,
+            work_dir,
+            port=self.ports.broker,
+            conf=settings,
+            jvm=Jvm(heap_mib, start_mib=256, direct_mib=direct_mib, gc=(), options=jvm_options),
+            guard=guard,
+            pause=pause,
+            jars=extra_classpath,
+        )
 
     @property
     def service_url(self) -> str:
@@ -99,76 +110,28 @@ class Broker(LocalProcess):
         return self.work_dir / "metadata"
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
-        self._check_ports()
+        problems = toolchain.check_ports(vars(self.ports))
+        if problems:
+            raise LocalProcessError(problems[0].text)
         forget_bookies(self.metadata_dir)
-        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-            raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
-        environment = {
-            **os.environ,
-            "PULSAR_STANDALONE_CONF": str(self._write_conf()),
-            "PULSAR_LOG_DIR": str(self.work_dir / "logs"),
-            "PULSAR_LOG_APPENDER": "Console",
-            "PULSAR_MEM": self._memory,
-            # Pulsar's default logs every collection to the console: noise that hides the broker's own lines.
-            "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
-            "PULSAR_EXTRA_OPTS": " ".join(["-Dpulsar.allocator.exit_on_oom=false", *self._jvm_options]),
-            "PULSAR_EXTRA_CLASSPATH": ":".join(map(str, self._own_jars())),
-        }
-        command = [
-            str(self.pulsar_home / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", LOOPBACK,
+        command, environment = super()._prepare()
+        own = [
+            "-nfw", "-nss", "-a", LOOPBACK,
             "--metadata-dir", str(self.metadata_dir),
             "--bookkeeper-dir", str(self.work_dir / "bookkeeper"),
             "--bookkeeper-port", str(self.ports.bookie),
         ]  # fmt: skip
-        return command, environment
+        return command + own, environment
 
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
-        client = httpx.Client(base_url=self.admin_url, timeout=_HTTP_TIMEOUT_S, trust_env=False)
-        return partial(_unusable, asking.enter_context(client))
-
-    def _own_jars(self) -> list[Path]:
-        copies = [self.work_dir / jar.name for jar in self._extra_classpath]
-        for jar, copy in zip(self._extra_classpath, copies, strict=True):
-            if not copy.exists():
-                shutil.copy2(jar, copy)
-        return copies
-
-    def _check_ports(self) -> None:
-        problems = toolchain.check_ports(vars(self.ports))
-        if problems:
-            raise LocalProcessError(problems[0].text)
-
-    def _write_conf(self) -> Path:
-        template = self.pulsar_home / "conf" / "standalone.conf"
-        try:
-            text = template.read_text(encoding="utf-8")
-        except OSError as error:
-            raise LocalProcessError(
-                f"{self.pulsar_home} is not a Pulsar home: cannot read {template}"
-            ) from error
-        settings = {
-            "bindAddress": LOOPBACK,
-            "advertisedAddress": LOOPBACK,
-            "brokerServicePort": str(self.ports.broker),
-            "webServicePort": str(self.ports.web),
-            "allowLoopback": "true",
-            "listeningInterface": "lo",
-            # Without it the standalone takes another port for its bookie at every start than it was told.
-            "allowEphemeralPorts": "true",
-            **self._conf,
-        }
-        # A properties file: of a key that stands twice the last one counts.
-        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
-        path = self.work_dir / "standalone.conf"
-        path.write_text(f"{text}\n# Set by tidegate for this run\n{lines}", encoding="utf-8")
-        return path
+        return partial(_unusable, http_client(asking, self.admin_url))
 
 
 def _unusable(admin: httpx.Client) -> str | None:
     """What a client of the broker would miss, in words; None when nothing."""
+    if (lacks := unhealthy(admin)) is not None:
+        return lacks
     try:
-        if admin.get("/admin/v2/brokers/health").text.strip() != "ok":
-            return "its health check does not say ok"
         for tenant, namespace in NAMESPACES.items():
             answer = admin.get(f"/admin/v2/namespaces/{tenant}")
             if not answer.is_success:

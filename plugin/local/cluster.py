@@ -124,7 +124,9 @@ class LocalCluster:
         self._home = pulsar_home
         self._jar = jar
         jvm = jvm or Jvm()
-        small = Jvm(heap_mib=min(jvm.heap_mib, 256), options=jvm.options)
+        small = Jvm(
+            heap_mib=min(jvm.heap_mib, 256), direct_mib=jvm.direct_mib, gc=jvm.gc, options=jvm.options
+        )
         ports = free_ports(3 + 3 * brokers)
         self.bookie_url = f"http://{LOOPBACK}:{ports[2]}"
         self.zookeeper_address = f"{LOOPBACK}:{ports[0]}"

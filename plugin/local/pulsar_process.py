@@ -33,17 +33,26 @@ HTTP_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class Jvm:
-    """How much memory a JVM of the cluster gets, and what else it is told."""
+    """How much memory a JVM gets, and what else it is told.
+
+    ``direct_mib``: as much as the heap if it is not told. ``gc`` takes the place of the distribution's own
+    choice of a collector; empty leaves that.
+    """
 
     heap_mib: int = 384
-    # They live for minutes: compiling less halves their start.
-    options: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    start_mib: int = 64
+    direct_mib: int | None = None
+    # Those of a cluster live for minutes: compiling less halves their start.
+    gc: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    options: Sequence[str] = ()
 
 
 class PulsarProcess(LocalProcess):
     """One of the distribution's programs with a conf file of its own, ready when its port is answered.
 
-    ``template`` is the file of the distribution's ``conf`` that ``conf`` overrides, if there is one.
+    ``template`` is the file of the distribution's ``conf`` that ``conf`` overrides, if there is one. ``jars``
+    are put on its classpath without touching the distribution. They are copied at the first start: building
+    the shim again must not change a jar that a running JVM has open.
     """
 
     command: ClassVar[str]
@@ -60,20 +69,38 @@ class PulsarProcess(LocalProcess):
         jvm: Jvm,
         guard: Guard | None,
         pause: Pause,
+        jars: Sequence[Path] = (),
     ) -> None:
         super().__init__(work_dir, guard, pause)
+        self.pulsar_home = pulsar_home
         self.port = port
-        self._home = pulsar_home
         self._conf = dict(conf)
         self._jvm = jvm
+        self._jars = list(jars)
+
+    def configure(self, conf: Mapping[str, str]) -> None:
+        """Other values for keys of the conf file, from the next start on."""
+        self._conf |= conf
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
-        path = self.work_dir / f"{self.name}.conf"
+        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+            raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
+        path = self.work_dir / (self.template or f"{self.name}.conf")
         # A properties file: of a key that stands twice the last one counts.
         lines = "".join(f"{key}={value}\n" for key, value in self._conf.items())
-        path.write_text(self._read_template() + lines, encoding="utf-8")
-        environment = environment_of(self.work_dir, self._jvm) | {self.conf_variable: str(path)}
-        return [str(self._home / "bin" / "pulsar"), self.command], environment
+        path.write_text(f"{self._read_template()}# Set by tidegate for this run\n{lines}", encoding="utf-8")
+        environment = environment_of(self.work_dir, self._jvm) | {
+            self.conf_variable: str(path),
+            "PULSAR_EXTRA_CLASSPATH": ":".join(map(str, self._own_jars())),
+        }
+        return [str(self.pulsar_home / "bin" / "pulsar"), self.command], environment
+
+    def _own_jars(self) -> list[Path]:
+        copies = [self.work_dir / jar.name for jar in self._jars]
+        for jar, copy in zip(self._jars, copies, strict=True):
+            if not copy.exists():
+                shutil.copy2(jar, copy)
+        return copies
 
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:  # noqa: ARG002
         return self._not_listening
@@ -86,11 +113,11 @@ class PulsarProcess(LocalProcess):
     def _read_template(self) -> str:
         if not self.template:
             return ""
-        path = self._home / "conf" / self.template
+        path = self.pulsar_home / "conf" / self.template
         try:
             return path.read_text(encoding="utf-8") + "\n"
         except OSError as error:
-            raise LocalProcessError(f"{self._home} is not a Pulsar home: cannot read {path}") from error
+            raise LocalProcessError(f"{self.pulsar_home} is not a Pulsar home: cannot read {path}") from error
 
 
 class ZooKeeper(PulsarProcess):
@@ -131,8 +158,7 @@ class Bookie(PulsarProcess):
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
         # Its port is answered before it is registered; its HTTP server is started after that.
         url = f"http://{LOOPBACK}:{self._conf['httpServerPort']}"
-        client = httpx.Client(base_url=url, timeout=HTTP_TIMEOUT_S, trust_env=False)
-        return partial(_unregistered, asking.enter_context(client))
+        return partial(_unregistered, http_client(asking, url))
 
 
 class ClusterBroker(PulsarProcess):
@@ -158,10 +184,16 @@ class ClusterBroker(PulsarProcess):
     ) -> None:
         own = {"brokerServicePort": str(port), "webServicePort": str(web_port)}
         super().__init__(
-            pulsar_home, work_dir, port=port, conf={**own, **conf}, jvm=jvm, guard=guard, pause=pause
+            pulsar_home,
+            work_dir,
+            port=port,
+            conf={**own, **conf},
+            jvm=jvm,
+            guard=guard,
+            pause=pause,
+            jars=[] if jar is None else [jar],
         )
         self.broker_id = f"{LOOPBACK}:{web_port}"
-        self._jar = jar
 
     @property
     def service_url(self) -> str:
@@ -173,19 +205,8 @@ class ClusterBroker(PulsarProcess):
         """The base of the admin REST interface."""
         return f"http://{self.broker_id}"
 
-    def _prepare(self) -> tuple[list[str], dict[str, str]]:
-        command, environment = super()._prepare()
-        if self._jar is not None:
-            # A copy: building the shim again must not change a jar that a running JVM has open.
-            copy = self.work_dir / self._jar.name
-            if not copy.exists():
-                shutil.copy2(self._jar, copy)
-            environment["PULSAR_EXTRA_CLASSPATH"] = str(copy)
-        return command, environment
-
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
-        client = httpx.Client(base_url=self.admin_url, timeout=HTTP_TIMEOUT_S, trust_env=False)
-        return partial(_unhealthy, asking.enter_context(client))
+        return partial(unhealthy, http_client(asking, self.admin_url))
 
 
 def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
@@ -194,12 +215,20 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
         **os.environ,
         "PULSAR_LOG_DIR": str(work_dir / "logs"),
         "PULSAR_LOG_APPENDER": "Console",
-        "PULSAR_MEM": f"-Xms64m -Xmx{jvm.heap_mib}m -XX:MaxDirectMemorySize={jvm.heap_mib}m",
-        "PULSAR_GC": " ".join(jvm.options),
+        "PULSAR_MEM": (
+            f"-Xms{min(jvm.heap_mib, jvm.start_mib)}m -Xmx{jvm.heap_mib}m"
+            f" -XX:MaxDirectMemorySize={jvm.direct_mib or jvm.heap_mib}m"
+        ),
+        "PULSAR_GC": " ".join(jvm.gc),
         # Pulsar's default logs every collection to the console: noise that hides the program's own lines.
         "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
-        "PULSAR_EXTRA_OPTS": "-Dpulsar.allocator.exit_on_oom=false",
+        "PULSAR_EXTRA_OPTS": " ".join(["-Dpulsar.allocator.exit_on_oom=false", *jvm.options]),
     }
+
+
+def http_client(asking: contextlib.ExitStack, url: str) -> httpx.Client:
+    """A client that asks a program over HTTP whether it is ready, closed with ``asking``."""
+    return asking.enter_context(httpx.Client(base_url=url, timeout=HTTP_TIMEOUT_S, trust_env=False))
 
 
 def _unregistered(bookie: httpx.Client) -> str | None:
@@ -215,7 +244,7 @@ def _unregistered(bookie: httpx.Client) -> str | None:
     return "it does not say that it is ready"
 
 
-def _unhealthy(admin: httpx.Client) -> str | None:
+def unhealthy(admin: httpx.Client) -> str | None:
     """What the broker lacks, in words; None when nothing."""
     try:
         healthy = admin.get("/admin/v2/brokers/health").text.strip() == "ok"

@@ -107,7 +107,7 @@ def test_the_jar_is_the_one_of_the_first_start(tmp_path: Path) -> None:
     jar = tmp_path / "shim.jar"
     jar.write_bytes(b"first")
     broker = broker_that_answers(tmp_path, READY)
-    broker._extra_classpath = [jar]
+    broker._jars = [jar]
     with broker:
         jar.write_bytes(b"built again while the broker runs")
         broker.kill()
