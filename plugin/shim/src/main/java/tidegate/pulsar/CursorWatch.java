@@ -122,10 +122,9 @@ final class CursorWatch {
 
     /** @throws IllegalStateException if an invariant does not hold */
     void check() {
-        positions.inFlight(NearTier.NONE).forFirst(1, (ledgerId, entryId) -> {
-            if (new TrackerHost.Position(ledgerId, entryId).compareTo(markDelete) <= 0) {
-                throw new IllegalStateException(ledgerId + ":" + entryId + " is in flight below mark-delete " + markDelete);
-            }
-        });
+        TrackerHost.Position lowest = positions.lowest();
+        if (lowest != null && lowest.compareTo(markDelete) <= 0) {
+            throw new IllegalStateException(lowest + " is contained below mark-delete " + markDelete);
+        }
     }
 }

@@ -1,5 +1,8 @@
 package tidegate.pulsar;
 
+import java.util.ArrayList;
+import java.util.List;
+
 /**
  * The positions that a tracker has met, by the state they are in.
  *
@@ -87,6 +90,13 @@ final class PositionStates {
     /** Delayed messages that were not handed out. */
     long delayed() {
         return Math.max(0, contained.size() - handedOut.size() - settling.size());
+    }
+
+    /** The lowest that is contained; null if nothing is. */
+    TrackerHost.Position lowest() {
+        List<TrackerHost.Position> first = new ArrayList<>(1);
+        contained.forFirst(1, (ledgerId, entryId) -> first.add(new TrackerHost.Position(ledgerId, entryId)));
+        return first.isEmpty() ? null : first.get(0);
     }
 
     long contained() {
