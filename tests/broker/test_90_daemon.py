@@ -13,6 +13,7 @@ import pulsar
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
+from tests.support.impostor import Impostor
 from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.lane import LATER_MS, MINUTES_10_MS, Lane
 from tests.support.resetting import ResetLane
@@ -69,6 +70,21 @@ def test_daemon_stops_gracefully_and_comes_back(lane: Lane, cluster: Cluster) ->
     inbox.wait_for(while_away[:70])
     cluster.daemon.start()
     lane.finish_partly(inbox, held[:200] + while_away, left=200)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_a_process_of_another_user_listens_where_the_daemon_did(lane: Lane, cluster: Cluster) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    held = lane.send_in(*[LATER_MS] * 100)
+    lane.wait_indexed(len(held))
+    assert cluster.daemon.stop() == 0
+    with Impostor(cluster.daemon.socket_path) as impostor:
+        assert [impostor.next_told(), impostor.next_told()] == ["b''", "b''"], "it is told nothing"
+    log = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace")
+    assert log.count("is not the Tidegate daemon: the process there is of the user nobody") == 1
+    cluster.daemon.start()
+    lane.finish(inbox, held)
 
 
 def keep_plain(arrival: Arrival) -> Verdict:
