@@ -9,12 +9,13 @@ imported here that one command does not need.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
 from pathlib import Path
 
-from tidegate.plugin.environment import refuse_misspelt, require_linux
+from tidegate.plugin.environment import refuse_misspelt, require_linux, unknown
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.interrupt import INTERRUPTED, end_at_once
 from tidegate.plugin.shown import one_line, without_passwords
@@ -67,12 +68,22 @@ def refuse_empty(arguments: list[str]) -> None:
         before = argument
 
 
+def _tell_unknown(command: str) -> None:
+    """One line for the variables that begin like a setting and are none; ``serve`` has them in its log."""
+    names = unknown(os.environ)
+    if names and command != "serve" and sys.stderr is not None:
+        said = f"tidegate: not known, and ignored, in the environment: {', '.join(names)}"
+        with contextlib.suppress(OSError):
+            print(one_line(said), file=sys.stderr)
+
+
 def _run(arguments: list[str]) -> int:
     """Run what the arguments ask for; the exit code."""
     refuse_empty(arguments)
     if not {"--help", "-h", "--version"}.intersection(arguments):
         require_linux(sys.platform)
         refuse_misspelt(os.environ)
+        _tell_unknown(arguments[0])
     flags = serve_flags(arguments[1:]) if arguments[0] == "serve" else None
     if flags is None:
         from tidegate.plugin import command_line  # noqa: PLC0415
