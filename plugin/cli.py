@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tidegate.plugin.environment import refuse_misspelt, require_linux, unknown
 from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.extras import how_to_get
 from tidegate.plugin.interrupt import INTERRUPTED, end_at_once
 from tidegate.plugin.shown import one_line, without_passwords
 
@@ -99,9 +100,7 @@ def _run(arguments: list[str]) -> int:
 def _not_installed(error: ModuleNotFoundError) -> str:
     """Which package is missing, and how to get it, as one line."""
     command = sys.argv[1]
-    extra = _EXTRAS.get(command)
-    package = "tidegate" if extra is None else f"tidegate[{extra}]"
-    return f"{command} needs {error.name}, which is not installed: run pip install '{package}'"
+    return f"{command} needs {error.name}, which is not installed: run {how_to_get(_EXTRAS.get(command))}"
 
 
 def _no_verdict(exit_code: int) -> int:
