@@ -9,13 +9,15 @@ imported here that one command does not need.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
 from pathlib import Path
 
-from tidegate.plugin.environment import refuse_misspelt, require_linux
+from tidegate.plugin.environment import refuse_misspelt, require_linux, unknown
 from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.extras import how_to_get
 from tidegate.plugin.interrupt import INTERRUPTED, end_at_once
 from tidegate.plugin.shown import one_line, without_passwords
 
@@ -67,12 +69,22 @@ def refuse_empty(arguments: list[str]) -> None:
         before = argument
 
 
+def _tell_unknown(command: str) -> None:
+    """One line for the variables that begin like a setting and are none; ``serve`` has them in its log."""
+    names = unknown(os.environ)
+    if names and command != "serve" and sys.stderr is not None:
+        said = f"tidegate: not known, and ignored, in the environment: {', '.join(names)}"
+        with contextlib.suppress(OSError):
+            print(one_line(said), file=sys.stderr)
+
+
 def _run(arguments: list[str]) -> int:
     """Run what the arguments ask for; the exit code."""
     refuse_empty(arguments)
     if not {"--help", "-h", "--version"}.intersection(arguments):
         require_linux(sys.platform)
         refuse_misspelt(os.environ)
+        _tell_unknown(arguments[0])
     flags = serve_flags(arguments[1:]) if arguments[0] == "serve" else None
     if flags is None:
         from tidegate.plugin import command_line  # noqa: PLC0415
@@ -88,9 +100,7 @@ def _run(arguments: list[str]) -> int:
 def _not_installed(error: ModuleNotFoundError) -> str:
     """Which package is missing, and how to get it, as one line."""
     command = sys.argv[1]
-    extra = _EXTRAS.get(command)
-    package = "tidegate" if extra is None else f"tidegate[{extra}]"
-    return f"{command} needs {error.name}, which is not installed: run pip install '{package}'"
+    return f"{command} needs {error.name}, which is not installed: run {how_to_get(_EXTRAS.get(command))}"
 
 
 def _no_verdict(exit_code: int) -> int:

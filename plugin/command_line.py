@@ -33,7 +33,8 @@ _ClickError: type[Exception] = next(
 class _Command(NamedTuple):
     """Where a command is, and its first line of help, which the list of commands shows without it.
 
-    module: has a function register(app) that adds its commands.
+    module: has a function register(app) that adds its commands. summary: short enough for a terminal of 80
+        columns, where the list would cut it.
     """
 
     module: str
@@ -45,52 +46,27 @@ _COMMANDS = {
     "serve": _Command(
         "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
     ),
-    "status": _Command(
-        "tidegate.plugin.commands.status", "Show what the daemon holds. Exit code 3: no daemon answers."
-    ),
-    "attach": _Command(
-        "tidegate.plugin.commands.attach",
-        "Let the brokers of PULSAR_HOME use Tidegate: put the shim into lib, its keys into the conf files.",
-    ),
-    "detach": _Command(
-        "tidegate.plugin.commands.attach",
-        "Take Tidegate out of PULSAR_HOME: the conf files become byte for byte as they were.",
-    ),
+    "status": _Command("tidegate.plugin.commands.status", "Show what the daemon holds."),
+    "attach": _Command("tidegate.plugin.commands.attach", "Let the brokers of PULSAR_HOME use Tidegate."),
+    "detach": _Command("tidegate.plugin.commands.attach", "Take Tidegate out of PULSAR_HOME."),
     "demo": _Command(
-        "tidegate.plugin.commands.demo",
-        "Show delayed messages coming when due through two kill -9s, on a Pulsar broker started for it.",
+        "tidegate.plugin.commands.demo", "Show that messages come when due, through two kill -9s."
     ),
     "drill": _Command(
-        "tidegate.plugin.commands.drill",
-        "Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
+        "tidegate.plugin.commands.drill", "Do faults to broker and daemon, and judge what came."
     ),
-    "setup": _Command(
-        "tidegate.plugin.commands.setup",
-        "Fetch Apache Pulsar from Maven Central, once, and print where it is.",
-    ),
-    "width": _Command(
-        "tidegate.plugin.commands.width",
-        "Show or set the width of a subscription's slices. Slices that exist keep theirs.",
-    ),
+    "setup": _Command("tidegate.plugin.commands.setup", "Fetch Apache Pulsar, once, and print where it is."),
+    "width": _Command("tidegate.plugin.commands.width", "Show or set the width of a subscription's slices."),
     "audit": _Command(
-        "tidegate.pipeline.commands.audit",
-        "Judge deliveries: lost, early, repeated, out of order, how late, gaps.",
+        "tidegate.pipeline.commands.audit", "Judge deliveries: what was lost, early, late or repeated."
     ),
-    "tune": _Command(
-        "tidegate.pipeline.commands.tune",
-        "Recommend a slice width from a trace, with what each width would cost.",
-    ),
+    "tune": _Command("tidegate.pipeline.commands.tune", "Recommend a slice width from a trace."),
     "rebuild": _Command(
-        "tidegate.pipeline.commands.rebuild",
-        "Make the index of a subscription from its topic's backlog, while broker and daemon run.",
+        "tidegate.pipeline.commands.rebuild", "Make a subscription's index from its topic's backlog."
     ),
-    "verify": _Command(
-        "tidegate.pipeline.commands.verify",
-        "Compare an index with its topic, while broker and daemon run. Exit code 1 if they differ.",
-    ),
+    "verify": _Command("tidegate.pipeline.commands.verify", "Compare an index with its topic."),
     "spark-package": _Command(
-        "tidegate.pipeline.commands.spark_package",
-        "Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here.",
+        "tidegate.pipeline.commands.spark_package", "Make the archive that Spark ships to its workers."
     ),
 }
 

@@ -1,8 +1,11 @@
-"""The pages: every link inside of the repository leads somewhere, and prose is wrapped."""
+"""The pages: links inside of the repository lead somewhere, prose is wrapped, the runbook quotes truly."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,11 @@ from tidegate.index.format.envelope import FORMAT_VERSION
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
-_LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")  # without a target: on the page itself
+_CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_ITALIC = re.compile(r"(?<![*\w])\*([^*\s][^*]*)\*(?![*\w])")
+_JAVA_TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+_JAVA_JOINED = re.compile(r'"\s*\+\s*"')
 _COLUMNS_MAX = 120
 
 
@@ -30,11 +37,11 @@ def _prose(page: Path) -> list[tuple[int, str]]:
 
 
 def _anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in a link to them."""
-    heads = [
-        line.lstrip("# ") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("#")
-    ]
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    """What the headings of a page are called in a link to them, and what has a name of its own."""
+    text = page.read_text(encoding="utf-8")
+    heads = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
+    named = re.findall(r'<a id="([^"]+)">', text)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}.union(named)
 
 
 def test_the_versions_are_those_of_the_code() -> None:
@@ -61,7 +68,55 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in _LINK.findall(page.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", target):
             continue
-        there = page.parent / target
+        there = page.parent / target if target else page
         if not there.exists() or (anchor and there.suffix == ".md" and anchor not in _anchors(there)):
             dead.append(f"{target}#{anchor}")
     assert not dead, f"links to nothing: {dead}"
+
+
+def _quoted(text: str) -> list[str]:
+    """What stands in italics, on one line each."""
+    return [" ".join(one.split()) for one in _ITALIC.findall(_CODE.sub("", text))]
+
+
+def _python_texts(source: str) -> Iterator[str]:
+    """The strings of a module, but for docstrings; ``…`` stands for what an f-string puts in."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+@cache
+def _said() -> tuple[str, ...]:
+    """Every text that daemon, index, commands and shim may say."""
+    said: list[str] = []
+    for folder in ("index", "plugin"):
+        for path in (ROOT / folder).rglob("*.py"):
+            said += _python_texts(path.read_text(encoding="utf-8"))
+    for path in (ROOT / "plugin/shim/src/main").rglob("*.java"):
+        said += _JAVA_TEXT.findall(_JAVA_JOINED.sub("", path.read_text(encoding="utf-8")))
+    return tuple(said)
+
+
+def _unsaid(lines: list[str]) -> list[str]:
+    """Those that no source says. ``…`` stands for anything within one text."""
+    patterns = {one: re.compile(".*?".join(map(re.escape, re.split(r"\s*…\s*", one)))) for one in lines}
+    return [one for one, pattern in patterns.items() if not any(map(pattern.search, _said()))]
+
+
+def test_the_runbook_quotes_what_is_said() -> None:
+    lines = _quoted((ROOT / "docs/runbook.md").read_text(encoding="utf-8"))
+    assert len(lines) > 25
+    assert not _unsaid(lines), "in the runbook, and in no source"
+
+
+def test_a_quotation_that_no_source_has_is_found() -> None:
+    page = (
+        "*Reading pauses: …*, `*.log`, **bold** and\n*another daemon\nanswers on …*, but *Reading stops: …*"
+    )
+    assert _quoted(page) == ["Reading pauses: …", "another daemon answers on …", "Reading stops: …"]
+    assert _unsaid(_quoted(page)) == ["Reading stops: …"]

@@ -101,7 +101,10 @@ def audit(  # noqa: PLR0917 the flags
     package: common.Package = None,
     file: common.Files = None,
 ) -> None:
-    """Judge deliveries: lost, early, repeated, out of order, how late, gaps."""
+    """Judge deliveries: what was lost, early, late or repeated.
+
+    Exit codes: 0 nothing was lost or early, 1 something was, 2 it could not be judged.
+    """
     pulsar = _pulsar(service_url, admin_url, token_file, tls_ca_file, tls_cert_file, tls_key_file)
     streaming = None
     if stream:

@@ -81,7 +81,11 @@ def rebuild(  # noqa: PLR0917 the flags
     package: common.Package = None,
     file: common.Files = None,
 ) -> None:
-    """Make the index of a subscription from its topic's backlog, while broker and daemon run."""
+    """Make a subscription's index from its topic's backlog.
+
+    Broker and daemon go on meanwhile. Exit codes: 0 the index has what the topic has, 2 it could not be
+    done, 3 no daemon answers.
+    """
     options = options_of(
         "rebuild",
         topic,

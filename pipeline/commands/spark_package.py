@@ -26,7 +26,10 @@ def spark_package(
     ] = False,
     json_output: common.Json = False,
 ) -> None:
-    """Make the archive that Spark ships to its workers: Tidegate and what it needs, as installed here."""
+    """Make the archive that Spark ships to its workers.
+
+    Tidegate and what it needs, as installed here.
+    """
     check_packages()
     if dry_run:
         distributions = closure_versions()

@@ -86,7 +86,10 @@ def tune(  # noqa: PLR0917 the flags
     package: common.Package = None,
     file: common.Files = None,
 ) -> None:
-    """Recommend a slice width from a trace, with what each width would cost."""
+    """Recommend a slice width from a trace.
+
+    Tells what each width would cost.
+    """
     if [trace is not None, from_topic is not None, from_daemon].count(True) != 1:
         raise OptionError("say which trace: a file, --from-topic TOPIC, or --from-daemon")
     if not 0 < scale <= _SCALE_MAX:

@@ -68,7 +68,11 @@ def verify(  # noqa: PLR0917 the flags
     package: common.Package = None,
     file: common.Files = None,
 ) -> None:
-    """Compare an index with its topic, while broker and daemon run. Exit code 1 if they differ."""
+    """Compare an index with its topic.
+
+    Broker and daemon go on meanwhile. Exit codes: 0 they agree, 1 they differ, 2 it could not be done, 3 no
+    daemon answers.
+    """
     options = shared.options_of(
         "verify",
         topic,

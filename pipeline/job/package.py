@@ -25,6 +25,8 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 from tidegate.pipeline.errors import PipelineError
+from tidegate.pipeline.job.parts import EXTRA
+from tidegate.plugin.extras import how_to_get
 
 UNPACKED_AS = "tidegate_env"
 SUBMIT_NAME = "tidegate_submit.py"
@@ -150,9 +152,7 @@ def _closure(name: str, extras: frozenset[str]) -> set[str]:
         try:
             distribution = importlib.metadata.distribution(one[0])
         except importlib.metadata.PackageNotFoundError as error:
-            raise PipelineError(
-                f"the package {one[0]} is not installed: pip install 'tidegate[spark]'"
-            ) from error
+            raise PipelineError(f"the package {one[0]} is not installed: run {how_to_get(EXTRA)}") from error
         found.add(_normal(one[0]))
         for text in distribution.requires or []:
             requirement = Requirement(text)

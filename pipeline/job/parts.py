@@ -1,4 +1,4 @@
-"""What a machine must have before a job is started: Java and the extra ``tidegate[spark]``.
+"""What a machine must have before a job is started: Java and the extra ``spark``.
 
 Invariant: nothing of it is imported to find out.
 """
@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate.pipeline.errors import MissingPartError
+from tidegate.plugin.extras import how_to_get
 
 JAVA_MIN = 17
-INSTALL = "pip install 'tidegate[spark]'"
+EXTRA = "spark"
 _PACKAGES = ("pyspark", "pandas", "pyarrow", "fsspec", "crc32c", "google.protobuf")
 _TIMEOUT_S = 60.0
 
@@ -34,7 +35,7 @@ def check_packages() -> None:
         except ImportError:
             found = None
         if found is None:
-            raise MissingPartError(f"this command needs the Python package {name}: {INSTALL}")
+            raise MissingPartError(f"this command needs the Python package {name}: run {how_to_get(EXTRA)}")
 
 
 def check_java(environment: Mapping[str, str]) -> None:

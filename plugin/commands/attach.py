@@ -75,9 +75,10 @@ def attach(  # noqa: PLR0917 the flags
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Let the brokers of PULSAR_HOME use Tidegate: put the shim into lib, its keys into the conf files.
+    """Let the brokers of PULSAR_HOME use Tidegate.
 
-    Attached already, only what is given and differs is changed. Takes effect when the broker is restarted.
+    Puts the shim into lib, and its keys into the conf files. Attached already, only what is given and differs
+    is changed. Takes effect when the broker is restarted.
     """
     wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log)
     plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())
@@ -85,9 +86,10 @@ def attach(  # noqa: PLR0917 the flags
 
 
 def detach(pulsar_home: Home, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Take Tidegate out of PULSAR_HOME: the conf files become byte for byte as they were.
+    """Take Tidegate out of PULSAR_HOME.
 
-    What somebody has edited in them since stays. Takes effect when the broker is restarted.
+    The conf files become byte for byte as they were; what somebody has edited in them since stays. Takes
+    effect when the broker is restarted.
     """
     _carry_out_and_show(plan_detach(pulsar_home.absolute()), dry_run, as_json)
 

@@ -43,7 +43,8 @@ _TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
 _TOKEN = re.compile(r"[!-~]+")
 
 _app = typer.Typer(
-    help="Do faults to a real broker and its daemon while delayed messages are due, and judge what came.",
+    help="Do faults to broker and daemon, and judge what came.\n\n"
+    "They are real ones, started for it or of a cluster of yours, and delayed messages are due meanwhile.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -168,7 +169,10 @@ def report_of(
         typer.Option(metavar="DIR", readable=False, help="Write an HTML report with plots there."),
     ] = None,
 ) -> None:
-    """Judge again, from the ledgers of the last run, even if that was killed."""
+    """Judge again, from the ledgers of the last run.
+
+    Also if that was killed.
+    """
     from tidegate.plugin.drill.catalogue import DRILLS  # noqa: PLC0415
     from tidegate.plugin.drill.session import ledgers_of, results_of  # noqa: PLC0415
 

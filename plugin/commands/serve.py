@@ -19,7 +19,11 @@ def register(app: typer.Typer) -> None:
 
 def serve(  # noqa: PLR0917 the flags
     data: Annotated[
-        Path | None, typer.Option(readable=False, help="Data directory; made if it is missing.")
+        Path | None,
+        typer.Option(
+            readable=False,
+            help="Data directory; made if it is missing [required, unless TIDEGATE_DATA or --config has it].",
+        ),
     ] = None,
     socket: Annotated[
         Path | None,
@@ -27,7 +31,9 @@ def serve(  # noqa: PLR0917 the flags
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here."),
+        typer.Option(
+            metavar="IP:PORT", help="Serve /metrics, /healthz, /readyz and /status here [default: nowhere]."
+        ),
     ] = None,
     http_token_file: Annotated[
         Path | None, typer.Option(readable=False, help="File with the bearer token; needed off loopback.")
@@ -35,10 +41,20 @@ def serve(  # noqa: PLR0917 the flags
     config: Annotated[
         Path | None, typer.Option(readable=False, help="TOML file with settings; flags and TIDEGATE_* win.")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, human or json.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(help="auto (human on a terminal, else json), human or json [default: auto]."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error [default: info].")
+    ] = None,
 ) -> None:
-    """Run the daemon beside a broker until SIGTERM or Ctrl-C."""
+    """Run the daemon beside a broker until SIGTERM or Ctrl-C.
+
+    What a flag sets may also come from the environment (TIDEGATE_DATA) or the file of --config (data = …).
+    There are more settings: see docs/operations.md. Exit codes: 0 stopped cleanly, 1 it cannot start or go
+    on, 2 a setting is wrong or missing.
+    """
     # Here, so that --help does not wait for what only a daemon needs.
     from tidegate.plugin.commands.daemon import run_daemon  # noqa: PLC0415
 

@@ -63,7 +63,10 @@ def setup(
         ),
     ] = None,
 ) -> None:
-    """Fetch Apache Pulsar from Maven Central, once, and print where it is."""
+    """Fetch Apache Pulsar, once, and print where it is.
+
+    It comes from Maven Central.
+    """
     environment = dict(os.environ)
     directory = (cache_dir or default_cache_dir(environment)).absolute()
     if not home_of(directory).is_dir():

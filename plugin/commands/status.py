@@ -68,7 +68,10 @@ def status(
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show what the daemon holds. Exit code 3: no daemon answers."""
+    """Show what the daemon holds.
+
+    Exit code 3: no daemon answers.
+    """
     files = None if pulsar_home is None else attachment(pulsar_home)
     console = make_console()
     known: dict[str, Any] = {} if files is None else {"attached": files}

@@ -48,7 +48,10 @@ def width(
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show or set the width of a subscription's slices. Slices that exist keep theirs."""
+    """Show or set the width of a subscription's slices.
+
+    Slices that exist keep theirs. Exit code 3: no daemon answers.
+    """
     request = {"what": "width", "subscription": subscription} | _wish(new_width)
     answer = ask_socket(socket or own_default_socket(), request)
     if json_output:

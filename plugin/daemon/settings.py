@@ -2,8 +2,9 @@
 
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
 unknown name in the file, nearly a known one in the environment, and a value that makes no sense are refused
-with one line that names the setting; nothing else of the daemon reads the environment, but for what a store
-of objects finds there by itself (``object_stores``). Of the tools, ``environment`` says what they read.
+with one line that names the setting; nothing else of the daemon reads the environment, but for the runtime
+directory that the default socket is in (``environment``) and what a store of objects finds there by itself
+(``object_stores``).
 """
 
 from __future__ import annotations

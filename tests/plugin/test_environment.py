@@ -106,6 +106,21 @@ def test_what_is_empty_is_not_set_and_what_is_like_nothing_is_told_only() -> Non
     assert unknown({"TIDEGATE_SOKCET": "", "TIDEGATE_ZONE": "eu"}) == ["TIDEGATE_ZONE"]
 
 
+def test_every_command_tells_once_of_variables_that_are_none(tmp_path: Path) -> None:
+    away = ("--socket", str(tmp_path / "s"))
+    for command in (("width", "orders:late", *away), ("status", *away)):
+        done = run(*command, TIDEGATE_ZONE="eu", TIDEGATE_COLOUR="blue", TIDEGATE_SOCKET="s")
+        first, *others = done.stderr.splitlines()
+        assert first == "tidegate: not known, and ignored, in the environment: TIDEGATE_COLOUR, TIDEGATE_ZONE"
+        assert len(others) == 1
+        assert "no daemon answers" in others[0]
+
+
+def test_a_daemon_has_them_in_its_log_alone() -> None:
+    done = run("serve", "--data", "d", "--log-level", "loud", TIDEGATE_ZONE="eu")
+    assert_one_line(done, "log_level: must be", 2)
+
+
 @pytest.mark.parametrize(
     ("platform", "name"), [("darwin", "macOS"), ("win32", "Windows"), ("freebsd14", "freebsd14")]
 )

@@ -49,6 +49,7 @@ def test_the_daemon_and_its_commands_need_no_extra(short_dir: Path, home: Path) 
         assert tidegate("attach", home, *socket).startswith("attached ")
         where_fsspec_is_not = tidegate("attach", home, "--index-log", "s3://bucket/folder")
         assert "nothing is kept there before the daemon's Python has it: s3:// needs" in where_fsspec_is_not
+        assert "for S3 run pip install 'WHEEL[s3]' with" in where_fsspec_is_not
         assert tidegate("detach", home).startswith("detached ")
         assert daemon.stop() == 0
 
@@ -69,7 +70,7 @@ def test_the_list_of_commands_needs_no_extra() -> None:
 def test_a_command_without_its_extra_says_how_to_get_it(
     extras: str, module: str, argument: str, said: str
 ) -> None:
-    package = "'tidegate[demo]'" if argument == "demo" else "-e '.[bench]'"
+    package = "'WHEEL[demo]' with the path" if argument == "demo" else "-e '.[bench]'"
     code = 2 if module == "tidegate.plugin.cli" else 1
     assert_one_line(run(extras, module, argument), f"{said}run pip install {package}", code)
 
@@ -81,7 +82,7 @@ def test_a_command_without_its_extra_says_how_to_get_it(
 def test_what_was_not_judged_for_lack_of_a_package_is_no_verdict(arguments: tuple[str, ...]) -> None:
     """1 is what `verify` says of an index that differs, and `audit` of messages that were lost."""
     done = run("-", "tidegate.plugin.cli", *arguments)
-    assert_one_line(done, "pip install 'tidegate[spark]'", 2)
+    assert_one_line(done, "run pip install 'WHEEL[spark]' with the path of Tidegate's wheel", 2)
 
 
 def test_the_demo_has_all_it_needs_with_its_extra(tmp_path: Path) -> None:

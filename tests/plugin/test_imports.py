@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from tests.support.daemons import run
 from tidegate.plugin import cli, command_line
 from tidegate.plugin.commands import serve
 
@@ -110,6 +111,12 @@ def test_the_flags_of_serve_are_read_as_typer_reads_them() -> None:
 )
 def test_what_is_not_as_it_should_be_is_left_to_typer(arguments: list[str]) -> None:
     assert cli.serve_flags(arguments) is None
+
+
+def test_the_list_cuts_no_summary_on_a_terminal_of_80_columns() -> None:
+    listed = run("--help", COLUMNS="80").stdout.splitlines()
+    for name, command in command_line._COMMANDS.items():
+        assert f"  {name:<13}  {command.summary}" in listed
 
 
 def test_the_list_says_of_each_command_what_the_command_says() -> None:

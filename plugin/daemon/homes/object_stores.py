@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tidegate.index.log import FolderObjects, Objects
+from tidegate.plugin.extras import how_to_get
 from tidegate.plugin.shown import one_line, shown
 
 FILE = "file"
@@ -119,7 +120,7 @@ def _not_loaded(scheme: str, error: ImportError | ValueError) -> str:
         return f"fsspec knows nothing of {scheme}://: {one_line(str(error))}"
     return (
         f"{scheme}:// needs a package that is not installed ({one_line(str(error))}): "
-        "pip install 'tidegate[s3]' for S3, for others what fsspec's documentation names"
+        f"for S3 run {how_to_get('s3')}; for others see what fsspec's documentation names"
     )
 
 

@@ -79,7 +79,7 @@ def test_with_an_old_java(records: tuple[str, str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["pyspark", "pandas", "crc32c"])
 def test_without_the_extra(records: tuple[str, str], tmp_path: Path, missing: str) -> None:
-    """A package that cannot be imported, as where `tidegate[spark]` was not installed."""
+    """A package that cannot be imported, as where the extra `spark` was not installed."""
     sent, received = records
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.abc, sys\n"
@@ -91,7 +91,7 @@ def test_without_the_extra(records: tuple[str, str], tmp_path: Path, missing: st
     )
     bare = environment(PYTHONPATH=str(tmp_path))
     done = tidegate("audit", "--sent", sent, "--received", received, cwd=tmp_path, env=bare)
-    assert_one_line(done, "pip install 'tidegate[spark]'")
+    assert_one_line(done, "run pip install 'WHEEL[spark]' with the path of Tidegate's wheel")
 
 
 @pytest.mark.parametrize(
