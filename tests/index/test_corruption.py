@@ -310,7 +310,10 @@ def test_a_corrupt_identity_forgets_the_subscription_and_keeps_the_others() -> N
     again = catalog.subscription(NAME, INCARNATION)
     again.add(ENTRIES)
     assert len(drained(again)) == 1_000
-    assert again.log.subscription_id not in (index.log.subscription_id, kept.log.subscription_id)
+    assert again.own_journal.subscription_id not in (
+        index.own_journal.subscription_id,
+        kept.own_journal.subscription_id,
+    )
 
 
 def journaled(store: MemoryStore) -> list[bytes]:

@@ -352,7 +352,7 @@ def test_a_bitmap_of_a_persist_that_does_not_count_is_deleted_when_opening() -> 
     catalog.persist(NAME)
     for kind in (keys.HELD, keys.ACKNOWLEDGED):
         value = seal(kind, serialize_bitmap(BitMap([1, 2, 3])))
-        overwrite(store, keys.bitmap_key(kind, index.log.subscription_id, 7, 2), value)
+        overwrite(store, keys.bitmap_key(kind, index.own_journal.subscription_id, 7, 2), value)
     catalog, index = reopened(store)
     assert (index.held().ledgers(), index.acknowledged().ledgers()) == ([1], [])
     catalog.persist(NAME)

@@ -487,7 +487,7 @@ class DaemonHost:
         Violation."""
         if self.disk.damaged:
             return
-        known = {index.log.subscription_id for index in self.indexes()}
+        known = {index.own_journal.subscription_id for index in self.indexes()}
         kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
         found = {
             keys.subscription_id_of(key)

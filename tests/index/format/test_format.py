@@ -53,8 +53,10 @@ def bitmap_of_five() -> bytes:
 
 
 def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
-    log = Journal(MemoryStore(), piece_bytes=1).recovered_log(7, persisted_sequence=sequence - 1)
-    made = Record(log, record_type)
+    subscription = Journal(MemoryStore(), piece_bytes=1).recovered_subscription(
+        7, persisted_sequence=sequence - 1
+    )
+    made = Record(subscription, record_type)
     for name, value in fields.items():
         setattr(made, name, value)
     batch = Batch()

@@ -45,7 +45,7 @@ class Daemon:
         self.catalog = Catalog.open(store, self.clock, OPTIONS)
         self.index: DelayIndex = self.catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
         self.world = World()
-        subscription_id = self.index.log.subscription_id
+        subscription_id = self.index.own_journal.subscription_id
         self.shipper = Shipper(
             store, subscription_id, IDENTITY, self.world,
             options=LogOptions(), dirty_ns=0, damaged=self.index.upkeep.met_damage,
@@ -65,7 +65,9 @@ class Daemon:
 
     def damage(self, kind: bytes) -> bytes:
         """Turn a bit of the first value of that kind; returns its key."""
-        key, value = next(self.rocks.scan(*keys.subscription_range(kind, self.index.log.subscription_id)))
+        key, value = next(
+            self.rocks.scan(*keys.subscription_range(kind, self.index.own_journal.subscription_id))
+        )
         batch = Batch()
         batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
         self.rocks.write(batch, sync=True)
