@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
@@ -29,7 +29,7 @@ class Keeper:
         self.opened = False
         self.error = error
         self.consumed_entries = 0
-        self.in_flight = InFlightLog()
+        self.in_flight = InFlightEntries()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         if self.error is not None:
