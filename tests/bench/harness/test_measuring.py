@@ -1,4 +1,4 @@
-"""The pure parts of the benches: schedules, logs, what counts as early, lost, repeated."""
+"""The pure parts of the benches: schedules, receipts, what counts as early, lost, repeated."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from bench import acks, add, failover, lateness
 from bench.harness.driver import Recorder
 from bench.harness.errors import DeadlineError
 from bench.harness.waiting import settled, until
-from bench.pulsar import message_log
-from bench.pulsar.message_log import MessageLogWriter
+from bench.pulsar import receipts
+from bench.pulsar.receipts import ReceiptWriter
 
 
-def log(*rows: tuple[int, int, int, int]) -> NDArray[np.void]:
-    return np.array(list(rows), message_log.RECORD)
+def received(*rows: tuple[int, int, int, int]) -> NDArray[np.void]:
+    return np.array(list(rows), receipts.RECORD)
 
 
-def test_a_log_is_read_as_it_was_written_and_a_torn_record_is_left_out(tmp_path: Path) -> None:
+def test_receipts_are_read_as_they_were_written_and_a_torn_record_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "received.log"
-    assert message_log.count(path) == 0
-    assert not len(message_log.read(path))
-    with MessageLogWriter(path) as writer:
+    assert receipts.count(path) == 0
+    assert not len(receipts.read(path))
+    with ReceiptWriter(path) as writer:
         writer.append(1, 1_000, 1_005_000_000, 1_006_000_000)
         writer.append(2, 2_000, 1_999_500_000, 0)
     with path.open("ab") as file:
         file.write(b"torn")
-    assert message_log.count(path) == 2
-    records = message_log.read(path)
+    assert receipts.count(path) == 2
+    records = receipts.read(path)
     assert records["sequence"].tolist() == [1, 2]
-    assert message_log.lateness_ms(records).tolist() == [5.0, -0.5]
+    assert receipts.lateness_ms(records).tolist() == [5.0, -0.5]
 
 
 def test_lateness_counts_the_early_the_lost_and_the_duplicated() -> None:
     recorder = Recorder()
     warm_up = (0, 1_000, 1_300_000_000, 0)
     rest = ((1, 1_000, 1_010_000_000, 0), (2, 2_000, 1_990_000_000, 0), (2, 2_000, 2_004_000_000, 0))
-    lateness.record(recorder, "20 a second", "tidegate", log(warm_up, *rest), sent=5, warm_up=1)
+    lateness.record(recorder, "20 a second", "tidegate", received(warm_up, *rest), sent=5, warm_up=1)
     figures = {metric.title: metric.samples["tidegate"] for metric in recorder.metrics}
     assert figures["arrived early"] == [1]
     assert figures["earliest"] == [10.0]
@@ -62,14 +62,14 @@ def test_a_lateness_schedule_is_even_and_its_delays_are_within_bounds() -> None:
 
 def test_a_repeat_is_what_was_acknowledged_before_the_kill_and_came_again() -> None:
     killed_at_ns = 1_000_000_000
-    before = log(
+    before = received(
         (0, 0, 1, 100_000_000),  # acknowledged, comes again
         (1, 0, 1, 950_000_000),  # acknowledged, comes again
         (2, 0, 1, 990_000_000),  # acknowledged, stays away
         (3, 0, 1, 0),  # never acknowledged, comes again
         (4, 0, 1, 1_000_000_001),  # acknowledged after the kill, comes again
     )
-    after = log((0, 0, 2, 0), (1, 0, 2, 0), (3, 0, 2, 0), (4, 0, 2, 0), (5, 0, 2, 0))
+    after = received((0, 0, 2, 0), (1, 0, 2, 0), (3, 0, 2, 0), (4, 0, 2, 0), (5, 0, 2, 0))
     assert acks.repeats(before, after, killed_at_ns).tolist() == [900.0, 50.0]
     assert acks.lost(6, before, after) == 0
     assert acks.lost(8, before, after) == 2
