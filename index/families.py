@@ -37,7 +37,7 @@ from tidegate.index.errors import (
     TidegateIndexError,
 )
 from tidegate.index.format.commits import commit_record, decode_commit
-from tidegate.index.format.envelope import unseal
+from tidegate.index.format.envelope import unwrap
 from tidegate.index.format.keys import COMMIT_KEY, FORMAT_KEY, JOURNAL
 from tidegate.index.options import MIB
 from tidegate.index.store import Batch
@@ -113,7 +113,7 @@ class Families:
         try:
             record = self.main.get(FORMAT_KEY)
             if record is not None:
-                unseal(FORMAT_KEY[:1], bytes(record))
+                unwrap(FORMAT_KEY[:1], bytes(record))
             elif any(next(iter(family.keys()), None) is not None for family in (self.main, self.journal)):
                 raise ForeignDirectoryError(str(path))
         except CorruptRecordError as error:
