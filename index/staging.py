@@ -81,10 +81,10 @@ class Chunk:
 class Staging:
     """Chunks, runs and what is in flight, of one subscription; its items live in the subscription's heap."""
 
-    def __init__(self, heap: RunHeap, held: PositionSet, seal_entries: int) -> None:
+    def __init__(self, heap: RunHeap, held: PositionSet, chunk_entries: int) -> None:
         self._heap = heap
         self._held = held
-        self._seal_entries = seal_entries
+        self._chunk_entries = chunk_entries
         self._open_chunk: Chunk | None = None
         self._chunks: dict[Chunk, None] = {}  # these two in order, so that a run can be repeated
         self._runs: dict[Run, None] = {}
@@ -99,10 +99,10 @@ class Staging:
 
     def add(self, entries: Entries) -> None:
         """Stage entries in any order."""
-        for start in range(0, len(entries), self._seal_entries):
-            part = entries.part(start, min(len(entries), start + self._seal_entries))
+        for start in range(0, len(entries), self._chunk_entries):
+            part = entries.part(start, min(len(entries), start + self._chunk_entries))
             chunk = self._open_chunk
-            if chunk is None or chunk.count + len(part) > self._seal_entries:
+            if chunk is None or chunk.count + len(part) > self._chunk_entries:
                 chunk = self._open_chunk = Chunk(self)
                 self._chunks[chunk] = None
             before = chunk.first_ms if chunk.count else None

@@ -366,7 +366,7 @@ class Timeline:
         return entries
 
     def _new_staging(self) -> Staging:
-        staging = Staging(self._heap, self._positions.held, self._options.seal_entries)
+        staging = Staging(self._heap, self._positions.held, self._options.chunk_entries)
         staging.removals = self._positions.removals
         return staging
 

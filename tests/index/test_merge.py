@@ -20,7 +20,7 @@ keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))
 
 
 class Keeper:
-    """Owner of runs and, sealed, of one run that is opened on demand."""
+    """Owner of runs and, unopened, of one run that is opened on demand."""
 
     stored = True
 
@@ -58,14 +58,14 @@ def test_pops_are_the_sorted_union(
     heap = RunHeap()
     taken: set[EntryKey] = set()
     due = []
-    for wanted, sealed in sources:
+    for wanted, unopened in sources:
         rows = wanted - taken
         taken |= rows
         if not rows:
             continue
         due += [row for row in rows if row[0] <= now_ms]
         keeper = Keeper(rows)
-        if sealed:
+        if unopened:
             heap.push((keeper.entries.key(0)[0], -1, -1), keeper)
         else:
             heap.push_run(Run(keeper.entries, keeper))
