@@ -143,7 +143,7 @@ class DelayIndex:
             context,
             found.identity,
             own_journal,
-            SliceWidth(state.slice_width_ms, state.slice_width_auto, settled=bool(found.slices)),
+            SliceWidth(state.slice_width_ms, state.slice_width_auto, chosen=bool(found.slices)),
             positions=PositionState(
                 found.held, found.acknowledged, state.mark_delete, state.generation, state.claim
             ),

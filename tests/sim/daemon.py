@@ -103,7 +103,7 @@ class _Log:
 class _Store(TappedStore):
     """A write of another thread is done when the simulation has come back to it: nobody can wait for it."""
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         if self._writing:
             raise NotYet
 
