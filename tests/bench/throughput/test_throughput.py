@@ -1,4 +1,4 @@
-"""The pure parts of the throughput bench: schedules, what is made of a log, a broker's gauges."""
+"""The pure parts of the throughput bench: schedules, what is made of receipts, a broker's gauges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from bench.harness.driver import Recorder
 from bench.harness.errors import BenchError
 from bench.harness.results import Metric
-from bench.pulsar import receipts
 from bench.pulsar.stand import Sent
 from bench.throughput import broker_memory
 from bench.throughput.bench import Scenario, Waiting, due_times, record, rows
 from bench.throughput.broker_memory import MIB, BrokerMemory
+from tests.support.receipts import received
 
 INSTANT = Scenario("all due at one instant", "instant", 4, 0)
 SECOND_NS = 1_000_000_000
@@ -23,10 +23,6 @@ jvm_memory_bytes_used{cluster="standalone",area="nonheap"} 7.0E7
 jvm_memory_direct_bytes_used{cluster="standalone"} 2.5165824E7
 plain_gauge 12
 """
-
-
-def received(*entries: tuple[int, int, int, int]) -> NDArray[np.void]:
-    return np.array(list(entries), receipts.RECORD)
 
 
 def measured(scenario: Scenario, records: NDArray[np.void], daemon_bytes: int = 0) -> dict[str, Metric]:
