@@ -18,7 +18,7 @@ from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import DeadlineError
 from bench.harness.stats import quantiles
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS, TRACKERS
-from bench.pulsar import message_log
+from bench.pulsar import receipts
 from bench.pulsar.stand import PROCESS_START_MS, Stand, now_ms
 
 RATES_PER_S = (20, 1000)
@@ -45,7 +45,7 @@ def record(
 
     Returns the lateness in ms of each of the others.
     """
-    of_all = message_log.lateness_ms(records)
+    of_all = receipts.lateness_ms(records)
     is_warm = records["sequence"] >= warm_up
     lateness = of_all[is_warm]
     distinct = len(np.unique(records["sequence"]))

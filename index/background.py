@@ -330,7 +330,7 @@ class Background:
 
     def _is_ready(self, index: DelayIndex | None) -> TypeGuard[DelayIndex]:
         """Whether an index can be persisted. Without its identity in the store, it would be nobody's."""
-        return index is not None and index.log.identity_token <= self._context.journal.durable_token
+        return index is not None and index.own_journal.identity_token <= self._context.journal.durable_token
 
     def _tidy(self) -> None:
         """Let the store tidy up after the last persist of many, when it has nothing else to do."""

@@ -66,7 +66,7 @@ class Catalog:
             self._context,
             self._indexes,
             executor,
-            lambda index: self._delete_stored(index.log.subscription_id),
+            lambda index: self._delete_stored(index.own_journal.subscription_id),
         )
         self._closed = False
 
@@ -147,9 +147,9 @@ class Catalog:
         identity = Identity(name, incarnation)
         batch = Batch()
         batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
-        log = self._journal.new_log(subscription_id, batch)
+        own_journal = self._journal.new_subscription(subscription_id, batch)
         width = SliceWidth(self._options.slice_width_ms, self._options.slice_width_auto)
-        index = DelayIndex(self._context, identity, log, width)
+        index = DelayIndex(self._context, identity, own_journal, width)
         self._indexes[name] = index
         return index
 
@@ -180,7 +180,7 @@ class Catalog:
         self.remove(index.name)
         batch = Batch()
         batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
-        self._journal.identify(index.log, batch)
+        self._journal.identify(index.own_journal, batch)
         self._indexes[index.name] = index
         self._due_changed(index)
         self._crowding_changed(index)
@@ -197,7 +197,7 @@ class Catalog:
         if known is not None:
             return known
         try:
-            value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
+            value = self._store.get(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
             return None if value is None else Chain.decode(value)
         except (CorruptRecordError, StorageError):
             return None
@@ -213,13 +213,13 @@ class Catalog:
         if index.upkeep.absent_blocks:
             return
         batch = Batch()
-        batch.put(keys.subscription_key(keys.CHAIN, index.log.subscription_id), chain.encode())
+        batch.put(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id), chain.encode())
         self._journal.also(batch)
 
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
         """What was put in before anybody had opened the subscription is its first owner's."""
         index.incarnation = incarnation
-        key = keys.subscription_key(keys.IDENTITY, index.log.subscription_id)
+        key = keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id)
         batch = Batch()
         batch.put(key, Identity(index.name, incarnation).encode())
         self._journal.also(batch)
@@ -238,7 +238,7 @@ class Catalog:
             self._background.forget(index)
             self._parked.discard(index)
             self._chains.pop(index, None)
-            self._delete_stored(index.log.subscription_id)
+            self._delete_stored(index.own_journal.subscription_id)
 
     def __iter__(self) -> Iterator[DelayIndex]:
         return iter(list(self._indexes.values()))
@@ -293,7 +293,7 @@ class Catalog:
 
     def is_durable(self, index: DelayIndex) -> bool:
         """Whether everything that was told to an index is durable."""
-        return self._journal.is_durable(index.log)
+        return self._journal.is_durable(index.own_journal)
 
     def commit(self) -> int:
         """Group commit: one synced write of everything appended since the last; the durable token.
@@ -391,7 +391,7 @@ class Catalog:
             self._background.drain()
             self.commit()
             for index in self:
-                if index.log.size_bytes >= self._options.write_piece_bytes:
+                if index.own_journal.size_bytes >= self._options.write_piece_bytes:
                     self.persist(index.name)
         finally:
             self._closed = True

@@ -27,7 +27,7 @@ from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, load_block
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import encode_keys, encode_slice
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.pacing import Pause
@@ -82,7 +82,7 @@ class _MergedBlock:
     def __init__(self, job: CompactionJob, stored: StoredBlock) -> None:
         self._job = job
         self._stored = stored
-        self.in_flight = InFlightLog()
+        self.in_flight = InFlightEntries()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         entries = self._job.read(self._stored)

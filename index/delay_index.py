@@ -25,7 +25,7 @@ from tidegate.index.entry import BoolArray, Entries
 from tidegate.index.errors import BlockAwayError, CheckError
 from tidegate.index.format.manifest import Identity
 from tidegate.index.format.records import RecordType
-from tidegate.index.journal import JournalLog
+from tidegate.index.journal import SubscriptionJournal
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
 from tidegate.index.persisting import Persisting
@@ -49,7 +49,7 @@ class DelayIndex:
         self,
         context: Context[DelayIndex],
         identity: Identity,
-        log: JournalLog,
+        own_journal: SubscriptionJournal,
         width: SliceWidth,
         *,
         positions: PositionState | None = None,
@@ -57,7 +57,7 @@ class DelayIndex:
     ) -> None:
         self.name: SubscriptionName = identity.name
         self.incarnation = identity.incarnation
-        self.log = log
+        self.own_journal = own_journal
         self._context = context
         self._notices = Notices(context, self)
         self._positions = positions or PositionState()
@@ -73,7 +73,7 @@ class DelayIndex:
         self._blocks = BlockReader(
             self.name,
             context.store,
-            log.subscription_id,
+            own_journal.subscription_id,
             quarantine=self._quarantine,
             absent=self._absent,
             on_corrupt=self._notices.corrupt_block,
@@ -84,7 +84,7 @@ class DelayIndex:
             options=context.options,
             clock=context.clock,
             journal=context.journal,
-            log=log,
+            own_journal=own_journal,
             positions=self._positions,
             timeline=self._timeline,
             width=width,
@@ -94,7 +94,7 @@ class DelayIndex:
         )
         compacting = Compacting(
             name=self.name,
-            subscription_id=log.subscription_id,
+            subscription_id=own_journal.subscription_id,
             store=context.store,
             options=context.options,
             timeline=self._timeline,
@@ -113,7 +113,7 @@ class DelayIndex:
         )
         self.upkeep = Upkeep(
             self.name,
-            log,
+            own_journal,
             self._positions,
             self._timeline,
             self._blocks,
@@ -138,12 +138,12 @@ class DelayIndex:
         absent: ids of blocks that are not in the store yet.
         """
         state = found.state
-        log = context.journal.recovered_log(found.subscription_id, state.persisted_sequence)
+        own_journal = context.journal.recovered_subscription(found.subscription_id, state.persisted_sequence)
         index = cls(
             context,
             found.identity,
-            log,
-            SliceWidth(state.slice_width_ms, state.slice_width_auto, settled=bool(found.slices)),
+            own_journal,
+            SliceWidth(state.slice_width_ms, state.slice_width_auto, chosen=bool(found.slices)),
             positions=PositionState(
                 found.held, found.acknowledged, state.mark_delete, state.generation, state.claim
             ),
@@ -156,7 +156,7 @@ class DelayIndex:
         replay(found.reader.records(), index._changes)
         index._absent.expect(absent)  # of what the journal has left
         context.journal.replayed(
-            log, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
+            own_journal, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
         index.upkeep.tell_wishes()
         if found.damaged or found.reader.damaged:
@@ -177,7 +177,7 @@ class DelayIndex:
         if not len(fresh):
             return journal.appended_token
         self._context.added_entries += len(fresh)
-        token = journal.add(self.log, fresh, self._context.clock.now_ms())
+        token = journal.add(self.own_journal, fresh, self._context.clock.now_ms())
         self._notices.due_changed()
         return token
 
@@ -258,7 +258,9 @@ class DelayIndex:
             return journal.appended_token
         self._changes.acknowledge(positions)
         self._notices.due_changed()
-        return journal.positions(self.log, RecordType.ACKNOWLEDGE, positions, self._context.clock.now_ms())
+        return journal.positions(
+            self.own_journal, RecordType.ACKNOWLEDGE, positions, self._context.clock.now_ms()
+        )
 
     def unacknowledge(self, positions: PositionSet) -> int:
         """Forget acknowledgements (the cursor was reset); the broker will add what it reads again."""
@@ -266,7 +268,9 @@ class DelayIndex:
         if positions.isdisjoint(self._positions.acknowledged):
             return journal.appended_token
         self._changes.unacknowledge(positions)
-        return journal.positions(self.log, RecordType.UNACKNOWLEDGE, positions, self._context.clock.now_ms())
+        return journal.positions(
+            self.own_journal, RecordType.UNACKNOWLEDGE, positions, self._context.clock.now_ms()
+        )
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
         """Set the cursor's persisted mark-delete position; everything up to it leaves held and acknowledged.
@@ -280,11 +284,11 @@ class DelayIndex:
         self._changes.mark_delete(ledger_id, entry_id)
         self._notices.due_changed()
         token = journal.numbers(
-            self.log, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
+            self.own_journal, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
         )
         if (ledger_id, entry_id) < before:
             # Joined with a later one, it would not be known that it went back and what that made forgotten.
-            journal.cut(self.log)
+            journal.cut(self.own_journal)
         return token
 
     def begin_generation(self, generation: int) -> int:
@@ -300,7 +304,7 @@ class DelayIndex:
             return self._context.journal.appended_token
         self._changes.begin_generation(generation)
         return self._context.journal.numbers(
-            self.log, RecordType.GENERATION, generation, 0, self._context.clock.now_ms()
+            self.own_journal, RecordType.GENERATION, generation, 0, self._context.clock.now_ms()
         )
 
     def begin_claim(self, claim: Claim) -> int:
@@ -313,7 +317,9 @@ class DelayIndex:
         if claim == self.claim:
             return self._context.journal.appended_token
         self._changes.begin_claim(claim)
-        return self._context.journal.numbers(self.log, RecordType.CLAIM, *claim, self._context.clock.now_ms())
+        return self._context.journal.numbers(
+            self.own_journal, RecordType.CLAIM, *claim, self._context.clock.now_ms()
+        )
 
     def forget_acknowledgements(self) -> int:
         """Believe no acknowledgement and no mark-delete position: what took them back may be lost.
@@ -330,7 +336,9 @@ class DelayIndex:
         self._changes.clear()
         self._absent.applied()
         self._notices.due_changed()
-        return self._context.journal.numbers(self.log, RecordType.CLEAR, 0, 0, self._context.clock.now_ms())
+        return self._context.journal.numbers(
+            self.own_journal, RecordType.CLEAR, 0, 0, self._context.clock.now_ms()
+        )
 
     def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
         """Width, in ms, of the slices that entries spilled from now on go to; slices that exist keep theirs.
@@ -344,7 +352,7 @@ class DelayIndex:
             return self._context.journal.appended_token
         self._changes.set_width(width_ms, auto=auto)
         return self._context.journal.numbers(
-            self.log, RecordType.WIDTH, width_ms, int(auto), self._context.clock.now_ms()
+            self.own_journal, RecordType.WIDTH, width_ms, int(auto), self._context.clock.now_ms()
         )
 
     @property
@@ -410,12 +418,15 @@ class DelayIndex:
         if self._absent:
             raise BlockAwayError("a part of it")
         return Reading(
-            self._context.store, self.log.subscription_id, self._timeline.parts(), self._timeline.blocks()
+            self._context.store,
+            self.own_journal.subscription_id,
+            self._timeline.parts(),
+            self._timeline.blocks(),
         )
 
     def remove(self) -> None:
         """The subscription is gone: give its share of the journal back."""
-        self._context.journal.remove(self.log)
+        self._context.journal.remove(self.own_journal)
         self._notices.removed()
 
     # ---- telling
@@ -437,8 +448,8 @@ class DelayIndex:
             blocks_quarantined=self._quarantine.blocks_total,
             blocks_absent=len(self._absent),
             memory_bytes=timeline.memory_bytes() + positions.memory_bytes(),
-            disk_bytes=self.stored_bytes + self.log.size_bytes,
-            journal_bytes=self.log.size_bytes,
+            disk_bytes=self.stored_bytes + self.own_journal.size_bytes,
+            journal_bytes=self.own_journal.size_bytes,
             next_due_ms=self.next_due_ms(),
             slice_width_ms=self._width.width_ms,
             slice_width_auto=self._width.auto,
@@ -459,6 +470,6 @@ class DelayIndex:
             self._persisting.check()
             self._absent.check()
             self._quarantine.check()
-            self._context.journal.check(self.log)
+            self._context.journal.check(self.own_journal)
         except CheckError as error:
             raise CheckError(f"{self.name}: {error}\n{self.stats()}") from error

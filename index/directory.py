@@ -117,7 +117,7 @@ def move_aside(path: Path) -> Path | None:
             shutil.rmtree(aside)
         aside.mkdir(0o700)
         names = [each.name for each in path.iterdir() if _OURS.fullmatch(each.name)]
-        # Whose it is must be known until the end, and a store is not begun beside logs of the former one.
+        # Whose it is must be known until the end, and a store is not begun beside WALs of the former one.
         last = {"CURRENT": 1, WITNESS_NAME: 2}
         for name in sorted(set(names) - {ASIDE_NAME, "lost+found"}, key=lambda name: last.get(name, 0)):
             (path / name).rename(aside / name)

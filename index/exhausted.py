@@ -1,11 +1,11 @@
 """Slices of which everything was handed out: each is finished once nothing of it is held any more.
 
 To look at all of them at each acknowledgement would cost more the more there are. So each is watched by one
-of its held entries, the witness: as long as that is held, the slice is not finished. When it departs, the
+of its held entries, the sentinel: as long as that is held, the slice is not finished. When it departs, the
 slice is looked at again, though not before as many positions have departed as it had left: then it has
-another witness, or is done. Each look is paid for by a departure.
+another sentinel, or is done. Each look is paid for by a departure.
 
-Invariants: each slice here has a witness, or waits for a number of departures; a witness is held.
+Invariants: each slice here has a sentinel, or waits for a number of departures; a sentinel is held.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Exhausted:
     """The slices that wait for what is in flight of them."""
 
     def __init__(self) -> None:
-        self._witness: dict[Slice, Position] = {}
+        self._sentinel: dict[Slice, Position] = {}
         self._look_at: dict[Slice, int] = {}
-        """When a slice that has a witness is to be looked at, if that departs."""
+        """When a slice that has a sentinel is to be looked at, if that departs."""
         self._watched: dict[Position, list[Slice]] = {}
-        self._witnesses = PositionSet()
+        self._sentinels = PositionSet()
         self._waiting: heapdict = heapdict()
-        """Slices without a witness, each with how many positions must have departed for a look."""
+        """Slices without a sentinel, each with how many positions must have departed for a look."""
 
     def __iter__(self) -> Iterator[Slice]:
-        return iter([*self._witness, *self._waiting])
+        return iter([*self._sentinel, *self._waiting])
 
     def add(self, each: Slice, departed: int) -> None:
         """A slice is exhausted: it is looked at once `departed` positions have departed."""
@@ -46,7 +46,7 @@ class Exhausted:
         """Wait for it no longer, if it is here."""
         if each in self._waiting:
             del self._waiting[each]
-        position = self._witness.get(each)
+        position = self._sentinel.get(each)
         if position is not None:
             self._dismiss(each, position)
 
@@ -60,7 +60,7 @@ class Exhausted:
         if not self._watched:
             return
         if len(positions) > _FEW:
-            positions = positions.intersection(self._witnesses)
+            positions = positions.intersection(self._sentinels)
         for position in positions:
             for each in list(self._watched.get(position, ())):
                 self._retire(each, position)
@@ -82,10 +82,10 @@ class Exhausted:
                 yield each
 
     def _watch(self, each: Slice, position: Position, look_at: int) -> None:
-        self._witness[each] = position
+        self._sentinel[each] = position
         self._look_at[each] = look_at
         self._watched.setdefault(position, []).append(each)
-        self._witnesses.update(PositionSet.of([position]))
+        self._sentinels.update(PositionSet.of([position]))
 
     def _retire(self, each: Slice, position: Position) -> None:
         look_at = self._look_at[each]
@@ -93,17 +93,19 @@ class Exhausted:
         self._waiting[each] = look_at
 
     def _dismiss(self, each: Slice, position: Position) -> None:
-        del self._witness[each], self._look_at[each]
+        del self._sentinel[each], self._look_at[each]
         watched = self._watched[position]
         watched.remove(each)
         if not watched:
             del self._watched[position]
-            self._witnesses.difference_update(PositionSet.of([position]))
+            self._sentinels.difference_update(PositionSet.of([position]))
 
     def check(self, held: PositionSet) -> None:
         """Raise CheckError if an invariant does not hold."""
-        for each, position in self._witness.items():
-            require(position in held, f"the witness {position} of slice {each.id} is not held")
-            require(each in self._watched.get(position, ()), f"the witness of slice {each.id} is not watched")
-            require(each not in self._waiting, f"slice {each.id} has a witness and waits")
-        require(len(self._witnesses) == len(self._watched), "witnesses are missing among those watched")
+        for each, position in self._sentinel.items():
+            require(position in held, f"the sentinel {position} of slice {each.id} is not held")
+            require(
+                each in self._watched.get(position, ()), f"the sentinel of slice {each.id} is not watched"
+            )
+            require(each not in self._waiting, f"slice {each.id} has a sentinel and waits")
+        require(len(self._sentinels) == len(self._watched), "sentinels are missing among those watched")

@@ -2,11 +2,11 @@
 
 The journal has a family of its own because it is three quarters of what is written, and dead within seconds.
 Among the blocks it would be compacted with them again and again; alone, most of it dies in its memtable. The
-families share one log, so that a batch over both is atomic.
+families share one WAL, so that a batch over both is atomic.
 
-RocksDB recovers of its log what comes before the first record that it cannot read, and says nothing of the
+RocksDB recovers of its WAL what comes before the first record that it cannot read, and says nothing of the
 rest: right after a power cut, and not after damage. So each synced batch is numbered: the number is a value
-in the journal's family, where all but the last die in the memtable. And the manifest tracks the logs that are
+in the journal's family, where all but the last die in the memtable. And the manifest tracks the WALs that are
 written no more (rocksdb/OPTIONS-000001), so that one of them missing or cut short is not passed over.
 """
 
@@ -37,11 +37,11 @@ from tidegate.index.errors import (
     TidegateIndexError,
 )
 from tidegate.index.format.commits import commit_record, decode_commit
-from tidegate.index.format.envelope import unseal
+from tidegate.index.format.envelope import unwrap
 from tidegate.index.format.keys import COMMIT_KEY, FORMAT_KEY, JOURNAL
-from tidegate.index.log_walk import require_readable_manifests, stop_at_damage
 from tidegate.index.options import MIB
 from tidegate.index.store import Batch
+from tidegate.index.wal_walk import require_readable_manifests, stop_at_damage
 
 AFTER_JOURNAL = bytes([JOURNAL[0] + 1])
 
@@ -113,7 +113,7 @@ class Families:
         try:
             record = self.main.get(FORMAT_KEY)
             if record is not None:
-                unseal(FORMAT_KEY[:1], bytes(record))
+                unwrap(FORMAT_KEY[:1], bytes(record))
             elif any(next(iter(family.keys()), None) is not None for family in (self.main, self.journal)):
                 raise ForeignDirectoryError(str(path))
         except CorruptRecordError as error:

@@ -1,6 +1,6 @@
-"""The log of entries in flight: handed out and perhaps not yet acknowledged, kept for a rewind.
+"""Entries in flight: handed out and perhaps not yet acknowledged, kept for a rewind.
 
-Invariants: every held entry that was appended is still there; dead ones go when the log is pruned, which
+Invariants: every held entry that was appended is still there; dead ones go when they are pruned, which
 costs an amortised constant an entry.
 """
 
@@ -26,7 +26,7 @@ class _Part(NamedTuple):
     positions: PositionSet
 
 
-class InFlightLog:
+class InFlightEntries:
     """Arrays of entries in flight, `len` counts them with the dead ones."""
 
     __slots__ = ("_count", "_loose", "_parts", "_prune_at")
@@ -92,7 +92,7 @@ class InFlightLog:
         raise ValueError("nothing in flight is held")
 
     def take(self) -> list[Entries]:
-        """All entries; the log is empty afterwards."""
+        """All entries; nothing is in flight here afterwards."""
         parts = self.parts()
         self._parts, self._loose = [], []
         self._count = 0

@@ -7,12 +7,12 @@ appended is lost.
 
 The rule for the commit thread: it touches only what `begin` has taken. Records that were taken are not
 joined with later ones any more, and which of them are superfluous was decided when they were taken, so that
-it looks at nothing of a `JournalLog` but the number of its subscription, and at nothing of an index. What it
-leaves, an error or none, is there before anybody who waits for it goes on.
+it looks at nothing of a `SubscriptionJournal` but the number of its subscription, and at nothing of an index.
+What it leaves, an error or none, is there before anybody who waits for it goes on.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds what a synced write has
-covered; a `JournalLog` is written to by `Journal` only, on the core's thread, and read by everyone else. What
-of that is state is walked by `check`.
+covered; a `SubscriptionJournal` is written to by `Journal` only, on the core's thread, and read by everyone
+else. What of that is state is walked by `check`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENTRY_BYTES = 10
 """Estimates of a record's size in the store, for the journal budget."""
 
 
-class JournalLog:
+class SubscriptionJournal:
     """The journal's view of one subscription. Made and changed by `Journal`."""
 
     __slots__ = (
@@ -96,11 +96,11 @@ class JournalLog:
 class Record:
     """One record before it is written. Records of one type that follow each other are joined."""
 
-    __slots__ = ("entries", "log", "numbers", "parts", "positions", "record_type", "sequence")
+    __slots__ = ("entries", "numbers", "parts", "positions", "record_type", "sequence", "subscription")
 
-    def __init__(self, log: JournalLog, record_type: RecordType) -> None:
-        self.log = log
-        self.sequence = log.last_sequence + 1
+    def __init__(self, subscription: SubscriptionJournal, record_type: RecordType) -> None:
+        self.subscription = subscription
+        self.sequence = subscription.last_sequence + 1
         self.record_type = record_type
         self.entries = 0
         self.parts: list[Entries] = []
@@ -109,7 +109,7 @@ class Record:
 
     def put_into(self, batch: Batch) -> None:
         """Encode the record and add it to `batch`."""
-        key = keys.journal_key(self.log.subscription_id, self.sequence, self.record_type)
+        key = keys.journal_key(self.subscription.subscription_id, self.sequence, self.record_type)
         batch.put(key, self._encoded())
 
     def _encoded(self) -> bytes:
@@ -190,64 +190,70 @@ class Journal:
         self.records = 0
         """Records of all subscriptions that no persist has made superfluous."""
 
-    def new_log(self, subscription_id: int, identity: Batch) -> JournalLog:
-        """The log of a new subscription; `identity` is written with the next commit, before any record."""
-        log = JournalLog(subscription_id)
-        self.identify(log, identity)
-        return log
+    def new_subscription(self, subscription_id: int, identity: Batch) -> SubscriptionJournal:
+        """The journal of a new subscription; `identity` goes with the next commit, before any record."""
+        subscription = SubscriptionJournal(subscription_id)
+        self.identify(subscription, identity)
+        return subscription
 
-    def identify(self, log: JournalLog, identity: Batch) -> None:
-        """Write whose log it is with the next commit, before any record."""
-        log._identity_token = self.also(identity)
+    def identify(self, subscription: SubscriptionJournal, identity: Batch) -> None:
+        """Write whose journal it is with the next commit, before any record."""
+        subscription._identity_token = self.also(identity)
 
-    def recovered_log(self, subscription_id: int, persisted_sequence: int) -> JournalLog:
-        """The log of a stored subscription; `replayed` tells what is in it."""
-        log = JournalLog(subscription_id)
-        log._persisted_sequence = log._last_sequence = persisted_sequence
-        return log
+    def recovered_subscription(self, subscription_id: int, persisted_sequence: int) -> SubscriptionJournal:
+        """The journal of a stored subscription; `replayed` tells what is in it."""
+        subscription = SubscriptionJournal(subscription_id)
+        subscription._persisted_sequence = subscription._last_sequence = persisted_sequence
+        return subscription
 
-    def replayed(self, log: JournalLog, last_sequence: int, size_bytes: int, now_ms: int) -> None:
-        """The stored records of `log` have been read."""
-        log._last_sequence = last_sequence
-        self.records += log.records
-        log._oldest_ms = now_ms if size_bytes else None
-        log._size_bytes = size_bytes
+    def replayed(
+        self, subscription: SubscriptionJournal, last_sequence: int, size_bytes: int, now_ms: int
+    ) -> None:
+        """The stored records of `subscription` have been read."""
+        subscription._last_sequence = last_sequence
+        self.records += subscription.records
+        subscription._oldest_ms = now_ms if size_bytes else None
+        subscription._size_bytes = size_bytes
         self.size_bytes += size_bytes
 
-    def add(self, log: JournalLog, entries: Entries, now_ms: int) -> int:
+    def add(self, subscription: SubscriptionJournal, entries: Entries, now_ms: int) -> int:
         """Append entries; the token."""
         for start in range(0, len(entries), RECORD_ENTRIES_MAX):
             part = entries.part(start, min(len(entries), start + RECORD_ENTRIES_MAX))
-            record = log._tail
+            record = subscription._tail
             if (
                 record is None
                 or record.record_type is not RecordType.ADD
                 or record.entries + len(part) > RECORD_ENTRIES_MAX
             ):
-                record = self._append(log, RecordType.ADD, now_ms)
+                record = self._append(subscription, RecordType.ADD, now_ms)
             record.parts.append(part)
             record.entries += len(part)
-            self._grow(log, len(part) * _ENTRY_BYTES)
+            self._grow(subscription, len(part) * _ENTRY_BYTES)
         return self._issue()
 
-    def positions(self, log: JournalLog, record_type: RecordType, positions: PositionSet, now_ms: int) -> int:
+    def positions(
+        self, subscription: SubscriptionJournal, record_type: RecordType, positions: PositionSet, now_ms: int
+    ) -> int:
         """Append ACKNOWLEDGE or UNACKNOWLEDGE; the token."""
-        record = log._tail
+        record = subscription._tail
         if record is not None and record.record_type is record_type and record.positions is not None:
             record.positions.update(positions)
-            self._grow(log, positions.portable_bytes())
+            self._grow(subscription, positions.portable_bytes())
         else:
-            record = self._append(log, record_type, now_ms)
+            record = self._append(subscription, record_type, now_ms)
             record.positions = positions.snapshot()
-            self._grow(log, record.positions.portable_bytes())
+            self._grow(subscription, record.positions.portable_bytes())
         return self._issue()
 
-    def numbers(self, log: JournalLog, record_type: RecordType, first: int, second: int, now_ms: int) -> int:
+    def numbers(
+        self, subscription: SubscriptionJournal, record_type: RecordType, first: int, second: int, now_ms: int
+    ) -> int:
         """Append MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM; the token."""
-        record = log._tail
+        record = subscription._tail
         # A mark-delete position that goes back must not hide the one before it, which removed positions.
         if record is None or record.record_type is not record_type or (first, second) < record.numbers:
-            record = self._append(log, record_type, now_ms)
+            record = self._append(subscription, record_type, now_ms)
         record.numbers = (first, second)
         return self._issue()
 
@@ -262,43 +268,45 @@ class Journal:
         taken_token = self.durable_token if self._writing is None else self._writing.token
         return self.appended_token != taken_token
 
-    def is_durable(self, log: JournalLog) -> bool:
-        """Whether every record of a log is. O(records that are not)."""
+    def is_durable(self, subscription: SubscriptionJournal) -> bool:
+        """Whether every record of a subscription is. O(records that are not)."""
         waiting = self._pending if self._writing is None else [*self._writing.records, *self._pending]
-        return not any(record.log is log for record in waiting)
+        return not any(record.subscription is subscription for record in waiting)
 
-    def cut(self, log: JournalLog) -> int:
+    def cut(self, subscription: SubscriptionJournal) -> int:
         """The last sequence number; later records are not joined with those up to it."""
-        log._tail = None
-        return log.last_sequence
+        subscription._tail = None
+        return subscription.last_sequence
 
-    def persisted(self, log: JournalLog, sequence: int, size_bytes: int, oldest_ms: int | None) -> None:
+    def persisted(
+        self, subscription: SubscriptionJournal, sequence: int, size_bytes: int, oldest_ms: int | None
+    ) -> None:
         """A persist has made records up to `sequence`, about `size_bytes`, superfluous.
 
         oldest_ms: when the persist began, if records were appended since, else None.
         """
-        self.records -= sequence - log._persisted_sequence
-        log._persisted_sequence = sequence
-        log._oldest_ms = oldest_ms
-        log._size_bytes -= size_bytes
+        self.records -= sequence - subscription._persisted_sequence
+        subscription._persisted_sequence = sequence
+        subscription._oldest_ms = oldest_ms
+        subscription._size_bytes -= size_bytes
         self.size_bytes -= size_bytes
 
-    def remove(self, log: JournalLog) -> None:
+    def remove(self, subscription: SubscriptionJournal) -> None:
         """The subscription is gone: its records count for nothing, also those that are still to come."""
-        self.persisted(log, log.last_sequence, log.size_bytes, None)
-        log._removed = True
+        self.persisted(subscription, subscription.last_sequence, subscription.size_bytes, None)
+        subscription._removed = True
 
     def begin(self) -> Commit | None:
         """Take everything appended; None if that is nothing or a commit is being written."""
         if self._writing is not None or self.durable_token == self.appended_token:
             return None
         for record in self._pending:
-            record.log._tail = None
+            record.subscription._tail = None
         # A persist may have overtaken some, and what a removed subscription says must not come back.
         records = tuple(
             record
             for record in self._pending
-            if not record.log._removed and record.sequence > record.log.persisted_sequence
+            if not record.subscription._removed and record.sequence > record.subscription.persisted_sequence
         )
         self._writing = Commit(self._store, records, self._extra, self.appended_token, self._piece_bytes)
         self._pending, self._extra = [], Batch()
@@ -319,32 +327,39 @@ class Journal:
             self.durable_token = commit.token
         return self.durable_token
 
-    def check(self, log: JournalLog) -> None:
-        """Raise CheckError if an invariant does not hold, of all together or of this log. O(what waits)."""
+    def check(self, subscription: SubscriptionJournal) -> None:
+        """Raise CheckError if an invariant does not hold, of all together or of this one. O(what waits)."""
         writing, taken = self._writing, () if self._writing is None else self._writing.records
         taken_token = self.durable_token if writing is None else writing.token
         require(
-            log.identity_token <= self.appended_token
+            subscription.identity_token <= self.appended_token
             and self.durable_token <= taken_token <= self.appended_token,
             f"tokens: {self.durable_token} durable, {taken_token} taken, {self.appended_token} appended",
         )
         require(
             self.pending or not (self._pending or len(self._extra)), "no commit would take what is appended"
         )
-        waiting = [record.sequence for record in (*taken, *self._pending) if record.log is log]
-        end = log.last_sequence + 1
+        waiting = [
+            record.sequence for record in (*taken, *self._pending) if record.subscription is subscription
+        ]
+        end = subscription.last_sequence + 1
         require(
             waiting == [*range(end - len(waiting), end)],
-            f"{waiting} wait, and {log.last_sequence} is the last",
+            f"{waiting} wait, and {subscription.last_sequence} is the last",
         )
         require(
-            log._tail is None or any(record is log._tail for record in self._pending),
+            subscription._tail is None or any(record is subscription._tail for record in self._pending),
             "a record is joined with that was taken",
         )
-        count, size_bytes = log.records, log.size_bytes
-        require(0 <= count <= self.records, f"a log has {count} records of {self.records}")
-        require(0 <= size_bytes <= self.size_bytes, f"a log has {size_bytes} bytes of {self.size_bytes}")
-        require(count > 0 or (size_bytes, log.oldest_ms) == (0, None), "a log has bytes, and no record")
+        count, size_bytes = subscription.records, subscription.size_bytes
+        require(0 <= count <= self.records, f"a subscription has {count} records of {self.records}")
+        require(
+            0 <= size_bytes <= self.size_bytes, f"a subscription has {size_bytes} bytes of {self.size_bytes}"
+        )
+        require(
+            count > 0 or (size_bytes, subscription.oldest_ms) == (0, None),
+            "a subscription has bytes, and no record",
+        )
 
     def commit(self) -> int:
         """Take, write and finish; the durable token. Raises StorageError."""
@@ -358,22 +373,22 @@ class Journal:
             self.finish(commit)
         return self.durable_token
 
-    def _append(self, log: JournalLog, record_type: RecordType, now_ms: int) -> Record:
-        record = Record(log, record_type)
-        log._last_sequence = record.sequence
-        log._tail = record
-        if log.oldest_ms is None:
-            log._oldest_ms = now_ms
+    def _append(self, subscription: SubscriptionJournal, record_type: RecordType, now_ms: int) -> Record:
+        record = Record(subscription, record_type)
+        subscription._last_sequence = record.sequence
+        subscription._tail = record
+        if subscription.oldest_ms is None:
+            subscription._oldest_ms = now_ms
         self._pending.append(record)
-        self._grow(log, _RECORD_BYTES)
-        if not log._removed:
+        self._grow(subscription, _RECORD_BYTES)
+        if not subscription._removed:
             self.records += 1
         return record
 
-    def _grow(self, log: JournalLog, size_bytes: int) -> None:
-        if log._removed:
+    def _grow(self, subscription: SubscriptionJournal, size_bytes: int) -> None:
+        if subscription._removed:
             return  # nobody would ever take it off again
-        log._size_bytes += size_bytes
+        subscription._size_bytes += size_bytes
         self.size_bytes += size_bytes
 
     def _issue(self) -> int:

@@ -29,7 +29,7 @@ _LEFT_SHARE = 16
 """A pop of so many may leave a sixteenth of them to the next one."""
 
 
-class Sealed(Protocol):
+class Unopened(Protocol):
     """Something that must be opened before its entries can be popped."""
 
     @property
@@ -42,7 +42,7 @@ class Sealed(Protocol):
         ...
 
 
-Item = Run | Sealed
+Item = Run | Unopened
 Taken = list[tuple[Run, Entries]]
 Accept = Callable[[Taken], Entries]
 
@@ -178,7 +178,7 @@ class RunHeap:
                 cut = last if cut is None else min(cut, last)
         return runs, None
 
-    def _open(self, item: Sealed) -> None:
+    def _open(self, item: Unopened) -> None:
         opened = item.open()
         self.discard(item)
         for key, inner in opened:

@@ -23,7 +23,7 @@ class IndexOptions:
     journal_records: records of all journals together, and 16 more for each subscription; past it the journal
         with most of them is persisted: opening reads each one, however small.
     block_entries: most entries of one packed block, 1 … 65,536.
-    seal_entries: staged entries are sorted in chunks of this many.
+    chunk_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is compacted, 2 or more.
     runs_max: as a slice comes near to this many runs, compactions get more and more of the time, and all of
         it from there on; more than `merge_runs`.
@@ -45,7 +45,7 @@ class IndexOptions:
     journal_budget_bytes: int = 64 * MIB
     journal_records: int = 32_768
     block_entries: int = 65_536
-    seal_entries: int = 32_768
+    chunk_entries: int = 32_768
     merge_runs: int = 8
     runs_max: int = 32
     compaction_entries: int = 1 << 22
@@ -65,7 +65,7 @@ class IndexOptions:
             ("journal_budget_bytes", 0, 1 << 53),
             ("journal_records", 0, 1 << 53),
             ("block_entries", 1, 65_536),
-            ("seal_entries", 1, 1 << 20),
+            ("chunk_entries", 1, 1 << 20),
             ("merge_runs", 2, 1 << 10),
             ("runs_max", self.merge_runs + 1, 1 << 12),
             ("compaction_entries", 1, 1 << 53),

@@ -21,7 +21,7 @@ from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, load_block
-from tidegate.index.format.envelope import seal
+from tidegate.index.format.envelope import wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State, encode_keys, encode_slice
 from tidegate.index.format.packing import pack_entries
@@ -344,7 +344,7 @@ class PersistJob:
             version = self.plan.state.version
             for ledger_id, data in positions.portable_of(dirty):
                 key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
-                self._writer.put(key, seal(kind, data))
+                self._writer.put(key, wrap(kind, data))
                 new[ledger_id] = version
 
     # ---- the commit
@@ -407,7 +407,7 @@ class PersistJob:
             )
         carry = keys.subscription_key(keys.CARRY, subscription_id)
         if len(self.result.carried):
-            commit.put(carry, seal(keys.CARRY, pack_entries(self.result.carried, compress=False)))
+            commit.put(carry, wrap(keys.CARRY, pack_entries(self.result.carried, compress=False)))
         else:
             commit.delete(carry)
         state = self._state._replace(next_block_id=self._writer.ids.upcoming)

@@ -89,7 +89,7 @@ class PersistChoice:
                 continue
             oldest_ms = min(oldest_ms, changed_ms)
             is_old = now_ms - changed_ms >= self._options.persist_age_ms
-            if is_old or (quiet and index.log.size_bytes > SHORT_JOURNAL_BYTES):
+            if is_old or (quiet and index.own_journal.size_bytes > SHORT_JOURNAL_BYTES):
                 return index
         self._looked_at_ms, self._old_at_ms = now_ms, oldest_ms + self._options.persist_age_ms
         if quiet:
@@ -109,9 +109,9 @@ class PersistChoice:
         if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
             return max(indexes, key=lambda index: index.upkeep.staged_entries)
         if self._context.journal.size_bytes > self._options.journal_budget_bytes:
-            return max(indexes, key=lambda index: index.log.size_bytes)
+            return max(indexes, key=lambda index: index.own_journal.size_bytes)
         if self._has_many_records:
-            return max(indexes, key=lambda index: index.log.records)
+            return max(indexes, key=lambda index: index.own_journal.records)
         return None
 
     @property

@@ -23,7 +23,7 @@ from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State
-from tidegate.index.journal import Journal, JournalLog
+from tidegate.index.journal import Journal, SubscriptionJournal
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -54,7 +54,7 @@ class Persisting:
         options: IndexOptions,
         clock: Clock,
         journal: Journal,
-        log: JournalLog,
+        own_journal: SubscriptionJournal,
         positions: PositionState,
         timeline: Timeline,
         width: SliceWidth,
@@ -68,7 +68,7 @@ class Persisting:
         self._options = options
         self._clock = clock
         self._journal = journal
-        self._log = log
+        self._own_journal = own_journal
         self._positions = positions
         self._timeline = timeline
         self._width = width
@@ -157,7 +157,7 @@ class Persisting:
         self._job = job
         self._job_is_stale = False
         self._job_has_many_dead = many_dead
-        self._job_journal_bytes = self._log.size_bytes
+        self._job_journal_bytes = self._own_journal.size_bytes
         self._job_doubts = self._quarantine.doubts if self._looks_for_lost else 0
         return job
 
@@ -175,10 +175,10 @@ class Persisting:
         else:
             held = positions.held.of_ledgers(changed.held | self._carried_ledgers)
         return PersistPlan(
-            subscription_id=self._log.subscription_id,
+            subscription_id=self._own_journal.subscription_id,
             state=State(
                 self.next_version(),
-                self._journal.cut(self._log),
+                self._journal.cut(self._own_journal),
                 self.ids.upcoming,
                 self._width.width_ms,
                 positions.mark,
@@ -186,7 +186,7 @@ class Persisting:
                 positions.generation,
                 positions.claim,
             ),
-            persisted_before=self._log.persisted_sequence,
+            persisted_before=self._own_journal.persisted_sequence,
             now_ms=now_ms,
             staged=frozen.parts(),
             all_held=frozen.removals == positions.removals,
@@ -218,8 +218,8 @@ class Persisting:
         job = self._end()
         plan, result = job.plan, job.result
         sequence = plan.state.persisted_sequence
-        newer_ms = plan.now_ms if self._log.last_sequence > sequence else None
-        self._journal.persisted(self._log, sequence, self._job_journal_bytes, newer_ms)
+        newer_ms = plan.now_ms if self._own_journal.last_sequence > sequence else None
+        self._journal.persisted(self._own_journal, sequence, self._job_journal_bytes, newer_ms)
         self._width.take(result.width, self._name)
         _exchange(self._held_versions, result.held_versions)
         _exchange(self._acknowledged_versions, result.acknowledged_versions)
@@ -279,7 +279,7 @@ class Persisting:
 
     def _stored_keys(self) -> set[bytes]:
         """Of the blocks and bitmaps that count."""
-        subscription_id = self._log.subscription_id
+        subscription_id = self._own_journal.subscription_id
         found = {
             keys.block_key(subscription_id, each.id, descriptor.block_id)
             for each in self._timeline.slices

@@ -23,7 +23,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, decode_block, describe
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
 from tidegate.index.format.packing import unpack_entries
@@ -91,7 +91,7 @@ def check_format(store: Store, options: IndexOptions) -> None:
     """
     try:
         value = store.get(keys.FORMAT_KEY)
-        found = None if value is None else int.from_bytes(unseal(_FORMAT_KIND, value), "little")
+        found = None if value is None else int.from_bytes(unwrap(_FORMAT_KIND, value), "little")
     except CorruptRecordError as error:
         raise DamagedDirectoryError(str(store), f"its format version: {error}") from error
     if found is None:
@@ -272,7 +272,7 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
             damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
         versions[ledger_id] = version
         try:
-            bodies[ledger_id] = bytes(unseal(kind, value))  # views are walked by the garbage collector
+            bodies[ledger_id] = bytes(unwrap(kind, value))  # views are walked by the garbage collector
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
             bodies.pop(ledger_id, None)
@@ -287,7 +287,7 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
                     del bodies[ledger_id]
             except CorruptRecordError as error:
                 key = keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id])
-                damage.report(key, seal(kind, bodies.pop(ledger_id)), str(error))
+                damage.report(key, wrap(kind, bodies.pop(ledger_id)), str(error))
                 damaged.add(ledger_id)
         positions = PositionSet.of_portable(bodies.items(), tracked=True)
     if kind == keys.HELD:
@@ -339,7 +339,7 @@ def _read_carry(store: Store, found: Recovered, damage: Damage) -> None:
     try:
         value = store.get(key)
         if value is not None:
-            found.carried = unpack_entries(unseal(keys.CARRY, value))
+            found.carried = unpack_entries(unwrap(keys.CARRY, value))
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
         found.audit = found.damaged = True

@@ -1,11 +1,11 @@
 """A store in RocksDB; its errors do not leave it. In `index/`, only this and `families` import rocksdict.
 
 A write that fails puts RocksDB into a read-only state, so the database is opened again before the next
-write; its log then holds either the whole batch or nothing of it, and both are right, because the index
+write; its WAL then holds either the whole batch or nothing of it, and both are right, because the index
 writes it once more. If it failed because a table cannot be read that RocksDB wanted to compact, that would
 happen again and again: from then on nothing is compacted, which costs room on the disk and no commit.
 
-Synced batches are numbered in the order of the log, and a witness says up to which number everything was
+Synced batches are numbered in the order of the WAL, and a witness says up to which number everything was
 synced (see `witness`): what is missing after opening is known by it.
 """
 
@@ -254,7 +254,7 @@ class RocksStore:
             self._loss = None
 
     def tidy(self) -> None:
-        """Write what is in memory into tables, so that the log can go and opening has nothing to repeat.
+        """Write what is in memory into tables, so that the WAL can go and opening has nothing to repeat.
 
         To be called when the journal is short: its dead records never reach a table then.
         """
@@ -321,7 +321,7 @@ class RocksStore:
             if not (self._path / _LOCK).exists():
                 # Perhaps it has failed for that. What was opened here would be another database.
                 raise LostCommitsError(str(self._path), _REPLACED)
-            # Opening writes what the log holds into tables. Without room for that the database would stay
+            # Opening writes what the WAL holds into tables. Without room for that the database would stay
             # closed; as it is, it can at least be read.
             self._require_room()
             self._end_readings()

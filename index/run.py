@@ -11,13 +11,13 @@ from typing import Protocol
 
 from tidegate.index.checks import require, require_run
 from tidegate.index.entry import Entries, EntryKey
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 
 
 class Owner(Protocol):
     """Whoever must be able to produce a run's entries again after a rewind."""
 
-    in_flight: InFlightLog
+    in_flight: InFlightEntries
     """Where what is still held of the consumed entries is kept."""
 
     def consumed(self, run: Run, count: int) -> None:

@@ -21,10 +21,10 @@ class SliceWidth:
     memory: what the last choice left behind.
     """
 
-    def __init__(self, width_ms: int, auto: bool, *, settled: bool = False) -> None:
+    def __init__(self, width_ms: int, auto: bool, *, chosen: bool = False) -> None:
         self.width_ms = width_ms
         self.auto = auto
-        self.memory = WidthMemory(settled=settled)
+        self.memory = WidthMemory(chosen=chosen)
         self._look: WidthLook | None = None
         self._was_set = False
         self._spilled_ns: int | None = None

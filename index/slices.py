@@ -18,7 +18,7 @@ from tidegate.index.checks import Sources, require, require_run
 from tidegate.index.entry import Entries, EntryKey, bounds
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.run import Run
 
@@ -99,7 +99,7 @@ class Slice:
         """Entries stored, dead ones too."""
         self.size_bytes = 0
         """Bytes of the packed blocks."""
-        self.in_flight = InFlightLog()
+        self.in_flight = InFlightEntries()
         self.active = False
         self.finished = False
 
@@ -218,7 +218,7 @@ class Slice:
             sources.coming.add(entries)
 
     def loaded_entries(self) -> int:
-        """Entries in memory: loaded blocks and the in-flight log."""
+        """Entries in memory: loaded blocks and what is in flight."""
         return len(self.in_flight) + sum(
             len(block.run.entries) for block in self.blocks.values() if block.run is not None
         )

@@ -1,10 +1,10 @@
 """Staging: entries that are not in slices yet.
 
 New entries lie unsorted in chunks; a chunk is sorted into a run when its minimum is due, or not at all if a
-persist takes it before. What is in flight stays in a log until a persist or a prune.
+persist takes it before. What is in flight stays here until a persist or a prune.
 
-Invariants: every held entry that was added and not persisted is in exactly one chunk, run or the
-in-flight log; every chunk and every unconsumed run is in the heap.
+Invariants: every held entry that was added and not persisted is in exactly one chunk, one run or
+in flight; every chunk and every unconsumed run is in the heap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from tidegate.index.checks import Sources, require
 from tidegate.index.entry import Entries, EntryKey, bounds
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
@@ -79,16 +79,16 @@ class Chunk:
 
 
 class Staging:
-    """Chunks, runs and the in-flight log of one subscription; its items live in the subscription's heap."""
+    """Chunks, runs and what is in flight, of one subscription; its items live in the subscription's heap."""
 
-    def __init__(self, heap: RunHeap, held: PositionSet, seal_entries: int) -> None:
+    def __init__(self, heap: RunHeap, held: PositionSet, chunk_entries: int) -> None:
         self._heap = heap
         self._held = held
-        self._seal_entries = seal_entries
+        self._chunk_entries = chunk_entries
         self._open_chunk: Chunk | None = None
         self._chunks: dict[Chunk, None] = {}  # these two in order, so that a run can be repeated
         self._runs: dict[Run, None] = {}
-        self.in_flight = InFlightLog()
+        self.in_flight = InFlightEntries()
         self.removals = 0
         """The index's count of removals when the oldest entry here was added."""
         self._waiting = 0
@@ -99,10 +99,10 @@ class Staging:
 
     def add(self, entries: Entries) -> None:
         """Stage entries in any order."""
-        for start in range(0, len(entries), self._seal_entries):
-            part = entries.part(start, min(len(entries), start + self._seal_entries))
+        for start in range(0, len(entries), self._chunk_entries):
+            part = entries.part(start, min(len(entries), start + self._chunk_entries))
             chunk = self._open_chunk
-            if chunk is None or chunk.count + len(part) > self._seal_entries:
+            if chunk is None or chunk.count + len(part) > self._chunk_entries:
                 chunk = self._open_chunk = Chunk(self)
                 self._chunks[chunk] = None
             before = chunk.first_ms if chunk.count else None

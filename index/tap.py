@@ -83,7 +83,7 @@ class TappedStore:
             noted, self._noted = self._noted, deque()
         return [each for each in noted if each.subscription_id in self._watched]
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until every write that has begun is noted. Not for a thread that writes."""
         with self._changed:
             begun = self._begun

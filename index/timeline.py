@@ -24,7 +24,7 @@ from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.exhausted import Exhausted
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import PositionState
@@ -136,16 +136,16 @@ class Timeline:
 
     def _accept(self, taken: Taken) -> Entries:
         """What of consumed parts is handed out, in order. Their owners keep all that is held."""
-        by_log: dict[InFlightLog, list[Entries]] = {}
+        by_owner: dict[InFlightEntries, list[Entries]] = {}
         for run, part in taken:
             run.owner.consumed(run, len(part))
-            by_log.setdefault(run.owner.in_flight, []).append(part)
+            by_owner.setdefault(run.owner.in_flight, []).append(part)
             if isinstance(run.owner, BlockOwner):
                 self._touched[run.owner.block.of] = None
         accepted = []
-        for log, parts in by_log.items():
+        for in_flight, parts in by_owner.items():
             kept, positions, handed_out = self._positions.hand_out(Entries.concat(parts))
-            log.append(kept, self._positions.held, positions)
+            in_flight.append(kept, self._positions.held, positions)
             accepted.append(handed_out)
         live = Entries.concat(accepted)
         return sort_entries(live) if len(taken) > 1 else live
@@ -366,7 +366,7 @@ class Timeline:
         return entries
 
     def _new_staging(self) -> Staging:
-        staging = Staging(self._heap, self._positions.held, self._options.seal_entries)
+        staging = Staging(self._heap, self._positions.held, self._options.chunk_entries)
         staging.removals = self._positions.removals
         return staging
 

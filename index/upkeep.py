@@ -19,7 +19,7 @@ from tidegate.index.compacting import Compacting
 from tidegate.index.context import Notices
 from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
-from tidegate.index.journal import JournalLog
+from tidegate.index.journal import SubscriptionJournal
 from tidegate.index.names import SubscriptionName
 from tidegate.index.pacing import Merge
 from tidegate.index.persist import PersistJob, StoredBlock
@@ -38,7 +38,7 @@ class Upkeep(Generic[IndexT]):
     def __init__(
         self,
         name: SubscriptionName,
-        log: JournalLog,
+        own_journal: SubscriptionJournal,
         positions: PositionState,
         timeline: Timeline,
         blocks: BlockReader,
@@ -51,7 +51,7 @@ class Upkeep(Generic[IndexT]):
         notices: Notices[IndexT],
     ) -> None:
         self._name = name
-        self._log = log
+        self._own_journal = own_journal
         self._positions = positions
         self._timeline = timeline
         self._blocks = blocks
@@ -79,7 +79,9 @@ class Upkeep(Generic[IndexT]):
     @property
     def oldest_change_ms(self) -> int | None:
         """Since when there has been something that no persist has taken up; None if there is nothing."""
-        found = [at for at in (self._log.oldest_ms, self._timeline.finished_since_ms) if at is not None]
+        found = [
+            at for at in (self._own_journal.oldest_ms, self._timeline.finished_since_ms) if at is not None
+        ]
         return min(found, default=None)
 
     def begin_persist(self, now_ms: int) -> PersistJob:

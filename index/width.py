@@ -67,13 +67,13 @@ class WidthMemory(NamedTuple):
 
     usual_entries: size of a spill, weighted so that large ones count for more.
     direction: -1 or 1 if the last look wished for a narrower or wider one, 0 if it was content.
-    settled: whether the present width has been chosen, so that one look alone does not change it.
+    chosen: whether the present width has been chosen, so that one look alone does not change it.
     skip: so many spills are not looked at, because the last look was content, unless they may be scattered.
     """
 
     usual_entries: int = 0
     direction: int = 0
-    settled: bool = False
+    chosen: bool = False
     skip: int = 0
 
     def skipped(self) -> WidthMemory | None:
@@ -181,12 +181,12 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
         and spilled / present.fill > URGENT_SLICES
         and present.total > URGENT_RATIO * costs[best_ms].total
     )
-    change = urgent or (direction != 0 and (not memory.settled or direction == memory.direction))
+    change = urgent or (direction != 0 and (not memory.chosen or direction == memory.direction))
     chosen_ms = best_ms if change else evidence.width_ms
     chosen = costs[chosen_ms]
     return WidthDecision(
         chosen_ms,
-        WidthMemory(usual, 0 if change else direction, settled=True, skip=0 if direction else _SKIPPED_LOOKS),
+        WidthMemory(usual, 0 if change else direction, chosen=True, skip=0 if direction else _SKIPPED_LOOKS),
         WidthLook(round(chosen.fill), round(chosen.fullest), slice_entries_max(options), best_ms),
     )
 

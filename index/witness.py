@@ -1,6 +1,6 @@
 """The witness: a small file beside the database that says how far the database was synced.
 
-RocksDB opens a damaged or shortened log up to the last good record and says nothing. So each synced batch
+RocksDB opens a damaged or shortened WAL up to the last good record and says nothing. So each synced batch
 carries the number of its commit, and once the sync has returned the number is written here. A database
 whose last commit is older than its witness has lost what had been durable.
 

@@ -3,7 +3,7 @@
 Key: deliver_at_ms, ledger_id, entry_id, big-endian, 24 bytes; no value. A batch is a WriteBatch, a look scans
 from where the last one ended, what was popped goes with one delete_range.
 
-Durability: in RocksDB's log, not synced (its default): kill -9 loses nothing, a power failure the last second
+Durability: in RocksDB's WAL, not synced (its default): kill -9 loses nothing, a power failure the last second
 or more. Tick: 1 s, as Chronos looks. Favourable: no sync, no value, one range tombstone a pop instead of one
 an entry. Unfavourable: keys pass through the interpreter one at a time, which a C++ or Java program does not
 pay; about half of its processor time is that.

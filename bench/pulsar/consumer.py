@@ -1,8 +1,8 @@
 """One consumer in a process of its own: ``python -m bench.pulsar.consumer``.
 
-Arguments: URL TOPIC SUBSCRIPTION LOG [--no-ack]. Stamps each message when ``receive`` returns, acknowledges
-it and logs both (``message_log``). Prints one line, ``subscribed <ns since the epoch>``, once the broker has
-accepted the subscription. Ends on SIGTERM.
+Arguments: URL TOPIC SUBSCRIPTION RECEIPTS [--no-ack]. Stamps each message when ``receive`` returns,
+acknowledges it and writes both down (``receipts``). Prints one line, ``subscribed <ns since the epoch>``,
+once the broker has accepted the subscription. Ends on SIGTERM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pulsar
 
-from bench.pulsar.message_log import PAYLOAD, MessageLogWriter
+from bench.pulsar.receipts import PAYLOAD, ReceiptWriter
 
 RECEIVE_MS = 200
 SUBSCRIBE_TIMEOUT_S = 300
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("url")
     parser.add_argument("topic")
     parser.add_argument("subscription")
-    parser.add_argument("log", type=Path)
+    parser.add_argument("receipts", type=Path)
     parser.add_argument("--no-ack", action="store_true")
     arguments = parser.parse_args(argv)
     ending: list[int] = []
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> None:
         initial_position=pulsar.InitialPosition.Earliest,
     )
     print(f"subscribed {time.time_ns()}", flush=True)
-    with MessageLogWriter(arguments.log) as log:
+    with ReceiptWriter(arguments.receipts) as receipts:
         while not ending:
             try:
                 message = consumer.receive(timeout_millis=RECEIVE_MS)
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> None:
             if not arguments.no_ack:
                 consumer.acknowledge(message)
                 acked_at_ns = time.time_ns()
-            log.append(sequence, deliver_at_ms, arrived_at_ns, acked_at_ns)
+            receipts.append(sequence, deliver_at_ms, arrived_at_ns, acked_at_ns)
     client.close()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pulsar
 
-from bench.pulsar.message_log import PAYLOAD
+from bench.pulsar.receipts import PAYLOAD
 
 CONFIRM_TIMEOUT_S = 60.0
 _AT_ONCE = 10_000

@@ -27,7 +27,7 @@ from bench.harness.machine import ROOT
 from bench.harness.parts import pulsar_home, shim_jar
 from bench.harness.trackers import TrackerPeer
 from bench.harness.waiting import until
-from bench.pulsar import message_log
+from bench.pulsar import receipts
 from bench.pulsar.admin import Admin
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.counters import telemetry_options
@@ -55,12 +55,12 @@ class Sent:
 
 
 class Consumer:
-    """A consumer process, and what it has logged so far."""
+    """A consumer process, and its receipts so far."""
 
     def __init__(
-        self, stand: Stand, topic: str, log_path: Path, subscription: str, *, acknowledges: bool
+        self, stand: Stand, topic: str, receipts_path: Path, subscription: str, *, acknowledges: bool
     ) -> None:
-        self.log_path = log_path
+        self.receipts_path = receipts_path
         self._errors = (stand.folder / "clients.log").open("ab")
         command = [
             sys.executable,
@@ -69,7 +69,7 @@ class Consumer:
             stand.broker.service_url,
             topic,
             subscription,
-            str(log_path),
+            str(receipts_path),
         ]
         if not acknowledges:
             command.append("--no-ack")
@@ -86,17 +86,17 @@ class Consumer:
 
     @property
     def received(self) -> int:
-        """How many messages it has logged."""
-        return message_log.count(self.log_path)
+        """How many messages it has received."""
+        return receipts.count(self.receipts_path)
 
     def records(self) -> NDArray[np.void]:
-        """What it has logged (bench.pulsar.message_log.RECORD)."""
-        return message_log.read(self.log_path)
+        """Its receipts (bench.pulsar.receipts.RECORD)."""
+        return receipts.read(self.receipts_path)
 
     def wait_received(self, wanted: int, timeout_s: float) -> None:
-        """Return once it has logged that many different messages."""
+        """Return once it has received that many different messages."""
         until(
-            f"{wanted:,} messages, of which {self.log_path.name} has too few",
+            f"{wanted:,} messages, of which {self.receipts_path.name} has too few",
             lambda: self.received >= wanted and len(np.unique(self.records()["sequence"])) >= wanted,
             timeout_s,
         )
@@ -148,7 +148,7 @@ class Stand:
         self.admin = Admin(self.broker.admin_url, telemetry_port)
         self._consumers: list[Consumer] = []
         self._producers: list[subprocess.Popen[str]] = []
-        self._logs = 0
+        self._files = 0
 
     def __enter__(self) -> Self:
         try:
@@ -171,16 +171,16 @@ class Stand:
         self, topic: str, subscription: str = SUBSCRIPTION, *, acknowledges: bool = True
     ) -> Consumer:
         """A new consumer process on the topic; returns once it has subscribed."""
-        self._logs += 1
-        log_path = self.folder / f"received-{self._logs}.log"
-        consumer = Consumer(self, topic, log_path, subscription, acknowledges=acknowledges)
+        self._files += 1
+        receipts_path = self.folder / f"received-{self._files}.log"
+        consumer = Consumer(self, topic, receipts_path, subscription, acknowledges=acknowledges)
         self._consumers.append(consumer)
         return consumer
 
     def start_sending(self, topic: str, schedule: NDArray[np.int64]) -> subprocess.Popen[str]:
         """Start a producer process with a schedule (``producer``); ``finish_sending`` waits for it."""
-        self._logs += 1
-        path = self.folder / f"schedule-{self._logs}.npy"
+        self._files += 1
+        path = self.folder / f"schedule-{self._files}.npy"
         np.save(path, schedule)
         with (self.folder / "clients.log").open("ab") as log:
             process = subprocess.Popen(

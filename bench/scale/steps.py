@@ -127,20 +127,20 @@ def pauses(driver: IndexDriver) -> Figures:
 def sizes(driver: IndexDriver, index: DelayIndex, folder: Path, count: int) -> Figures:
     """Bytes an entry: of all files, by kind of file, and of what is alive in them, by kind of value.
 
-    What is written lies in RocksDB's log until it is in a table, and what is deleted or replaced lies in the
+    What is written lies in RocksDB's WAL until it is in a table, and what is deleted or replaced lies in the
     tables until they are compacted.
     """
     one = index.stats()
     packed = sum(part.entries for part in one.slices)
     block_bytes = one.disk_bytes - one.journal_bytes
-    all_bytes, log_bytes, table_bytes = (disk_bytes(folder, suffix) for suffix in ("", ".log", ".sst"))
+    all_bytes, wal_bytes, table_bytes = (disk_bytes(folder, suffix) for suffix in ("", ".log", ".sst"))
     return {
         "packed": packed,
         "block_bytes_an_entry": block_bytes / packed if packed else 0.0,
         "disk_bytes_an_entry": all_bytes / count,
         "disk_tables": table_bytes / count,
-        "disk_log": log_bytes / count,
-        "disk_other": (all_bytes - log_bytes - table_bytes) / count,
+        "disk_log": wal_bytes / count,
+        "disk_other": (all_bytes - wal_bytes - table_bytes) / count,
         "alive_blocks": block_bytes / count,
         "alive_bitmaps": stored_bytes(driver.store, keys.HELD, keys.ACKNOWLEDGED) / count,
         "alive_journal": stored_bytes(driver.store, keys.JOURNAL, keys.CARRY) / count,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
 from bench.harness.waiting import until
-from bench.pulsar.message_log import PAYLOAD
+from bench.pulsar.receipts import PAYLOAD
 from bench.takeover.backlog import FAR_MS, SPREAD_MS
 
 FIRST = 1 << 40

@@ -3,8 +3,8 @@
 No counter tells it alone. What is published or delivered meanwhile is read from BookKeeper, too, but not if
 the broker still had it in its cache: taken off all the same, it hides as many entries that were read again.
 So it is taken off a reading soon after the first due message, when there is little of it, and off a second
-one when all has been read, and the daemon's own count, which knows of no cache, is a third witness. The worst
-counts.
+one when all has been read, and what the daemon was given, which knows of no cache, is a third count. The
+worst one is told.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 
     @property
     def again(self) -> int:
-        """Entries read again, by the witness that says more; negative if the cache had what was new."""
+        """Entries read again, by the count that says more; negative if the cache had what was new."""
         from_storage = self.read - self.stored - self.delivered
         return from_storage if self.added is None else max(from_storage, self.added - self.stored)
 

@@ -17,7 +17,7 @@ import pulsar
 
 from bench.harness.errors import BenchError
 from bench.harness.waiting import until
-from bench.pulsar.message_log import PAYLOAD
+from bench.pulsar.receipts import PAYLOAD
 from bench.pulsar.stand import SUBSCRIPTION
 from bench.takeover.judge import Arrival
 from tidegate.plugin.checks import NEVER

@@ -22,7 +22,7 @@ from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError, DeadlineError
 from bench.harness.trackers import BUCKET, IN_MEMORY, OURS, TRACKERS
 from bench.harness.waiting import settled, until
-from bench.pulsar import message_log
+from bench.pulsar import receipts
 from bench.pulsar.stand import PROCESS_START_MS, SUBSCRIPTION, Sent, Stand, now_ms
 from bench.throughput import broker_memory
 from bench.throughput.broker_memory import MIB, BrokerMemory
@@ -102,7 +102,7 @@ def record(
     recorder: Recorder, scenario: Scenario, peer: str, sent: Sent, waiting: Waiting, records: NDArray[np.void]
 ) -> None:
     """Turn what was measured in one scenario into its metrics."""
-    late_ms = message_log.lateness_ms(records)
+    late_ms = receipts.lateness_ms(records)
     distinct = len(np.unique(records["sequence"]))
     first_ns, last_ns = int(records["arrived_at_ns"].min()), int(records["acked_at_ns"].max())
     first_late_ms = float(late_ms[records["arrived_at_ns"].argmin()])
@@ -180,7 +180,7 @@ def measure(
     took_s = (records["acked_at_ns"].max() - records["arrived_at_ns"].min()) / 1e9
     plan.say(
         f"{peer}, {scenario.title}: {sent.per_s:,.0f} a second published, {waiting.held:,} held, all "
-        f"delivered within {took_s:.1f} s, {(message_log.lateness_ms(records) < 0).sum():,} early"
+        f"delivered within {took_s:.1f} s, {(receipts.lateness_ms(records) < 0).sum():,} early"
     )
     return sent.per_s
 

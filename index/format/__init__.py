@@ -8,7 +8,7 @@ entries, positions, names and the interface of a store, and nothing else of the 
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, decode_block, describe, encode_block
 from tidegate.index.format.commits import Statement, commit_record, decode_commit
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import (
     Identity,
@@ -41,7 +41,7 @@ __all__ = [
     "format_record",
     "keys",
     "pack_entries",
-    "seal",
     "unpack_entries",
-    "unseal",
+    "unwrap",
+    "wrap",
 ]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tidegate.index.entry import Entries, EntryKey, bounds
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.store import Store
@@ -81,13 +81,13 @@ def encode_block(entries: Entries) -> bytes:
         int(entries.ledger_id.min()),
         int(entries.ledger_id.max()),
     )
-    return seal(keys.BLOCK, header + pack_entries(entries, compress=True))
+    return wrap(keys.BLOCK, header + pack_entries(entries, compress=True))
 
 
 def decode_block(value: bytes) -> Entries:
     """Unpack a block. Raises CorruptBlockError."""
     try:
-        body = unseal(keys.BLOCK, value)
+        body = unwrap(keys.BLOCK, value)
         entries = unpack_entries(body[_HEADER.size :], ENTRIES_MAX)
         first, last, _, _ = _HEADER.unpack_from(body)
     except (CorruptRecordError, struct.error) as error:

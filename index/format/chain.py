@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.envelope import unwrap, wrap
 
 _CHAIN = struct.Struct("<q")
 
@@ -20,12 +20,12 @@ class Chain(NamedTuple):
 
     def encode(self) -> bytes:
         """The chain as a stored value."""
-        return seal(keys.CHAIN, _CHAIN.pack(self.ledger_id) + self.home.encode("utf-8"))
+        return wrap(keys.CHAIN, _CHAIN.pack(self.ledger_id) + self.home.encode("utf-8"))
 
     @classmethod
     def decode(cls, value: bytes) -> Chain:
         """Read a chain. Raises CorruptRecordError."""
-        body = unseal(keys.CHAIN, value)
+        body = unwrap(keys.CHAIN, value)
         if len(body) < _CHAIN.size:
             raise CorruptRecordError("a chain is cut short")
         try:

@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from tidegate.index.errors import CorruptRecordError
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.format.keys import COMMIT_KEY
 
 _KIND = COMMIT_KEY[:1]
@@ -20,12 +20,12 @@ STATEMENT_BYTES = 25
 
 def commit_record(number: int) -> bytes:
     """The stored value that says which commit was the last."""
-    return seal(_KIND, _NUMBER.pack(number))
+    return wrap(_KIND, _NUMBER.pack(number))
 
 
 def decode_commit(value: bytes) -> int:
     """Read the number of a commit. Raises CorruptRecordError."""
-    body = unseal(_KIND, value)
+    body = unwrap(_KIND, value)
     if len(body) != _NUMBER.size:
         raise CorruptRecordError("the number of a commit does not fit its value")
     return int(_NUMBER.unpack(body)[0])
@@ -45,12 +45,12 @@ class Statement(NamedTuple):
 
     def encode(self) -> bytes:
         """The statement as a slot of the witness."""
-        return seal(_STATEMENT_KIND, _STATEMENT.pack(self.commit, self.lost, self.settled))
+        return wrap(_STATEMENT_KIND, _STATEMENT.pack(self.commit, self.lost, self.settled))
 
     @classmethod
     def decode(cls, slot: bytes) -> Statement:
         """Read a slot. Raises CorruptRecordError."""
-        body = unseal(_STATEMENT_KIND, slot)
+        body = unwrap(_STATEMENT_KIND, slot)
         if len(body) != _STATEMENT.size or body[-1] > 1:
             raise CorruptRecordError("a slot of the witness does not follow its grammar")
         commit, lost, settled = _STATEMENT.unpack(body)

@@ -22,13 +22,13 @@ _MAGIC = b"TG"
 _ENVELOPE = struct.Struct("<2sBcI")
 
 
-def seal(kind: bytes, body: bytes) -> bytes:
-    """Wrap `body` as a stored value of `kind` (one byte, the kind of its key)."""
+def wrap(kind: bytes, body: bytes) -> bytes:
+    """`body` in an envelope, as a stored value of `kind` (one byte, the kind of its key)."""
     checksum = zlib.crc32(body, zlib.crc32(kind, VALUE_VERSION))
     return _ENVELOPE.pack(_MAGIC, VALUE_VERSION, kind, checksum) + body
 
 
-def unseal(kind: bytes, value: bytes) -> memoryview:
+def unwrap(kind: bytes, value: bytes) -> memoryview:
     """The body of a stored value. Raises CorruptRecordError if it is not an intact value of `kind`."""
     if len(value) < _ENVELOPE.size:
         raise CorruptRecordError(f"a value of {len(value)} bytes is shorter than its header")

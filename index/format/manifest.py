@@ -13,7 +13,7 @@ from tidegate.index.claim import Claim
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import DESCRIPTOR, BlockDescriptor
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import Position
 
@@ -32,12 +32,12 @@ class Identity(NamedTuple):
     def encode(self) -> bytes:
         """The identity as a stored value."""
         fields = (self.name.topic.encode(), self.name.subscription.encode(), self.incarnation)
-        return seal(keys.IDENTITY, b"".join(_SIZE.pack(len(field)) + field for field in fields))
+        return wrap(keys.IDENTITY, b"".join(_SIZE.pack(len(field)) + field for field in fields))
 
     @classmethod
     def decode(cls, value: bytes) -> Identity:
         """Read an identity. Raises CorruptRecordError."""
-        body = unseal(keys.IDENTITY, value)
+        body = unwrap(keys.IDENTITY, value)
         fields = []
         at = 0
         try:
@@ -76,7 +76,7 @@ class State(NamedTuple):
 
     def encode(self) -> bytes:
         """The state as a stored value."""
-        return seal(
+        return wrap(
             keys.STATE,
             _STATE.pack(*self[:4], *self.mark_delete, self.slice_width_auto, self.generation, *self.claim),
         )
@@ -84,7 +84,7 @@ class State(NamedTuple):
     @classmethod
     def decode(cls, value: bytes) -> State:
         """Read a state, of format 3, too: an index log may have it. Raises CorruptRecordError."""
-        body = bytes(unseal(keys.STATE, value))
+        body = bytes(unwrap(keys.STATE, value))
         if len(body) == _STATE_3.size:
             body += bytes(_STATE.size - _STATE_3.size)
         if len(body) != _STATE.size:
@@ -103,12 +103,12 @@ class State(NamedTuple):
 def encode_slice(blocks: Iterable[BlockDescriptor]) -> bytes:
     """The blocks of one slice as a stored value."""
     packed = [block.pack() for block in blocks]
-    return seal(keys.SLICE, _COUNT.pack(len(packed)) + b"".join(packed))
+    return wrap(keys.SLICE, _COUNT.pack(len(packed)) + b"".join(packed))
 
 
 def decode_slice(value: bytes) -> list[BlockDescriptor]:
     """Read the blocks of one slice. Raises CorruptRecordError."""
-    body = unseal(keys.SLICE, value)
+    body = unwrap(keys.SLICE, value)
     if len(body) < _COUNT.size:
         raise CorruptRecordError("a slice record is cut short")
     (count,) = _COUNT.unpack_from(body)
@@ -119,12 +119,12 @@ def decode_slice(value: bytes) -> list[BlockDescriptor]:
 
 def encode_keys(written: Iterable[bytes]) -> bytes:
     """The keys that a piece of a persist wrote ahead of its commit, as a stored value."""
-    return seal(keys.INTENT, b"".join(_SIZE.pack(len(key)) + key for key in written))
+    return wrap(keys.INTENT, b"".join(_SIZE.pack(len(key)) + key for key in written))
 
 
 def decode_keys(value: bytes) -> list[bytes]:
     """Read what `encode_keys` wrote. Raises CorruptRecordError."""
-    body = unseal(keys.INTENT, value)
+    body = unwrap(keys.INTENT, value)
     found = []
     at = 0
     while at < len(body):

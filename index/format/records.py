@@ -12,7 +12,7 @@ from enum import IntEnum
 from tidegate.index.entry import Entries
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import seal, unseal
+from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.positions import PositionSet
 
@@ -37,32 +37,32 @@ class RecordType(IntEnum):
 
 def encode_entries(entries: Entries) -> bytes:
     """An ADD record, of at most ``RECORD_ENTRIES_MAX`` entries."""
-    return seal(keys.JOURNAL, pack_entries(entries, compress=False))
+    return wrap(keys.JOURNAL, pack_entries(entries, compress=False))
 
 
 def encode_positions(positions: PositionSet) -> bytes:
     """An ACKNOWLEDGE or UNACKNOWLEDGE record."""
-    return seal(keys.JOURNAL, positions.serialize())
+    return wrap(keys.JOURNAL, positions.serialize())
 
 
 def encode_numbers(first: int, second: int) -> bytes:
     """A MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM record."""
-    return seal(keys.JOURNAL, _NUMBERS.pack(first, second))
+    return wrap(keys.JOURNAL, _NUMBERS.pack(first, second))
 
 
 def decode_entries(value: bytes) -> Entries:
     """The entries of an ADD record. Raises CorruptRecordError."""
-    return unpack_entries(unseal(keys.JOURNAL, value), RECORD_ENTRIES_MAX)
+    return unpack_entries(unwrap(keys.JOURNAL, value), RECORD_ENTRIES_MAX)
 
 
 def decode_positions(value: bytes) -> PositionSet:
     """The positions of an ACKNOWLEDGE or UNACKNOWLEDGE record. Raises CorruptRecordError."""
-    return PositionSet.deserialize(unseal(keys.JOURNAL, value))
+    return PositionSet.deserialize(unwrap(keys.JOURNAL, value))
 
 
 def decode_numbers(value: bytes) -> tuple[int, int]:
     """The numbers of a MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM record. Raises CorruptRecordError."""
-    body = unseal(keys.JOURNAL, value)
+    body = unwrap(keys.JOURNAL, value)
     if len(body) != _NUMBERS.size:
         raise CorruptRecordError(f"a record of two numbers has {len(body)} bytes")
     first, second = _NUMBERS.unpack(body)

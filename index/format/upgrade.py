@@ -18,7 +18,7 @@ import struct
 from tidegate.index.claim import UNKNOWN
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import State
 from tidegate.index.store import Batch, Store
 
@@ -31,12 +31,12 @@ _FORMAT_KIND = keys.FORMAT_KEY[:1]
 
 def format_record(version: int) -> bytes:
     """The stored value that says which format a directory has."""
-    return seal(_FORMAT_KIND, version.to_bytes(4, "little"))
+    return wrap(_FORMAT_KIND, version.to_bytes(4, "little"))
 
 
 def decode_state_1(value: bytes, slice_width_auto: bool) -> State:
     """Read a state of format 1. Raises CorruptRecordError."""
-    body = unseal(keys.STATE, value)
+    body = unwrap(keys.STATE, value)
     if len(body) != _STATE_1.size:
         raise CorruptRecordError("a state of format 1 does not fit its value")
     version, sequence, block_id, width_ms, ledger_id, entry_id = _STATE_1.unpack(body)
@@ -45,7 +45,7 @@ def decode_state_1(value: bytes, slice_width_auto: bool) -> State:
 
 def decode_state_2(value: bytes) -> State:
     """Read a state of format 2. Raises CorruptRecordError."""
-    body = unseal(keys.STATE, value)
+    body = unwrap(keys.STATE, value)
     if len(body) != _STATE_2.size:
         raise CorruptRecordError("a state of format 2 does not fit its value")
     version, sequence, block_id, width_ms, ledger_id, entry_id, auto = _STATE_2.unpack(body)
@@ -72,7 +72,7 @@ def downgrade(store: Store) -> int:
     batch = Batch()
     states = 0
     for key, value in store.scan(*keys.kind_range(keys.STATE)):
-        batch.put(key, seal(keys.STATE, bytes(unseal(keys.STATE, value))[:_STATE_3_BYTES]))
+        batch.put(key, wrap(keys.STATE, bytes(unwrap(keys.STATE, value))[:_STATE_3_BYTES]))
         states += 1
     batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION - 1))
     store.write(batch, sync=True)

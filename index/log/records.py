@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import Identity
 from tidegate.index.store import Batch
 from tidegate.index.tap import Operation
@@ -60,12 +60,12 @@ class Header(NamedTuple):
     def encode(self) -> bytes:
         """The header as an entry."""
         body = _ENTRY.pack(self.chain, 0) + _HEADER.pack(self.version, FORMAT_VERSION)
-        return seal(EntryKind.HEADER.value, body + self.identity.encode())
+        return wrap(EntryKind.HEADER.value, body + self.identity.encode())
 
     @classmethod
     def decode(cls, entry: bytes) -> Header:
         """Read a header. Raises CorruptRecordError, and UnreadableLogError if it is of a newer version."""
-        body = unseal(EntryKind.HEADER.value, entry)
+        body = unwrap(EntryKind.HEADER.value, entry)
         if len(body) < _ENTRY.size + _HEADER.size:
             raise CorruptRecordError("a header is cut short")
         chain, number = _ENTRY.unpack_from(body)
@@ -121,7 +121,7 @@ def encode_record(kind: EntryKind, data: bytes, chain: int, number: int) -> list
     """A record as entries, the first of which is entry `number` of its ledger; at least one."""
     cuts = range(0, max(len(data), 1), PIECE_BYTES)
     return [
-        seal(
+        wrap(
             kind.value,
             _ENTRY.pack(chain, number + at) + _MORE.pack(cut != cuts[-1]) + data[cut : cut + PIECE_BYTES],
         )
@@ -134,7 +134,7 @@ def decode_piece(entry: bytes, chain: int, number: int) -> Piece:
     kind = _RECORDS.get(entry[3:4])
     if kind is None:
         raise CorruptRecordError(f"an entry starts with {entry[:4].hex()}, which is no record")
-    body = unseal(kind.value, entry)
+    body = unwrap(kind.value, entry)
     if len(body) < _ENTRY.size + _MORE.size or body[_ENTRY.size] > 1:
         raise CorruptRecordError("an entry does not follow its grammar")
     found = _ENTRY.unpack_from(body)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegate.index.errors import CorruptRecordError, StorageError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import unseal
+from tidegate.index.format.envelope import unwrap
 from tidegate.index.format.manifest import decode_keys, decode_slice
 from tidegate.index.log.places import Places
 from tidegate.index.log.records import PIECE_BYTES, PLACE
@@ -94,7 +94,7 @@ class Snapshot:
     def _is_intact(self, key: bytes, value: bytes) -> bool:
         kind = key[:1]
         try:
-            unseal(kind, value)
+            unwrap(kind, value)
         except CorruptRecordError:
             self._damaged.append(key)
             if kind not in _LEFT_OUT:

@@ -387,7 +387,7 @@ class LogWriter:
         for key in before.keys() - snapshot.met:
             self._places.pop(key, None)  # there is no such block any more
         # The snapshot has perhaps a part of a write that is not noted yet.
-        await self._offload(self._store.settle)
+        await self._offload(self._store.drain)
         self._catch_up()
         await self._put_queue(ledger, blocks, EntryKind.SNAPSHOT)
         await self._put(ledger, blocks, EntryKind.SNAPSHOT_END, [])

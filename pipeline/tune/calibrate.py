@@ -27,7 +27,7 @@ from tidegate.pipeline.tune.model import (
     recommend,
 )
 from tidegate.pipeline.tune.slices import Filled, Time, follow, history
-from tidegate.pipeline.tune.spills import arrivals_of, find_spills, step_ms
+from tidegate.pipeline.tune.spills import arrivals_of, choose_step_ms, find_spills
 from tidegate.pipeline.tune.trial import STEP_MS, Measured, Setting, Trial, run_trials
 
 SAMPLE_MAX = 40_000
@@ -87,11 +87,11 @@ class Played:
 
     def __init__(self, trace: Trace, options: IndexOptions) -> None:
         first_ms = int(trace.arrival_ms[0])
-        step = step_ms(first_ms, int(trace.arrival_ms[-1]), options)
+        step_ms = choose_step_ms(first_ms, int(trace.arrival_ms[-1]), options)
         self.options = options
         self._trace = trace
         self._end_ms = int(trace.arrival_ms[-1])
-        self.spills = find_spills(first_ms, step, arrivals_of(*trace, first_ms, step, options), options)
+        self.spills = find_spills(first_ms, step_ms, arrivals_of(*trace, first_ms, step_ms, options), options)
         number = self.spills.number_of(*trace)
         at_ms = np.append(self.spills.at_ms, np.inf)
         self._journaled = int(np.count_nonzero(number == len(self.spills.at_ms)))

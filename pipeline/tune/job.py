@@ -33,7 +33,7 @@ from tidegate.pipeline.tune.model import Activity, Costs, Prediction, predict, r
 from tidegate.pipeline.tune.options import TuneOptions
 from tidegate.pipeline.tune.report import make_report
 from tidegate.pipeline.tune.slices import Changes, Filled, Fullest, History, Time, follow
-from tidegate.pipeline.tune.spills import Spills, classes, find_spills, step_ms
+from tidegate.pipeline.tune.spills import Spills, choose_step_ms, classes, find_spills
 from tidegate.plugin.durations import duration
 
 REPORT_NAME = "report.html"
@@ -155,15 +155,15 @@ def _span(trace: DataFrame, where: str) -> Span:
 
 
 def _spills(trace: DataFrame, span: Span, index: IndexOptions) -> Spills:
-    step = step_ms(span.first_ms, span.last_ms, index)
-    delays = classes(step, index)
-    number = sf.floor((sf.col("arrival_ms") - span.first_ms) / step)
-    later = sf.floor(sf.col("deliver_at_ms") / step) - sf.floor(sf.col("arrival_ms") / step)
+    step_ms = choose_step_ms(span.first_ms, span.last_ms, index)
+    delays = classes(step_ms, index)
+    number = sf.floor((sf.col("arrival_ms") - span.first_ms) / step_ms)
+    later = sf.floor(sf.col("deliver_at_ms") / step_ms) - sf.floor(sf.col("arrival_ms") / step_ms)
     delay = sf.greatest(sf.lit(0), sf.least(later, sf.lit(delays - 1)))
     counted = trace.groupBy(number.alias("number"), delay.alias("delay")).count().toArrow()
-    arrivals = np.zeros(((span.last_ms - span.first_ms) // step + 1, delays), np.int64)
+    arrivals = np.zeros(((span.last_ms - span.first_ms) // step_ms + 1, delays), np.int64)
     arrivals[counted["number"].to_numpy(), counted["delay"].to_numpy()] = counted["count"].to_numpy()
-    return find_spills(span.first_ms, step, arrivals, index)
+    return find_spills(span.first_ms, step_ms, arrivals, index)
 
 
 def _filled(

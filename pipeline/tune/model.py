@@ -101,7 +101,7 @@ class Costs(NamedTuple):
 
     write_*: of the spills, merges included. pop_s: of a pop, then for each block that it queues, each that it
     loads, each entry in these, and each that it passes. open_*: to open a killed index, as in `Restart`.
-    logged_*: bytes that the store's log grows by, for each entry that arrives and each block written.
+    logged_*: bytes that the store's WAL grows by, for each entry that arrives and each block written.
     """
 
     write_block_s: float

@@ -157,7 +157,7 @@ class _Followed:
         """(-runs, slice), a heap; what is no longer so is passed over."""
 
     def fill(self, number: int, entries: int, spill: int) -> None:
-        """A spill puts a run into a slice."""
+        """Spill number ``spill`` puts a run into a slice."""
         self.changes.slices[spill] += number not in self._runs
         runs = self._runs.setdefault(number, [])
         runs.append(entries)
@@ -166,7 +166,7 @@ class _Followed:
         self._rank(number)
 
     def drop(self, number: int, spill: int) -> None:
-        """A slice is over."""
+        """A slice is over, which shows with spill number ``spill``."""
         runs = self._runs.pop(number)
         self.changes.slices[spill] -= 1
         self.changes.blocks[spill] -= sum(map(self._blocks, runs))
@@ -185,7 +185,7 @@ class _Followed:
         return -self._crowded[0][0] if self._crowded else 0
 
     def compact(self, spill: int) -> tuple[int, int] | None:
-        """Merge runs of the most crowded slice, to show with ``spill``; (blocks, entries) written."""
+        """Merge runs of the most crowded slice, for spill number ``spill``; (blocks, entries) written."""
         if not self.most_runs:
             return None
         _, number = heapq.heappop(self._crowded)
@@ -230,7 +230,7 @@ class _Room:
         self._behind_s = self._idle_s = self._allowance_s = 0.0
 
     def cost_s(self, changes: Changes, spill: int) -> float:
-        """What has been written so far that shows with a spill."""
+        """What has been written so far that shows with spill number ``spill``."""
         return self.merge_s(float(changes.blocks_written[spill]), float(changes.entries_written[spill]))
 
     def merge_s(self, blocks: float, entries: float) -> float:
@@ -240,7 +240,7 @@ class _Room:
         return blocks * self._time.write_block_s + entries * self._time.write_entry_s
 
     def after(self, spill: int, took_s: float, runs: int) -> float:
-        """The room after a spill that has taken so long."""
+        """The room after spill number ``spill``, which has taken so long."""
         left_s = float(self._gaps_s[spill]) - took_s - self._behind_s
         self._behind_s, self._idle_s = max(-left_s, 0.0), max(left_s, 0.0)
         if self._time is None:

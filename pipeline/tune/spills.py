@@ -48,17 +48,17 @@ class Spills(NamedTuple):
         return np.searchsorted(self.at_ms, arrival_ms + place, side="right").astype(np.int64)
 
 
-def step_ms(first_ms: int, last_ms: int, options: IndexOptions) -> int:
+def choose_step_ms(first_ms: int, last_ms: int, options: IndexOptions) -> int:
     """How long a step is for a trace over this time: a fraction of the age, less for short traces."""
     return max(1, min(options.persist_age_ms // _STEPS_IN_AGE, (last_ms - first_ms) // STEPS_MAX + 1))
 
 
-def classes(step: int, options: IndexOptions) -> int:
+def classes(step_ms: int, options: IndexOptions) -> int:
     """How many delays are told apart; the last one stands for all longer ones."""
-    return options.persist_age_ms // step + 2
+    return options.persist_age_ms // step_ms + 2
 
 
-def find_spills(first_ms: int, step: int, arrivals: Int64, options: IndexOptions) -> Spills:
+def find_spills(first_ms: int, step_ms: int, arrivals: Int64, options: IndexOptions) -> Spills:
     """The spills of a trace.
 
     arrivals: of the shape (steps, delays), how many entries arrive in each step that are due so many steps
@@ -88,15 +88,15 @@ def find_spills(first_ms: int, step: int, arrivals: Int64, options: IndexOptions
             share = max(room, 0.0) / float(rest.sum())
             done += share * (1 - done)
             staged_max = max(staged_max, float(budget))
-            at_ms.append(first_ms + (number + done) * step)
+            at_ms.append(first_ms + (number + done) * step_ms)
             due[:] = 0
             rest *= 1 - share
             oldest = number
-        if oldest is not None and (number + 1 - oldest) * step >= options.persist_age_ms:
-            at_ms.append(first_ms + (number + 1) * step)
+        if oldest is not None and (number + 1 - oldest) * step_ms >= options.persist_age_ms:
+            at_ms.append(first_ms + (number + 1) * step_ms)
             due[:] = 0
             oldest = None
-    gaps_ms = np.diff(np.array([first_ms, *at_ms, first_ms + steps * step], np.float64))
+    gaps_ms = np.diff(np.array([first_ms, *at_ms, first_ms + steps * step_ms], np.float64))
     span_ms = min(float(gaps_ms.max()), options.persist_age_ms)
     return Spills(np.array(at_ms, np.float64), int(staged_max), records_in(int(staged_max), span_ms))
 
@@ -111,12 +111,12 @@ def records_in(entries: int, span_ms: float) -> int:
 
 
 def arrivals_of(
-    arrival_ms: Int64, deliver_at_ms: Int64, first_ms: int, step: int, options: IndexOptions
+    arrival_ms: Int64, deliver_at_ms: Int64, first_ms: int, step_ms: int, options: IndexOptions
 ) -> Int64:
     """The matrix for `find_spills` from entries themselves."""
-    delays = classes(step, options)
-    number = (arrival_ms - first_ms) // step
-    delay = np.clip(deliver_at_ms // step - arrival_ms // step, 0, delays - 1)
+    delays = classes(step_ms, options)
+    number = (arrival_ms - first_ms) // step_ms
+    delay = np.clip(deliver_at_ms // step_ms - arrival_ms // step_ms, 0, delays - 1)
     steps = int(number.max(initial=-1)) + 1
     flat = np.bincount(number * delays + delay, minlength=steps * delays)
     return flat.reshape(steps, delays).astype(np.int64)

@@ -77,7 +77,7 @@ class Measured(BaseModel):
 
     boundary_ms: of the first pop of a slice, on average; None if no slice began. boundaries: each of them,
     (when the slice begins, ms). recovery_ms: opened_ms, then first_pop_ms. All of these are the least of
-    several. logged_bytes: of the store's log, when it was killed.
+    several. logged_bytes: of the store's WAL, when it was killed.
     """
 
     memory_bytes: int

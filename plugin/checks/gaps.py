@@ -22,7 +22,7 @@ class Gaps(NamedTuple):
 
 
 def gaps(first: Int64, last: Int64, earliest_due: Int64, at_least: int) -> Gaps:
-    """The gaps of at least that length between groups of receipts.
+    """The gaps of at least that length, in the unit of the times, between groups of receipts.
 
     One element a group: when its first and its last receipt came, and when the earliest of its messages was
     due (with ``first`` = ``last`` a group is one receipt). A gap begins when something is due that has not

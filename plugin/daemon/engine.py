@@ -39,7 +39,7 @@ from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.repairs import Repairs
 from tidegate.plugin.daemon.index_logs.stream_log import LogState
-from tidegate.plugin.daemon.intake import Intake
+from tidegate.plugin.daemon.ingestion import Ingestion
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
@@ -105,7 +105,9 @@ class DaemonEngine:
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
-        self._queries = Queries(self, Intake(catalog, self, executor=commit_executor, log=log), loop, log=log)
+        self._queries = Queries(
+            self, Ingestion(catalog, self, executor=commit_executor, log=log), loop, log=log
+        )
         self._handing_out = HandingOut(
             catalog,
             clock,
@@ -206,28 +208,28 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         self._queries.ingest(connection, message, reply)
 
-    # --- intake -----------------------------------------------------------------------------------
+    # --- ingestion --------------------------------------------------------------------------------
 
     @property
     def storage_failing(self) -> bool:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         return self._durable_news.failing or self._reading_pace.memory_full
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         self._committer.after(token, tell)
 
     async def until_reading_goes_on(self) -> None:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         while (pause_s := self.read_pause_s()) > 0:
             await asyncio.sleep(pause_s)
 
     def made(self, index: DelayIndex) -> None:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         self._forgetting.unserved(index)
 
     def added(self, index: DelayIndex, entries: int) -> None:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         self._metrics.entries_added.inc(entries)
         self._reading_pace.take(entries)
         self._changed_by_others(index)
@@ -242,7 +244,7 @@ class DaemonEngine:
             self._handing_out.schedule(stream)
 
     def let_go(self, index: DelayIndex) -> None:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         self._changed_by_others(index)
 
     def _changed_by_others(self, index: DelayIndex) -> None:
@@ -250,7 +252,7 @@ class DaemonEngine:
             self._logs.changed_by_others(index)
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
-        """See ``intake.IntakeOwner``."""
+        """See ``ingestion.IngestionOwner``."""
         self._held_news.tell_held(name, positions)
 
     # --- streams ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import DelayIndex, StorageError
 from tidegate.plugin.daemon import width
-from tidegate.plugin.daemon.intake import Intake, refusal
+from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import UserError
@@ -48,13 +48,13 @@ class Queries:
     def __init__(
         self,
         asked: Asked,
-        intake: Intake,
+        ingestion: Ingestion,
         loop: asyncio.AbstractEventLoop,
         *,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
-        self._intake = intake
+        self._ingestion = ingestion
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -81,7 +81,7 @@ class Queries:
             if asked is connection:
                 task.cancel()
         self._room.pop(connection, None)
-        self._intake.gone(connection)
+        self._ingestion.gone(connection)
         self.recorder.gone(connection)
 
     def ask(self, connection: Link, request: dict[str, object], reply: Tell) -> None:
@@ -94,9 +94,9 @@ class Queries:
                 case "width":
                     self._width(connection, request, reply)
                 case "take-in":
-                    reply(json_body(self._intake.take(connection, request)))
+                    reply(json_body(self._ingestion.take(connection, request)))
                 case "index":
-                    reply(json_body(self._intake.about(request)))
+                    reply(json_body(self._ingestion.about(request)))
                 case "positions":
                     self._answer(connection, self._positions(request), reply)
                 case "entries":
@@ -167,7 +167,7 @@ class Queries:
 
     async def _put(self, connection: Link, message: Ingest, reply: Tell) -> None:
         try:
-            reply(json_body(await self._intake.put(connection, message)))
+            reply(json_body(await self._ingestion.put(connection, message)))
         except Exception as error:
             reply(self._refused(error))
 
@@ -181,7 +181,7 @@ class Queries:
         return refusal(UserError(f"a bug in the daemon, its log has more: {error!r}"))
 
     async def _positions(self, request: dict[str, object]) -> AsyncIterator[bytes]:
-        for part in self._intake.positions(request):
+        for part in self._ingestion.positions(request):
             yield json_body(part)
             await asyncio.sleep(0)
 
@@ -189,7 +189,7 @@ class Queries:
         yield json_body(self.recorder.ask(connection, request))
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
-        yield json_body(await self._intake.entries(request))
+        yield json_body(await self._ingestion.entries(request))
 
     async def _status(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)

@@ -30,3 +30,12 @@ def test_every_tracker_adds_in_the_stub_of_a_broker(tmp_path: Path) -> None:
     means = [metric for metric in recorder.metrics if metric.title == "add, mean"]
     assert len(means) == len(add.WORKLOADS)
     assert all(metric.samples[peer][0] > 0 for metric in means for peer in peers)
+
+
+def test_the_harness_lines_become_one_sample_a_round() -> None:
+    recorder = Recorder()
+    line = "round tidegate uniform 0 41.50 39.00 40.10 55.00 2.250 0.2"
+    add.record(recorder, [line.split(), line.replace("41.50", "43.00").split()])
+    mean = recorder.metrics[0]
+    assert (mean.scenario, mean.unit, mean.target) == ("due evenly over 24 h", "ns", 40.0)
+    assert mean.samples == {"tidegate": [41.5, 43.0]}

@@ -47,7 +47,7 @@ def test_the_bookie_never_takes_its_own_registration_for_lost(cluster: Cluster) 
 def test_the_daemon_log_shows_no_error(cluster: Cluster) -> None:
     lines = cluster.daemon.log_path.read_text(encoding="utf-8").splitlines()
     bad = [line for line in lines if not _is_fine(line)]
-    # test_90_daemon.py takes the end of the store's log away once; that must be said.
+    # test_90_daemon.py takes the end of the store's WAL away once; that must be said.
     told = [line for line in bad if "commits are gone that had been reported durable" in line]
     assert len(told) <= 1
     others = [line for line in bad if line not in told]

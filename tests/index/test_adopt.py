@@ -55,7 +55,7 @@ def test_with_its_commit_it_counts() -> None:
     catalog, index = opened(store)
     index.add(spread(10, 1_000))
     catalog.commit()
-    former = index.log.subscription_id
+    former = index.own_journal.subscription_id
     index = catalog.adopt(landed(catalog, store), IDENTITY)
     index.add(spread(3, 1_000))
     catalog.commit()

@@ -50,13 +50,13 @@ def nobody_deletes_what_has_come(index: DelayIndex) -> None:
 
 def a_block_is_an_orphan(index: DelayIndex) -> None:
     block = loaded(index)
-    key = keys.block_key(index.log.subscription_id, block.of.id, block.descriptor.block_id)
+    key = keys.block_key(index.own_journal.subscription_id, block.of.id, block.descriptor.block_id)
     index._persisting._leftovers.orphan([key])
 
 
 def a_bitmap_is_an_orphan(index: DelayIndex) -> None:
     ((ledger_id, version),) = index._persisting._held_versions.items()
-    key = keys.bitmap_key(keys.HELD, index.log.subscription_id, ledger_id, version)
+    key = keys.bitmap_key(keys.HELD, index.own_journal.subscription_id, ledger_id, version)
     index._persisting._leftovers.orphan([key])
 
 
@@ -72,7 +72,7 @@ def a_doubt_is_settled_twice(index: DelayIndex) -> None:
 def a_taken_record_is_joined_with(index: DelayIndex) -> None:
     writing = index._context.journal._writing
     assert writing is not None
-    index.log._tail = writing.records[0]
+    index.own_journal._tail = writing.records[0]
 
 
 def a_record_is_forgotten(index: DelayIndex) -> None:
@@ -88,12 +88,12 @@ def more_is_durable_than_was_taken(index: DelayIndex) -> None:
     index._context.journal.durable_token = index._context.journal.appended_token
 
 
-def a_log_is_longer_than_all(index: DelayIndex) -> None:
+def a_journal_is_longer_than_all(index: DelayIndex) -> None:
     index._context.journal.size_bytes = 0
 
 
-def an_empty_log_has_bytes(index: DelayIndex) -> None:
-    index._context.journal.persisted(index.log, index.log.last_sequence, 0, None)
+def an_empty_journal_has_bytes(index: DelayIndex) -> None:
+    index._context.journal.persisted(index.own_journal, index.own_journal.last_sequence, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def an_empty_log_has_bytes(index: DelayIndex) -> None:
         (a_record_is_forgotten, "is the last"),
         (no_commit_would_take_it, "no commit would take"),
         (more_is_durable_than_was_taken, "tokens"),
-        (a_log_is_longer_than_all, "bytes of 0"),
-        (an_empty_log_has_bytes, "no record"),
+        (a_journal_is_longer_than_all, "bytes of 0"),
+        (an_empty_journal_has_bytes, "no record"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

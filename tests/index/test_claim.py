@@ -71,7 +71,7 @@ def test_the_same_owner_again_writes_nothing() -> None:
     token = index.begin_claim(FIRST)
     assert index.begin_claim(FIRST) == token
     catalog.commit()
-    assert index.log.records == 1
+    assert index.own_journal.records == 1
 
 
 @pytest.mark.parametrize("claim", [Claim(-1, 0), Claim(1 << 63, 0), Claim(1, -1), Claim(1, 1 << 32)])

@@ -36,7 +36,7 @@ from tidegate.index.errors import (
     StorageError,
 )
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import FORMAT_VERSION, seal
+from tidegate.index.format.envelope import FORMAT_VERSION, wrap
 from tidegate.index.positions import PositionSet
 from tidegate.index.roaring import serialize_bitmap
 from tidegate.index.store import Batch, MemoryStore
@@ -183,7 +183,7 @@ def test_a_held_bitmap_that_is_none_leaves_the_others_as_they_are(body: bytes) -
     for ledger_id in range(1, 4):
         index.add(spread(100, 1_000, ledger_id=ledger_id))
     catalog.persist(NAME)
-    overwrite(store, stored(store, keys.HELD)[1][0], seal(keys.HELD, body))
+    overwrite(store, stored(store, keys.HELD)[1][0], wrap(keys.HELD, body))
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
     assert index.held() == PositionSet.of((ledger_id, at) for ledger_id in (1, 3) for at in range(100))
@@ -310,7 +310,10 @@ def test_a_corrupt_identity_forgets_the_subscription_and_keeps_the_others() -> N
     again = catalog.subscription(NAME, INCARNATION)
     again.add(ENTRIES)
     assert len(drained(again)) == 1_000
-    assert again.log.subscription_id not in (index.log.subscription_id, kept.log.subscription_id)
+    assert again.own_journal.subscription_id not in (
+        index.own_journal.subscription_id,
+        kept.own_journal.subscription_id,
+    )
 
 
 def journaled(store: MemoryStore) -> list[bytes]:
@@ -400,7 +403,7 @@ def test_a_record_of_an_unknown_type_is_taken_for_the_worst() -> None:
     store = MemoryStore()
     journal = journaled(store)
     subscription_id = keys.subscription_id_of(journal[0])
-    overwrite(store, keys.journal_key(subscription_id, len(journal) + 1, 99), seal(keys.JOURNAL, b"?"))
+    overwrite(store, keys.journal_key(subscription_id, len(journal) + 1, 99), wrap(keys.JOURNAL, b"?"))
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
     assert not index.acknowledged()
@@ -409,7 +412,7 @@ def test_a_record_of_an_unknown_type_is_taken_for_the_worst() -> None:
 def test_a_newer_format_is_refused() -> None:
     store = MemoryStore()
     persisted(store)
-    newer = seal(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little"))
+    newer = wrap(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little"))
     overwrite(store, keys.FORMAT_KEY, newer)
     before = list(store.scan(b"", b"\xff" * 40))
     with pytest.raises(NewerFormatError, match="install the newer Tidegate"):

@@ -115,8 +115,8 @@ def test_a_fresh_file_system_is_not_something_else(tmp_path: Path) -> None:
     RocksStore.open(tmp_path).close()  # what an operator puts beside an index is not ours to refuse
 
 
-def test_somebody_elses_database_is_left_alone_whatever_its_logs_are_like(tmp_path: Path) -> None:
-    """Recycled logs have types that would be damage in ours."""
+def test_somebody_elses_database_is_left_alone_whatever_its_wals_are_like(tmp_path: Path) -> None:
+    """Recycled WALs have types that would be damage in ours."""
     options = Options(raw_mode=True)
     options.set_recycle_log_file_num(2)
     theirs = Rdict(str(tmp_path), options)

@@ -22,8 +22,8 @@ def store() -> FlakyStore:
 def begun(store: FlakyStore) -> tuple[Journal, Commit]:
     """A journal with one record in a commit that nobody has run yet."""
     journal = Journal(store, 1 << 20)
-    log = journal.new_log(1, Batch())
-    journal.add(log, spread(10, 1_000), 0)
+    subscription = journal.new_subscription(1, Batch())
+    journal.add(subscription, spread(10, 1_000), 0)
     commit = journal.begin()
     assert commit is not None
     return journal, commit
@@ -74,15 +74,15 @@ def test_a_commit_that_nobody_has_run_cannot_be_finished(store: FlakyStore) -> N
 
 
 def test_what_was_taken_is_not_touched_by_what_comes_later(store: FlakyStore) -> None:
-    """Records, log and removal may change on the core's thread while the commit is being written."""
+    """Records, journal and removal may change on the core's thread while the commit is being written."""
     journal = Journal(store, 1 << 20)
-    log = journal.new_log(1, Batch())
-    journal.add(log, spread(10, 1_000), 0)
+    subscription = journal.new_subscription(1, Batch())
+    journal.add(subscription, spread(10, 1_000), 0)
     commit = journal.begin()
     assert commit is not None
     taken = [(record.sequence, record.entries, len(record.parts)) for record in commit.records]
-    journal.add(log, spread(10, 1_000, ledger_id=6), 0)
-    journal.remove(log)
+    journal.add(subscription, spread(10, 1_000, ledger_id=6), 0)
+    journal.remove(subscription)
     assert [(record.sequence, record.entries, len(record.parts)) for record in commit.records] == taken
     commit.run()
     journal.finish(commit)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import StorageError
-from tidegate.index.in_flight import InFlightLog
+from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap, Taken
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
@@ -20,7 +20,7 @@ keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))
 
 
 class Keeper:
-    """Owner of runs and, sealed, of one run that is opened on demand."""
+    """Owner of runs and, unopened, of one run that is opened on demand."""
 
     stored = True
 
@@ -29,7 +29,7 @@ class Keeper:
         self.opened = False
         self.error = error
         self.consumed_entries = 0
-        self.in_flight = InFlightLog()
+        self.in_flight = InFlightEntries()
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
         if self.error is not None:
@@ -58,14 +58,14 @@ def test_pops_are_the_sorted_union(
     heap = RunHeap()
     taken: set[EntryKey] = set()
     due = []
-    for wanted, sealed in sources:
+    for wanted, unopened in sources:
         rows = wanted - taken
         taken |= rows
         if not rows:
             continue
         due += [row for row in rows if row[0] <= now_ms]
         keeper = Keeper(rows)
-        if sealed:
+        if unopened:
             heap.push((keeper.entries.key(0)[0], -1, -1), keeper)
         else:
             heap.push_run(Run(keeper.entries, keeper))

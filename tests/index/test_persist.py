@@ -33,7 +33,7 @@ from tidegate.index.compaction import choose_runs
 from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import seal
+from tidegate.index.format.envelope import wrap
 from tidegate.index.options import IndexOptions
 from tidegate.index.persist import PersistJob
 from tidegate.index.positions import PositionSet
@@ -351,8 +351,8 @@ def test_a_bitmap_of_a_persist_that_does_not_count_is_deleted_when_opening() -> 
     index.add(spread(10, 1_000, ledger_id=1))
     catalog.persist(NAME)
     for kind in (keys.HELD, keys.ACKNOWLEDGED):
-        value = seal(kind, serialize_bitmap(BitMap([1, 2, 3])))
-        overwrite(store, keys.bitmap_key(kind, index.log.subscription_id, 7, 2), value)
+        value = wrap(kind, serialize_bitmap(BitMap([1, 2, 3])))
+        overwrite(store, keys.bitmap_key(kind, index.own_journal.subscription_id, 7, 2), value)
     catalog, index = reopened(store)
     assert (index.held().ledgers(), index.acknowledged().ledgers()) == ([1], [])
     catalog.persist(NAME)

@@ -50,7 +50,9 @@ def lived(store: MemoryStore, pasts: Sequence[Past]) -> dict[int, PositionSet]:
             index.add(spread(3, 1_000, ledger_id=ledger_id))
             catalog.commit()
         if past.persisted:
-            older = [row for row in stored(store, keys.JOURNAL) if id_of(row) == index.log.subscription_id]
+            older = [
+                row for row in stored(store, keys.JOURNAL) if id_of(row) == index.own_journal.subscription_id
+            ]
             catalog.persist(index.name)
             for key, value in older if past.left else ():
                 batch.put(key, value)
@@ -59,8 +61,8 @@ def lived(store: MemoryStore, pasts: Sequence[Past]) -> dict[int, PositionSet]:
             index.add(spread(2, 1_000, ledger_id=10 + ledger_id))
             catalog.commit()
         if not past.named:
-            batch.delete(keys.subscription_key(keys.IDENTITY, index.log.subscription_id))
-        held[index.log.subscription_id] = index.held()
+            batch.delete(keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id))
+        held[index.own_journal.subscription_id] = index.held()
     store.write(batch, sync=True)
     return held
 
@@ -80,13 +82,13 @@ def test_each_gets_what_is_its_own_and_what_is_nobodys_goes(pasts: list[Past]) -
     assert {index.name for index in catalog} == {name_of(at) for at, past in enumerate(pasts) if past.named}
     for index in catalog:
         past = pasts[int(index.name.subscription[1:])]
-        assert index.held() == held[index.log.subscription_id]
+        assert index.held() == held[index.own_journal.subscription_id]
         assert not index.damaged
-        assert index.log.records == 2 * past.after + (0 if past.persisted else past.before)
+        assert index.own_journal.records == 2 * past.after + (0 if past.persisted else past.before)
         index.check()
     assert catalog.stats().corrupt_records == 0
-    ids = {index.log.subscription_id for index in catalog}
+    ids = {index.own_journal.subscription_id for index in catalog}
     for kind in keys.SUBSCRIPTION_KINDS:
         assert {id_of(row) for row in stored(store, kind)} <= ids, kind
     following = catalog.subscription(NAME, INCARNATION)
-    assert following.log.subscription_id > max(in_use, default=0)
+    assert following.own_journal.subscription_id > max(in_use, default=0)

@@ -41,7 +41,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.families import open_families
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import FORMAT_VERSION, seal
+from tidegate.index.format.envelope import FORMAT_VERSION, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.options import IndexOptions
 from tidegate.index.rocks import RocksStore
@@ -141,7 +141,7 @@ def test_a_directory_that_cannot_be_made_is_refused() -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     store = RocksStore.open(tmp_path)
     catalog, _ = opened(store)
-    overwrite(store, keys.FORMAT_KEY, seal(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little")))
+    overwrite(store, keys.FORMAT_KEY, wrap(b"\0", (FORMAT_VERSION + 1).to_bytes(4, "little")))
     catalog.close()
     store = RocksStore.open(tmp_path)
     with pytest.raises(NewerFormatError, match=re.escape(str(tmp_path))):

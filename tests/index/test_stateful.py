@@ -47,7 +47,7 @@ class IndexMachine(RuleBasedStateMachine):
             carry_ms=st.sampled_from([0, 5, 50]),
             persist_age_ms=st.sampled_from([50, 1 << 30]),
             block_entries=st.sampled_from([1, 3, 64]),
-            seal_entries=st.sampled_from([1, 4, 100]),
+            chunk_entries=st.sampled_from([1, 4, 100]),
             merge_runs=st.sampled_from([2, 3]),
             compaction_entries=st.sampled_from([1, 20, 1 << 20]),
             write_piece_bytes=st.sampled_from([1, 300, 10_000]),

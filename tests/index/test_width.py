@@ -35,7 +35,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 OPTIONS = IndexOptions()
 SPILL = slice_entries_max(OPTIONS)
-SETTLED = WidthMemory(settled=True)
+CHOSEN = WidthMemory(chosen=True)
 Draw = Callable[[np.random.Generator, int], Int64Array]
 
 
@@ -152,7 +152,7 @@ def test_delays_that_have_become_short_are_not_taken_for_a_flood() -> None:
 def test_a_burst_at_one_instant_asks_for_nothing() -> None:
     """However narrow the slices are, it is in one."""
     burst = evidence(lambda _, entries: np.full(entries, 3 * HOUR_MS), SPILL, backlog=8_600_000)
-    decision = choose(burst, SETTLED, OPTIONS)
+    decision = choose(burst, CHOSEN, OPTIONS)
     assert decision.width_ms == HOUR_MS
 
 
@@ -192,7 +192,7 @@ def test_a_small_spill_after_large_ones_says_nothing() -> None:
 def test_a_width_that_was_chosen_is_left_only_when_two_looks_agree() -> None:
     wide = evidence(over(7 * DAY_MS), SPILL, width_ms=30 * DAY_MS, backlog=50_000_000)
     content = evidence(over(7 * DAY_MS), SPILL)
-    once = choose(wide, SETTLED, OPTIONS)
+    once = choose(wide, CHOSEN, OPTIONS)
     assert once.width_ms == 30 * DAY_MS
     assert looked(once).best_width_ms < DAY_MS
     twice = choose(wide, once.memory, OPTIONS)
@@ -204,8 +204,8 @@ def test_a_width_that_was_chosen_is_left_only_when_two_looks_agree() -> None:
 def test_a_spill_that_would_be_scattered_over_thousands_of_slices_widens_at_once() -> None:
     """A burst of short delays has made the width seconds, and far messages come."""
     far = evidence(over(3 * HOUR_MS), 20_000, width_ms=SECOND_MS)
-    after_burst = WidthMemory(usual_entries=1_000_000, settled=True, skip=2)
-    for memory in (SETTLED, after_burst):
+    after_burst = WidthMemory(usual_entries=1_000_000, chosen=True, skip=2)
+    for memory in (CHOSEN, after_burst):
         decision = choose(far, memory, OPTIONS)
         assert decision.width_ms >= 10 * MINUTE_MS
         assert decision.memory.skipped() is None, "the next spill is looked at again"
@@ -213,7 +213,7 @@ def test_a_spill_that_would_be_scattered_over_thousands_of_slices_widens_at_once
 
 def test_a_scattered_spill_widens_whatever_is_usual_but_not_alone_if_its_slices_are_few() -> None:
     few = evidence(over(12 * HOUR_MS), 200, width_ms=10 * MINUTE_MS)
-    memory = WidthMemory(usual_entries=1_000_000, settled=True)
+    memory = WidthMemory(usual_entries=1_000_000, chosen=True)
     once = choose(few, memory, OPTIONS)
     assert (once.width_ms, once.memory.direction) == (10 * MINUTE_MS, 1)
     assert choose(few, once.memory, OPTIONS).width_ms >= 6 * HOUR_MS
@@ -221,7 +221,7 @@ def test_a_scattered_spill_widens_whatever_is_usual_but_not_alone_if_its_slices_
 
 def test_narrower_is_never_urgent() -> None:
     wide = evidence(over(7 * DAY_MS), SPILL, width_ms=30 * DAY_MS, backlog=1_000_000_000)
-    decision = choose(wide, SETTLED, OPTIONS)
+    decision = choose(wide, CHOSEN, OPTIONS)
     assert looked(decision).best_width_ms <= HOUR_MS
     assert decision.width_ms == 30 * DAY_MS
 
@@ -269,7 +269,7 @@ def test_three_spills_after_a_content_look_are_not_looked_at() -> None:
         rests += 1
     assert rests == 3
     wide = evidence(over(7 * DAY_MS), SPILL, width_ms=30 * DAY_MS, backlog=50_000_000)
-    assert choose(wide, SETTLED, OPTIONS).memory.skipped() is None, "a wish is followed up at once"
+    assert choose(wide, CHOSEN, OPTIONS).memory.skipped() is None, "a wish is followed up at once"
     assert WidthMemory().skipped() is None
 
 

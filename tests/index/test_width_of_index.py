@@ -132,11 +132,11 @@ def test_a_width_counts_after_kill_9_if_it_was_committed(committed: bool) -> Non
 
 def test_setting_the_same_again_writes_nothing() -> None:
     catalog, index = automatic(MemoryStore())
-    before = index.log.last_sequence
+    before = index.own_journal.last_sequence
     assert index.set_slice_width(1_000, auto=True) == catalog.durable_token
-    assert index.log.last_sequence == before
+    assert index.own_journal.last_sequence == before
     index.set_slice_width(1_000)
-    assert index.log.last_sequence == before + 1
+    assert index.own_journal.last_sequence == before + 1
 
 
 @pytest.mark.parametrize(("width_ms", "auto"), [(5_000, False), (5_000, True), (1_000, False)])

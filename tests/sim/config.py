@@ -89,7 +89,7 @@ class Config:
     journal_budget_bytes: int = 2_000
     journal_records: int = 32_768
     block_entries: int = 4
-    seal_entries: int = 4
+    chunk_entries: int = 4
     merge_runs: int = 2
     runs_max: int = 32
     compaction_entries: int = 1 << 22
@@ -179,7 +179,7 @@ class Config:
             journal_budget_bytes=self.journal_budget_bytes,
             journal_records=self.journal_records,
             block_entries=self.block_entries,
-            seal_entries=self.seal_entries,
+            chunk_entries=self.chunk_entries,
             merge_runs=self.merge_runs,
             runs_max=self.runs_max,
             compaction_entries=self.compaction_entries,

@@ -103,7 +103,7 @@ class _Log:
 class _Store(TappedStore):
     """A write of another thread is done when the simulation has come back to it: nobody can wait for it."""
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         if self._writing:
             raise NotYet
 
@@ -487,7 +487,7 @@ class DaemonHost:
         Violation."""
         if self.disk.damaged:
             return
-        known = {index.log.subscription_id for index in self.indexes()}
+        known = {index.own_journal.subscription_id for index in self.indexes()}
         kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
         found = {
             keys.subscription_id_of(key)

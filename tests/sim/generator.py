@@ -24,7 +24,7 @@ _LATER = ("backup",)  # not drawn with the others, so that older seeds have thei
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
     *("slice_width_ms", "slice_width_auto", "staging_budget_bytes", "carry_ms", "persist_age_ms"),
-    *("journal_budget_bytes", "journal_records", "block_entries", "seal_entries", "merge_runs"),
+    *("journal_budget_bytes", "journal_records", "block_entries", "chunk_entries", "merge_runs"),
     *("compaction_entries", "drop_entries", "prefetch_ms", "pop_scan_entries", "write_piece_bytes"),
     *("quarantine_bytes", "commit_entries", "commit_interval_us", "credit_max"),
 )
@@ -107,7 +107,7 @@ class _Generator:
             persist_age_ms=some(200, 2_000, 300_000),
             journal_budget_bytes=some(500, 5_000, 64 << 20),
             block_entries=some(1, 4, 4, 16),
-            seal_entries=some(1, 4, 16, 32_768),
+            chunk_entries=some(1, 4, 16, 32_768),
             merge_runs=some(2, 2, 3, 8),
             runs_max=some(9, 32),
             compaction_entries=some(1, 8, 1 << 22),

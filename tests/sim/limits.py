@@ -26,7 +26,7 @@ from tidegate.index import (
 )
 from tidegate.index.format import packing
 from tidegate.index.log import object_home, writer
-from tidegate.plugin.daemon import handing_out, intake, outgoing, small_adds, streams
+from tidegate.plugin.daemon import handing_out, ingestion, outgoing, small_adds, streams
 from tidegate.plugin.daemon.index_logs import index_logs, restoring
 
 _SMALL: dict[tuple[ModuleType, str], int] = {
@@ -53,7 +53,7 @@ _SMALL: dict[tuple[ModuleType, str], int] = {
     (writer, "_OVERLAPPING_APPENDS"): 1,
     (writer, "_UNANSWERED_MAX"): 2,
     (handing_out, "FRAME_RECORDS_MAX"): 2,
-    (intake, "PIECE_ENTRIES"): 2,
+    (ingestion, "PIECE_ENTRIES"): 2,
     (outgoing, "FLUSH_BYTES"): 50,
     (small_adds, "SMALL_BYTES"): 60,
     (streams, "LATER_BYTES"): 2_000,

@@ -59,7 +59,7 @@ class Change:
 
 
 class Outbox:
-    """`pending`: sealed changes, the sent ones first."""
+    """`pending`: changes that no open batch has, the sent ones first."""
 
     def __init__(self) -> None:
         self.pending: list[Change] = []
@@ -106,7 +106,7 @@ class Outbox:
         self._append(Change(Kind.ACK, positions=set(positions)))
 
     def unacknowledge(self, positions: set[Position]) -> None:
-        self._seal()
+        self._close_adds()
         self._append(Change(Kind.UNACK, positions=set(positions)))
 
     def mark_delete(self, position: Position) -> None:
@@ -138,10 +138,10 @@ class Outbox:
         self.pending.append(Change(Kind.CLEAR))
 
     def close(self) -> None:
-        self._seal()
+        self._close_adds()
         self.pending.append(Change(Kind.CLOSE))
 
-    def _seal(self) -> None:
+    def _close_adds(self) -> None:
         if self._far:
             self._append(Change(Kind.ADD, entries=self._far))
             self._far = {}
@@ -161,7 +161,7 @@ class Outbox:
         """The stream is opened anew, which tells the mark-delete position: older ones need not be told. A
         CLOSE that was there to open again has had its effect, that of a finished tracker comes last. And an
         add is near only as long as its position is in flight."""
-        self._seal()
+        self._close_adds()
         changes, self.pending = self.pending, []
         for change in changes:
             if change.kind is Kind.ADD and change.near:
@@ -188,7 +188,7 @@ class Outbox:
 
     def take_unsent(self) -> list[Change]:
         """Everything not sent on this stream, numbered."""
-        self._seal()
+        self._close_adds()
         self.pending[self._sent :] = [
             change for change in self.pending[self._sent :] if change.kind is not Kind.ACK or change.positions
         ]
@@ -213,7 +213,7 @@ class Outbox:
 
     def gate_here(self) -> Iterator[tuple[Position, int]]:
         """Entries that nobody but the broker can gate now; they are near from now on."""
-        self._seal()
+        self._close_adds()
         for change in self.pending:
             if change.kind is Kind.ADD and not change.near:
                 change.near = True
@@ -222,7 +222,7 @@ class Outbox:
     def adopt(self, other: Outbox) -> None:
         """What another tracker of the subscription left behind comes first. Its near tier is gone. What takes
         something back stays untold: another owner may have told since what is acknowledged."""
-        other._seal()
+        other._close_adds()
         other.restart()
         taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE
         left = [change for change in other.pending if change.kind not in taken_back]

@@ -407,7 +407,7 @@ def _chain_must_be_readable() -> Iterator[None]:
         known = self._chains.get(index)
         if known is not None:
             return cast("Chain", known)
-        value = self._store.get(keys.subscription_key(keys.CHAIN, index.log.subscription_id))
+        value = self._store.get(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
         return None if value is None else Chain.decode(value)
 
     with replaced(Catalog, "chain", chain):

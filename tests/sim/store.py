@@ -1,12 +1,12 @@
 """A machine's disk with one store on it that behaves as the index's Store protocol promises, and not better.
 
 - A batch is applied whole or not at all. kill -9 loses nothing that was written.
-- A power cut loses what was not synced: a suffix of the batches (`prefix`: RocksDB has one log), or any of
+- A power cut loses what was not synced: a suffix of the batches (`prefix`: RocksDB has one WAL), or any of
   them (`scattered`, as if writes were reordered, which counts as damage). A batch torn in itself is outside
-  of what RocksDB does: its log has a checksum for each record.
+  of what RocksDB does: its WAL has a checksum for each record.
 - While a write of an executor's job is on its way the world goes on, and may kill the process or cut the
   power: so every write is a place to crash at, before and after it.
-- A part of the log may be gone although it had been synced. Then the store says so until that is settled, as
+- A part of the WAL may be gone although it had been synced. Then the store says so until that is settled, as
   RocksDB's witness does.
 - The disk may be full or failing (what was refused may be there all the same), slow, refuse to be read, or
   give back something else than was written.
@@ -27,7 +27,7 @@ from tidegate.index.store import Batch, Loss
 
 _BUSY_WRITE_SHARE = 0.05
 _BUSY_FACTOR = 20
-_LOG_BATCHES = 64
+_WAL_BATCHES = 64
 
 
 class PowerCut(StrEnum):
@@ -75,7 +75,7 @@ class Disk:
         self.loss: Loss | None = None
         self._unsynced: list[_Written] = []
         self._first_unsynced = 0  # number of the first of them
-        self._synced: deque[_Written] = deque(maxlen=_LOG_BATCHES)  # the log's tail, which damage may take
+        self._synced: deque[_Written] = deque(maxlen=_WAL_BATCHES)  # the WAL's tail, which damage may take
 
     # ---- what the store asks for
 
@@ -123,7 +123,7 @@ class Disk:
 
     def recovered(self) -> None:
         """A store is opened: what a killed process had written is durable then, since RocksDB writes what it
-        finds in its log into tables."""
+        finds in its WAL into tables."""
         self.synced(self._first_unsynced + len(self._unsynced))
 
     def take_refused(self) -> bool:

@@ -141,7 +141,7 @@ def land(index: DelayIndex, store: Store, places: Places, world: World, count: i
             except (UnreadableLogError, HomeError) as error:
                 index.upkeep.lose_absent(blocks, str(error))
                 continue
-            batch, missing = writes(found, index.log.subscription_id, blocks)
+            batch, missing = writes(found, index.own_journal.subscription_id, blocks)
             assert not missing
             store.write(batch, sync=False)
             index.upkeep.land([key for _, key, _ in batch.operations])

@@ -44,7 +44,7 @@ SUBSCRIPTIONS = ("busy", "slow", "quiet")
 WEIGHTS = (10, 4, 1)
 START_SECONDS = 60.0
 _REFUSED = "it cannot be opened: "
-_HEADER_BYTES = 7  # of a record of RocksDB's logs
+_HEADER_BYTES = 7  # of a record of RocksDB's WAL
 HOW = ("none", "prefix", "torn", "scattered", "any", "any", "behind", "behind", "behind")
 SETTINGS = {
     "TIDEGATE_STAGING_BYTES": "65536",

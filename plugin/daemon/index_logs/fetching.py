@@ -178,7 +178,7 @@ class BlockFetch:
         if last is None:
             last = self._last_entries[record.ledger_id] = await self._home.open(record.ledger_id)
         found = await read_record(self._home, record, last)
-        batch, missing = writes(found, self._index.log.subscription_id, blocks)
+        batch, missing = writes(found, self._index.own_journal.subscription_id, blocks)
         await self._write(batch)
         missing = self._still_absent(missing)
         if missing and self._is_current:
@@ -211,7 +211,7 @@ class BlockFetch:
             self._index.upkeep.land(stored)
             self._landed(self._index)
         else:
-            self._catalog.abandon_id(self._index.log.subscription_id)
+            self._catalog.abandon_id(self._index.own_journal.subscription_id)
 
     def _say(self, what: str, error: Exception) -> None:
         if what not in self._said:

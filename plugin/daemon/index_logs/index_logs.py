@@ -171,7 +171,7 @@ class IndexLogs:
         # What was written without a sync is durable with the commit of this. A DURABLE that follows may be of
         # nothing else, and the log away when it is needed.
         self._set_chain(index, chain)
-        self._shipped[index.log.subscription_id] = chain.ledger_id
+        self._shipped[index.own_journal.subscription_id] = chain.ledger_id
         # Its broker may be gone before the stream begins.
         self._brought(index)
 
@@ -183,7 +183,7 @@ class IndexLogs:
     def begin(self, stream: Stream, requests: LogRequests, stream_id: int, request: Open) -> None:
         """The stream is the current one of its subscription: its log is shipped from now on."""
         index = stream.session.index
-        subscription_id = index.log.subscription_id
+        subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
         # If its log was better, it could not be read; what the broker reads from now on is not in that one.
         index.damaged = False
@@ -245,13 +245,13 @@ class IndexLogs:
             self._set_chain(index, chain)
 
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
-        self._behind.discard(index.log.subscription_id)
+        self._behind.discard(index.own_journal.subscription_id)
         self._catalog.set_chain(index, chain)
         self._commit_soon()
 
     def changed_by_others(self, index: DelayIndex) -> None:
         """Something else than a stream has changed an index: without one, no log has that."""
-        self._shipped.pop(index.log.subscription_id, None)
+        self._shipped.pop(index.own_journal.subscription_id, None)
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
         """Call ``then`` when what the stream has said is in its log, or soon."""
@@ -322,7 +322,7 @@ class IndexLogs:
     def has_all(self, index: DelayIndex) -> bool:
         """Whether there is a log that has all of what an index has that no stream serves."""
         chain = self._catalog.chain(index)
-        shipped = self._shipped.get(index.log.subscription_id, NO_LEDGER)
+        shipped = self._shipped.get(index.own_journal.subscription_id, NO_LEDGER)
         return chain is not None and NO_LEDGER != shipped == chain.ledger_id
 
     def leave(self, stream: Stream) -> None:
@@ -416,7 +416,7 @@ class IndexLogs:
 
     def _keep_short(self, log: StreamLog) -> None:
         """Have an index persisted of which a new owner would replay too much."""
-        journal = log.index.log
+        journal = log.index.own_journal
         too_long = (
             journal.records > self.options.journal_records or journal.size_bytes > self.options.journal_bytes
         )
@@ -427,5 +427,5 @@ class IndexLogs:
 
     def _look_again(self, log: StreamLog) -> None:
         self._too_long.discard(log)
-        if self._by_id.get(log.index.log.subscription_id) is log:
+        if self._by_id.get(log.index.own_journal.subscription_id) is log:
             self._keep_short(log)

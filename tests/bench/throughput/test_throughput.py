@@ -1,4 +1,4 @@
-"""The pure parts of the throughput bench: schedules, what is made of a log, a broker's gauges."""
+"""The pure parts of the throughput bench: schedules, what is made of receipts, a broker's gauges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from bench.harness.driver import Recorder
 from bench.harness.errors import BenchError
 from bench.harness.results import Metric
-from bench.pulsar import message_log
 from bench.pulsar.stand import Sent
 from bench.throughput import broker_memory
 from bench.throughput.bench import Scenario, Waiting, due_times, record, rows
 from bench.throughput.broker_memory import MIB, BrokerMemory
+from tests.support.receipts import received
 
 INSTANT = Scenario("all due at one instant", "instant", 4, 0)
 SECOND_NS = 1_000_000_000
@@ -23,10 +23,6 @@ jvm_memory_bytes_used{cluster="standalone",area="nonheap"} 7.0E7
 jvm_memory_direct_bytes_used{cluster="standalone"} 2.5165824E7
 plain_gauge 12
 """
-
-
-def log(*entries: tuple[int, int, int, int]) -> NDArray[np.void]:
-    return np.array(list(entries), message_log.RECORD)
 
 
 def measured(scenario: Scenario, records: NDArray[np.void], daemon_bytes: int = 0) -> dict[str, Metric]:
@@ -54,7 +50,9 @@ def test_a_schedule_is_sent_at_once_and_counts_on_from_its_first_sequence() -> N
 def test_rates_count_from_the_first_send_and_from_the_first_arrival() -> None:
     due_ms = 10_000
     arrivals = ((0, 10.5, 10.6), (1, 11.0, 11.0), (2, 12.0, 12.0), (3, 12.4, 12.5))
-    records = log(*((n, due_ms, int(at * SECOND_NS), int(acked * SECOND_NS)) for n, at, acked in arrivals))
+    records = received(
+        *((n, due_ms, int(at * SECOND_NS), int(acked * SECOND_NS)) for n, at, acked in arrivals)
+    )
     metrics = measured(INSTANT, records)
     values = {title: metric.samples["tidegate"][0] for title, metric in metrics.items()}
     assert values["published"] == 2.0
@@ -66,7 +64,7 @@ def test_rates_count_from_the_first_send_and_from_the_first_arrival() -> None:
 
 
 def test_what_is_early_lost_and_twice_there_is_counted() -> None:
-    records = log(
+    records = received(
         (0, 10_000, 9_200 * 1_000_000, 9_200 * 1_000_000),
         (1, 10_000, 11_000 * 1_000_000, 11_000 * 1_000_000),
         (1, 10_000, 11_200 * 1_000_000, 11_200 * 1_000_000),
@@ -80,7 +78,7 @@ def test_what_is_early_lost_and_twice_there_is_counted() -> None:
 
 
 def test_memory_is_of_the_broker_and_of_our_daemon_together() -> None:
-    records = log((0, 0, SECOND_NS, 2 * SECOND_NS))
+    records = received((0, 0, SECOND_NS, 2 * SECOND_NS))
     values = {
         title: metric.samples["tidegate"][0]
         for title, metric in measured(INSTANT, records, daemon_bytes=50 * MIB).items()
@@ -93,7 +91,7 @@ def test_memory_is_of_the_broker_and_of_our_daemon_together() -> None:
 
 
 def test_the_delivery_rate_of_messages_that_fall_due_evenly_is_no_headline() -> None:
-    records = log((0, 0, SECOND_NS, 2 * SECOND_NS))
+    records = received((0, 0, SECOND_NS, 2 * SECOND_NS))
     spread = Scenario("due evenly over 15 s", "spread", 1, 15)
     assert measured(INSTANT, records)["delivered and acknowledged"].headline
     assert not measured(spread, records)["delivered and acknowledged"].headline

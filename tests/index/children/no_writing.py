@@ -55,7 +55,7 @@ path = above / "data"
 ballast = above / "ballast"
 if how == "full":
     mount("-t", "tmpfs", "-o", "size=72m", "none", str(above))
-    # More than all else has room for: reopening asks for as much as the logs take.
+    # More than all else has room for: reopening asks for as much as the WALs take.
     ballast.write_bytes(bytes(40 << 20))
 if how == "permission":
     os.chown(above, NOBODY, NOBODY)

@@ -16,7 +16,7 @@ from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import decode_block, describe, encode_block
 from tidegate.index.format.commits import Statement, commit_record, decode_commit
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import (
     Identity,
@@ -53,8 +53,10 @@ def bitmap_of_five() -> bytes:
 
 
 def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
-    log = Journal(MemoryStore(), piece_bytes=1).recovered_log(7, persisted_sequence=sequence - 1)
-    made = Record(log, record_type)
+    subscription = Journal(MemoryStore(), piece_bytes=1).recovered_subscription(
+        7, persisted_sequence=sequence - 1
+    )
+    made = Record(subscription, record_type)
     for name, value in fields.items():
         setattr(made, name, value)
     batch = Batch()
@@ -72,8 +74,8 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "state": lambda: Golden(keys.subscription_key(b"T", 7), STATE.encode()),
     "slice": lambda: Golden(keys.slice_key(7, SLICE), encode_slice([describe(THREE, 150, 9, 9)])),
     "block_fixed": lambda: Golden(keys.block_key(7, SLICE, 9), encode_block(THREE)),
-    "held": lambda: Golden(keys.bitmap_key(b"H", 7, 5, 3), seal(b"H", bitmap_of_five())),
-    "carry": lambda: Golden(keys.subscription_key(b"C", 7), seal(b"C", pack_entries(THREE, compress=False))),
+    "held": lambda: Golden(keys.bitmap_key(b"H", 7, 5, 3), wrap(b"H", bitmap_of_five())),
+    "carry": lambda: Golden(keys.subscription_key(b"C", 7), wrap(b"C", pack_entries(THREE, compress=False))),
     "journal_add": lambda: record(1, RecordType.ADD, parts=[THREE]),
     "journal_acknowledge": lambda: record(2, RecordType.ACKNOWLEDGE, positions=POSITIONS),
     "journal_unacknowledge": lambda: record(3, RecordType.UNACKNOWLEDGE, positions=POSITIONS),
@@ -86,10 +88,10 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
 }
 READ: dict[str, tuple[Callable[[bytes], object], object]] = {
-    "format": (lambda value: bytes(unseal(b"\0", value)), b"\4\0\0\0"),
-    "v1_format": (lambda value: bytes(unseal(b"\0", value)), b"\1\0\0\0"),
-    "v2_format": (lambda value: bytes(unseal(b"\0", value)), b"\2\0\0\0"),
-    "v3_format": (lambda value: bytes(unseal(b"\0", value)), b"\3\0\0\0"),
+    "format": (lambda value: bytes(unwrap(b"\0", value)), b"\4\0\0\0"),
+    "v1_format": (lambda value: bytes(unwrap(b"\0", value)), b"\1\0\0\0"),
+    "v2_format": (lambda value: bytes(unwrap(b"\0", value)), b"\2\0\0\0"),
+    "v3_format": (lambda value: bytes(unwrap(b"\0", value)), b"\3\0\0\0"),
     "v3_state": (State.decode, STATE_3),
     "v2_state": (decode_state_2, STATE_2),
     "v1_state": (lambda value: decode_state_1(value, False), STATE_1),
@@ -100,8 +102,8 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "slice": (decode_slice, [describe(THREE, 150, 9, 9)]),
     "block_fixed": (decode_block, THREE),
     "block_pcodec": (decode_block, HUNDRED),
-    "held": (lambda value: set(deserialize_bitmap(bytes(unseal(b"H", value)))), set(range(5))),
-    "carry": (lambda value: unpack_entries(unseal(b"C", value)), THREE),
+    "held": (lambda value: set(deserialize_bitmap(bytes(unwrap(b"H", value)))), set(range(5))),
+    "carry": (lambda value: unpack_entries(unwrap(b"C", value)), THREE),
     "journal_add": (decode_entries, THREE),
     "journal_acknowledge": (decode_positions, POSITIONS),
     "journal_unacknowledge": (decode_positions, POSITIONS),
@@ -153,12 +155,12 @@ def test_a_valid_checksum_does_not_excuse_a_wrong_body(name: str) -> None:
     kind, body = value[3:4], value[8:]
     for size in range(len(body)):
         try:
-            decoded = decode(seal(kind, body[:size]))
+            decoded = decode(wrap(kind, body[:size]))
         except CorruptRecordError:
             continue
         assert decoded != expected
     if name != "intent":
-        assert name.endswith("format") or decode(seal(kind, body)) == expected
+        assert name.endswith("format") or decode(wrap(kind, body)) == expected
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -168,14 +170,14 @@ def test_a_few_bytes_that_say_they_are_many_entries_are_not_unpacked(compress: b
     packed = pack_entries(many, compress=compress)
     assert len(packed) < 100
     with pytest.raises(CorruptRecordError, match="1048576 entries where 65536 can be"):
-        decode_block(seal(keys.BLOCK, bytes(32) + packed))
+        decode_block(wrap(keys.BLOCK, bytes(32) + packed))
     with pytest.raises(CorruptRecordError, match="1048576 entries"):
-        decode_entries(seal(keys.JOURNAL, packed))
+        decode_entries(wrap(keys.JOURNAL, packed))
     steps = Entries(*np.tile(np.arange(1 << 20, dtype=np.int64) % 2, (3, 1)))
     body = bytearray(pack_entries(steps, compress=True))
     body[:4] = (100).to_bytes(4, "little")
     with pytest.raises(CorruptRecordError, match="does not hold 100 entries"):
-        decode_block(seal(keys.BLOCK, bytes(32) + body))
+        decode_block(wrap(keys.BLOCK, bytes(32) + body))
 
 
 def test_keys_of_golden_files_are_parsed() -> None:

@@ -24,7 +24,7 @@ from tidegate.index.claim import UNKNOWN, Claim
 from tidegate.index.clock import ManualClock
 from tidegate.index.errors import NewerFormatError, StorageError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import State
 from tidegate.index.format.upgrade import decode_state_1, decode_state_2, downgrade, format_record
 from tidegate.index.options import IndexOptions
@@ -44,8 +44,8 @@ def downgraded(store: MemoryStore, version: int) -> MemoryStore:
     store.close()
     store = store.reopen()
     for key, value in stored(store, keys.STATE):
-        body = bytes(unseal(keys.STATE, value))[: STATE_BYTES[version]]
-        overwrite(store, key, seal(keys.STATE, body))
+        body = bytes(unwrap(keys.STATE, value))[: STATE_BYTES[version]]
+        overwrite(store, key, wrap(keys.STATE, body))
     overwrite(store, keys.FORMAT_KEY, golden(f"v{version}_format").value)
     return store
 
@@ -131,7 +131,7 @@ def test_a_directory_of_format_3_is_upgraded() -> None:
     catalog.persist(NAME)
     _, index = reopened(downgraded(store, 3))
     assert store.get(keys.FORMAT_KEY) == format_record(FORMAT_VERSION)
-    assert {len(unseal(keys.STATE, value)) for _, value in stored(store, keys.STATE)} == {73}
+    assert {len(unwrap(keys.STATE, value)) for _, value in stored(store, keys.STATE)} == {73}
     assert (index.claim, index.generation) == (UNKNOWN, 77)
     assert index.acknowledged() == PositionSet.of([(5, 1)])
     index.check()

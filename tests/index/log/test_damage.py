@@ -21,7 +21,7 @@ from tidegate.index import (
 )
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
-from tidegate.index.format.envelope import unseal
+from tidegate.index.format.envelope import unwrap
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
@@ -45,7 +45,7 @@ class Daemon:
         self.catalog = Catalog.open(store, self.clock, OPTIONS)
         self.index: DelayIndex = self.catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
         self.world = World()
-        subscription_id = self.index.log.subscription_id
+        subscription_id = self.index.own_journal.subscription_id
         self.shipper = Shipper(
             store, subscription_id, IDENTITY, self.world,
             options=LogOptions(), dirty_ns=0, damaged=self.index.upkeep.met_damage,
@@ -65,7 +65,9 @@ class Daemon:
 
     def damage(self, kind: bytes) -> bytes:
         """Turn a bit of the first value of that kind; returns its key."""
-        key, value = next(self.rocks.scan(*keys.subscription_range(kind, self.index.log.subscription_id)))
+        key, value = next(
+            self.rocks.scan(*keys.subscription_range(kind, self.index.own_journal.subscription_id))
+        )
         batch = Batch()
         batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
         self.rocks.write(batch, sync=True)
@@ -94,7 +96,7 @@ def assert_intact(log: LogText) -> None:
     """Nothing of it is damaged."""
     for kind in LOGGED_KINDS:
         for value in log.content.of(kind).values():
-            unseal(kind, value)
+            unwrap(kind, value)
 
 
 def test_a_damaged_block_is_in_no_log(daemon: Daemon) -> None:
@@ -132,4 +134,4 @@ def test_what_is_in_memory_is_written_anew(daemon: Daemon, kind: bytes) -> None:
     assert found.held() == held
     assert found.acknowledged() == acknowledged
     value = daemon.rocks.get(key)
-    assert value is None or unseal(kind, value) is not None
+    assert value is None or unwrap(kind, value) is not None

@@ -8,7 +8,7 @@ from tests.support.golden_format import DIRECTORY as FORMAT_DIRECTORY
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
-from tidegate.index.format.envelope import FORMAT_VERSION, seal, unseal
+from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.reader import LogParser
 from tidegate.index.log.records import EntryKind, Header, encode_operations, encode_record
@@ -74,9 +74,9 @@ def test_golden_entries_are_read() -> None:
 )
 def test_a_log_of_the_format_before_is_read(version: int, read: bool) -> None:
     """Its writer may be upgraded after the new owner."""
-    body = bytearray(unseal(b"h", ENTRIES["log_header"]))
+    body = bytearray(unwrap(b"h", ENTRIES["log_header"]))
     body[18:22] = version.to_bytes(4, "little")
-    header = seal(b"h", bytes(body))
+    header = wrap(b"h", bytes(body))
     if read:
         assert parsed(header, *list(ENTRIES.values())[1:]).entries == 4
         return

@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
     def begin_log(self, untouched: bool = False) -> None:
         self._shipper = Shipper(
             self.tap,
-            self.index.log.subscription_id,
+            self.index.own_journal.subscription_id,
             IDENTITY,
             self.world,
             options=self.log_options,

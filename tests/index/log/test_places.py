@@ -70,7 +70,7 @@ class Owner:
 
     def begin_log(self) -> Shipper:
         self.shipper = Shipper(
-            self.tap, self.index.log.subscription_id, IDENTITY, self.world, options=PLACED,
+            self.tap, self.index.own_journal.subscription_id, IDENTITY, self.world, options=PLACED,
             dirty_ns=self.clock.monotonic_ns(), index=self.index, places=self.places,
         )  # fmt: skip
         return self.shipper
@@ -138,7 +138,7 @@ def test_a_block_that_comes_twice_stays() -> None:
     index = owner.take_over()
     ((slice_id, descriptor),) = index.upkeep.absent_in_order()
     owner.land()
-    index.upkeep.land([keys.block_key(index.log.subscription_id, slice_id, descriptor.block_id)])
+    index.upkeep.land([keys.block_key(index.own_journal.subscription_id, slice_id, descriptor.block_id)])
     for _ in range(2):
         owner.persist(Entries.of([(DUE_MS, 3, 0)]))
 
@@ -153,7 +153,7 @@ def test_a_block_that_is_gone_when_it_comes_is_deleted() -> None:
     ((slice_id, descriptor),) = index.upkeep.absent_in_order()
     index.clear()
     assert not index.upkeep.absent_blocks
-    key = keys.block_key(index.log.subscription_id, slice_id, descriptor.block_id)
+    key = keys.block_key(index.own_journal.subscription_id, slice_id, descriptor.block_id)
     batch = Batch()
     batch.put(key, b"late")
     owner.store.write(batch, sync=False)

@@ -31,7 +31,9 @@ def test_more_than_may_wait_while_the_pointer_is_written_begins_another_log() ->
     catalog = Catalog.open(store, clock, options)
     index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
     log_options = LogOptions(queue_bytes=QUEUE_BYTES)
-    shipper = Shipper(store, index.log.subscription_id, IDENTITY, world, options=log_options, dirty_ns=0)
+    shipper = Shipper(
+        store, index.own_journal.subscription_id, IDENTITY, world, options=log_options, dirty_ns=0
+    )
     point = shipper.home.point
     busy = True
 
@@ -69,7 +71,9 @@ def test_nothing_is_in_the_log_before_the_pointer_says_so(meanwhile: bool) -> No
     catalog = Catalog.open(store, clock, options)
     index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
     log_options = LogOptions(tail_bytes=100)
-    shipper = Shipper(store, index.log.subscription_id, IDENTITY, world, options=log_options, dirty_ns=7)
+    shipper = Shipper(
+        store, index.own_journal.subscription_id, IDENTITY, world, options=log_options, dirty_ns=7
+    )
     point, append = shipper.home.point, shipper.home.append
     since_ns: list[int | None] = []
 
@@ -117,7 +121,9 @@ def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_k
     catalog = Catalog.open(store, clock, options)
     index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
     log_options = LogOptions(tail_bytes=100)
-    shipper = Shipper(store, index.log.subscription_id, IDENTITY, world, options=log_options, dirty_ns=0)
+    shipper = Shipper(
+        store, index.own_journal.subscription_id, IDENTITY, world, options=log_options, dirty_ns=0
+    )
     point = shipper.home.point
     calls = 0
 
@@ -162,7 +168,13 @@ def test_a_pointer_does_not_grow_with_the_owners() -> None:
         index.add(Entries.of([(1_000, 1, owner)]))
         catalog.commit()
         shipper = Shipper(
-            store, index.log.subscription_id, IDENTITY, world, options=LogOptions(), dirty_ns=0, index=index
+            store,
+            index.own_journal.subscription_id,
+            IDENTITY,
+            world,
+            options=LogOptions(),
+            dirty_ns=0,
+            index=index,
         )
         run(shipper.ship())
         shipper.writer.check()

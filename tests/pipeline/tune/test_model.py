@@ -211,7 +211,7 @@ def test_what_a_killed_index_has(tmp_path: Path) -> None:
         found = Played(trace, setting.options()).restart(setting.width_ms, COSTS)
         assert stats.blocks == pytest.approx(found.blocks, rel=0.1)
         assert len(stats.slices) == pytest.approx(found.slices, abs=2)
-        assert opened.delays.log.records == pytest.approx(found.records, rel=0.3, abs=10)
+        assert opened.delays.own_journal.records == pytest.approx(found.records, rel=0.3, abs=10)
         opened.catalog.close()
 
 

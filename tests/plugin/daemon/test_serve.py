@@ -24,7 +24,7 @@ from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line,
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.directory import ASIDE_NAME, WITNESS_NAME
-from tidegate.index.format.envelope import FORMAT_VERSION, seal
+from tidegate.index.format.envelope import FORMAT_VERSION, wrap
 from tidegate.index.format.keys import FORMAT_KEY
 from tidegate.index.positions import PositionSet
 from tidegate.index.rocks import RocksStore
@@ -309,7 +309,7 @@ def test_a_data_directory_of_something_else(short_dir: Path, socket_path: Path) 
 
 def test_a_data_directory_of_a_newer_format(short_dir: Path, socket_path: Path) -> None:
     batch = Batch()
-    batch.put(FORMAT_KEY, seal(FORMAT_KEY[:1], (FORMAT_VERSION + 1).to_bytes(4, "little")))
+    batch.put(FORMAT_KEY, wrap(FORMAT_KEY[:1], (FORMAT_VERSION + 1).to_bytes(4, "little")))
     write_store(short_dir / "data", batch)
     done = run("serve", "--data", str(short_dir / "data"), "--socket", str(socket_path))
     assert_one_line(

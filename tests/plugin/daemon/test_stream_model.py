@@ -26,7 +26,7 @@ NAME = SubscriptionName("persistent://public/default/orders", "billing")
 T0 = 1_800_000_000_000
 HORIZON_MS = 50
 OPTIONS = IndexOptions(
-    slice_width_ms=100, staging_budget_bytes=480, carry_ms=20, block_entries=4, seal_entries=8, merge_runs=2
+    slice_width_ms=100, staging_budget_bytes=480, carry_ms=20, block_entries=4, chunk_entries=8, merge_runs=2
 )
 
 

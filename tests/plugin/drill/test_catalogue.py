@@ -36,3 +36,8 @@ def test_each_says_what_it_does_in_one_sentence() -> None:
 def test_a_name_that_is_none_is_told_what_is_like_it_and_nothing_else(name: str, advice: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(advice)):
         named(name)
+
+
+def test_each_drill_but_the_burst_has_a_fault() -> None:
+    """Its fault is the load, and the verdict sees whether that was done."""
+    assert [drill.name for drill in DRILLS if not drill.faults] == ["burst"]

@@ -49,7 +49,7 @@ catalog = Catalog.open(store, clock, OPTIONS)
 found = catalog.get(NAME)
 assert found is not None
 bad.write_text("20000 24096 .sst")
-snapshot = Snapshot(store, found.log.subscription_id)
+snapshot = Snapshot(store, found.own_journal.subscription_id)
 shipped = [operation for piece in iter(snapshot.next_piece, None) for operation in piece]
 blocks = sum(key[:1] == BLOCK for _, key, _ in shipped)
 damaged = snapshot.take_damaged()

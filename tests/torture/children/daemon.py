@@ -1,4 +1,4 @@
-"""`tidegate serve` with small buffers, so that seconds of work bring flushes, new logs and compactions.
+"""`tidegate serve` with small buffers, so that seconds of work bring flushes, new WALs and compactions.
 
 TORTURE_BROKEN breaks it in a way that the torture is to find: with `unsynced` its store syncs nothing, with
 `witness-first` the witness tells of a commit before that is synced.

@@ -455,7 +455,7 @@ async def test_what_a_new_owner_would_replay_one_by_one_is_kept_short(
         for number in range(20):
             stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=10 + number))
             await stream.durable()
-        await until(lambda: index.log.records <= 10 and daemon.engine.catalog.stats().persists > 0)
+        await until(lambda: index.own_journal.records <= 10 and daemon.engine.catalog.stats().persists > 0)
 
 
 async def test_what_was_on_its_way_to_the_disk_when_its_stream_ended_gets_into_the_log(

@@ -12,7 +12,7 @@ import tidegate.pulsar.Frame.Envelope;
  *
  * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it; whatever a broken connection took
  * along is sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
- * Adds go to two open batches (near and far) that are sealed last when something is sent. That may put an add after an ACK,
+ * Adds go to two open batches (near and far) that are closed last when something is sent. That may put an add after an ACK,
  * or a MARK_DELETE that came later, which changes nothing: the daemon ignores an add of what is acknowledged or
  * marked deleted. An add never overtakes a change that came before it.
  *
@@ -46,7 +46,7 @@ final class Outbox {
     private final Deque<Change> unsent = new ArrayDeque<>();
     private final Deque<Change> sent = new ArrayDeque<>();
     private long nextSeq = 1;
-    private int sealedEntries;
+    private int closedEntries;
 
     boolean isEmpty() {
         return far.isEmpty() && near.isEmpty() && unsent.isEmpty() && sent.isEmpty();
@@ -58,20 +58,20 @@ final class Outbox {
 
     /** Entries that are not durable with the daemon. */
     int pendingEntries() {
-        return sealedEntries + far.size() + near.size();
+        return closedEntries + far.size() + near.size();
     }
 
     void addFar(long ledgerId, long entryId, long deliverAtMs) {
         far.add(ledgerId, entryId, deliverAtMs);
         if (far.size() == Frames.MAX_RECORDS) {
-            far = seal(far, false);
+            far = closeBatch(far, false);
         }
     }
 
     void addNear(long ledgerId, long entryId, long deliverAtMs) {
         near.add(ledgerId, entryId, deliverAtMs);
         if (near.size() == Frames.MAX_RECORDS) {
-            near = seal(near, true);
+            near = closeBatch(near, true);
         }
     }
 
@@ -106,7 +106,7 @@ final class Outbox {
 
     void unacknowledge(Positions positions) {
         // An add must not come after what takes back the acknowledgement that it came before.
-        sealAdds();
+        closeAdds();
         for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
             unsent.add(new Change(new Frame.Unack(part)));
         }
@@ -149,7 +149,7 @@ final class Outbox {
      * is in flight: a reset may have taken it away meanwhile.
      */
     void opened(PositionSet inFlight, boolean finished) {
-        sealAdds();
+        closeAdds();
         List<Change> changes = new ArrayList<>(unsent);
         unsent.clear();
         for (Change change : changes) {
@@ -185,18 +185,18 @@ final class Outbox {
         far.clear();
         near.clear();
         unsent.removeIf(change -> !(change.frame instanceof Frame.MarkDelete));
-        sealedEntries = sent.stream().mapToInt(Change::entries).sum();
+        closedEntries = sent.stream().mapToInt(Change::entries).sum();
         unsent.add(new Change(new Frame.Clear()));
     }
 
     void close() {
-        sealAdds();
+        closeAdds();
         unsent.add(new Change(new Frame.Close()));
     }
 
     /** Everything not yet sent on this connection, numbered. */
     List<Envelope> takeUnsent(int stream) {
-        sealAdds();
+        closeAdds();
         List<Envelope> frames = new ArrayList<>(unsent.size());
         for (Change change; (change = unsent.poll()) != null; ) {
             change.seq = nextSeq++;
@@ -216,7 +216,7 @@ final class Outbox {
         return frames;
     }
 
-    /** The seq that the last change has or will have when the open batches are sealed and sent now. */
+    /** The seq that the last change has or will have when the open batches are closed and sent now. */
     long lastSeq() {
         return nextSeq - 1 + unsent.size() + (far.isEmpty() ? 0 : 1) + (near.isEmpty() ? 0 : 1);
     }
@@ -224,7 +224,7 @@ final class Outbox {
     /** The daemon has everything up to {@code seq} on disk. */
     void durable(long seq) {
         while (!sent.isEmpty() && sent.peek().seq <= seq) {
-            sealedEntries -= sent.poll().entries();
+            closedEntries -= sent.poll().entries();
         }
     }
 
@@ -238,7 +238,7 @@ final class Outbox {
 
     /** Marks every pending add as near and shows those that were not. For the time without a daemon. */
     void gateHere(EntryVisitor visitor) {
-        sealAdds();
+        closeAdds();
         gateHere(sent, visitor);
         gateHere(unsent, visitor);
     }
@@ -258,7 +258,7 @@ final class Outbox {
      * have told since what is acknowledged, and what the cursor refuses to have deleted is refused once more.
      */
     void adopt(Outbox other) {
-        other.sealAdds();
+        other.closeAdds();
         other.restart();
         for (Iterator<Change> i = other.unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -267,11 +267,11 @@ final class Outbox {
             }
             if (!(change.frame instanceof Frame.Unack || endsMerging(change))) {
                 unsent.addFirst(change);
-                sealedEntries += change.entries();
+                closedEntries += change.entries();
             }
         }
         other.unsent.clear();
-        other.sealedEntries = 0;
+        other.closedEntries = 0;
     }
 
     void forEachPendingAdd(EntryVisitor visitor) {
@@ -335,8 +335,8 @@ final class Outbox {
         for (Change change : pending()) {
             entries += change.entries();
         }
-        if (entries != sealedEntries) {
-            throw new IllegalStateException(entries + " entries wait, " + sealedEntries + " are counted");
+        if (entries != closedEntries) {
+            throw new IllegalStateException(entries + " entries wait, " + closedEntries + " are counted");
         }
     }
 
@@ -346,17 +346,17 @@ final class Outbox {
         }
     }
 
-    private void sealAdds() {
-        far = seal(far, false);
-        near = seal(near, true);
+    private void closeAdds() {
+        far = closeBatch(far, false);
+        near = closeBatch(near, true);
     }
 
-    private Records seal(Records records, boolean isNear) {
+    private Records closeBatch(Records records, boolean isNear) {
         if (records.isEmpty()) {
             return records;
         }
         unsent.add(new Change(new Frame.Add(isNear, records)));
-        sealedEntries += records.size();
+        closedEntries += records.size();
         return new Records();
     }
 }

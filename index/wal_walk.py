@@ -1,18 +1,18 @@
-"""A look at RocksDB's logs before it opens them, for the two kinds of damage that it cannot cope with.
+"""A look at RocksDB's WALs before it opens them, for the two kinds of damage that it cannot cope with.
 
-A log, and the manifest, which has the same form, is a row of records in blocks of 32 KiB:
+A WAL, and the manifest, which has the same form, is a row of records in blocks of 32 KiB:
 
     record := crc:u32 size:u16 type:u8 data[size]      none begins in the last 6 bytes of a block
 
-- The types 5 to 8 and 11 belong to recycled logs, which we have none of. RocksDB takes one for the remains of
-  an older log before it looks at the checksum, and then loops for ever: one bit wrong in a type is enough.
+- The types 5 to 8 and 11 belong to recycled WALs, which we have none of. RocksDB takes one for the remains of
+  an older WAL before it looks at the checksum, and then loops for ever: one bit wrong in a type is enough.
 - Size and type 0 mean "nothing more in this block": RocksDB goes on with the next one. Zeros that a disk
   returns in place of a page hide what was there.
 
 Either is changed here into a record with a wrong checksum, so that RocksDB stops at it as at any damage.
 Everything after a stop is lost, and whether it had been durable is known by the witness.
 
-The blocks are walked side by side: a log of 64 MiB takes milliseconds.
+The blocks are walked side by side: a WAL of 64 MiB takes milliseconds.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _BLOCK_BYTES = 32_768
 _HEADER_BYTES = 7
 _FULL = 1
 _INSTEAD = {5: 1, 6: 2, 7: 3, 8: 4, 11: 3}
-"""The types of recycled logs. If one bit had flipped, this puts it right, as the checksum then says."""
+"""The types of recycled WALs. If one bit had flipped, this puts it right, as the checksum then says."""
 
 _RECYCLED = np.isin(np.arange(256), list(_INSTEAD))
 
 
 def stop_at_damage(directory: Path) -> None:
-    """Let RocksDB stop where it would loop or pass over what is damaged, in all its logs. Raises OSError."""
-    logs = sorted(directory.glob("*.log"), key=lambda path: (len(path.name), path.name))
+    """Let RocksDB stop where it would loop or pass over what is damaged, in all its WALs. Raises OSError."""
+    wals = sorted(directory.glob("*.log"), key=lambda path: (len(path.name), path.name))
     manifests = list(directory.glob("MANIFEST-*"))
-    for path in [*logs, *manifests]:
-        # Only the log that is written last may end in zeros, which a power cut leaves of what was not synced.
-        _stop_in(path, is_last=path in {*logs[-1:], *manifests})
+    for path in [*wals, *manifests]:
+        # Only the WAL that is written last may end in zeros, which a power cut leaves of what was not synced.
+        _stop_in(path, is_last=path in {*wals[-1:], *manifests})
 
 
 def require_readable_manifests(directory: Path) -> None:
@@ -84,9 +84,9 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
 
 
 def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool) -> dict[int, int]:
-    """Offsets in a log at which a type must be changed, and into what. `is_last`: zeros may end it.
+    """Offsets in a WAL at which a type must be changed, and into what. `is_last`: zeros may end it.
 
-    content: all bytes of the log.
+    content: all bytes of the WAL.
     """
     at = np.arange(0, len(content), _BLOCK_BYTES)
     end = np.minimum(at + _BLOCK_BYTES, len(content))

@@ -1,4 +1,4 @@
-"""The consumer's log of what it received: one fixed-size record a message, appended by one write each.
+"""The receipts of a consumer: one fixed-size record for each message received, appended by one write each.
 
 The file is the interface between the consumer process and the bench, which reads it while it grows; it
 survives a kill of either. A record is four little-endian int64: the message's sequence number and
@@ -25,7 +25,7 @@ PAYLOAD = struct.Struct("<2q")
 """A message's content: sequence number, deliver_at in ms since the epoch."""
 
 
-class MessageLogWriter:
+class ReceiptWriter:
     """Appends records to a file, unbuffered."""
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A killed daemon whose log is damaged before it is started again."""
+"""A killed daemon whose WAL is damaged before it is started again."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ async def test_acknowledgements_that_were_taken_back_are_not_answered_after_dama
         await stream.durable()
         stream.ack(POSITIONS)
         await stream.durable()
-        (log,) = daemon.data_dir.glob("*.log")
-        before = log.stat().st_size
+        (wal,) = daemon.data_dir.glob("*.log")
+        before = wal.stat().st_size
         stream.unack(POSITIONS)
         await stream.durable()
-        after = log.stat().st_size
+        after = wal.stat().st_size
         daemon.kill()
-    content = bytearray(log.read_bytes())
+    content = bytearray(wal.read_bytes())
     content[(before + after) // 2] ^= 1
-    log.write_bytes(content)
+    wal.write_bytes(content)
 
     daemon = serve(*arguments)
     await daemon.ready()

@@ -15,7 +15,7 @@ from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient, entries, random_incarnation
 from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, positions, sort_entries
 from tidegate.index.format import encode_block
-from tidegate.plugin.daemon.intake import PIECE_ENTRIES
+from tidegate.plugin.daemon.ingestion import PIECE_ENTRIES
 from tidegate.plugin.errors import DaemonAwayError, UserError
 from tidegate.plugin.wire.messages import Ingest, Query, Reply, Role, json_body
 from tidegate.plugin.wire.session import DaemonSession

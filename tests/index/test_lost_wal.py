@@ -1,4 +1,4 @@
-"""Damage in RocksDB's log: what was durable and is gone is noticed, and an honest power cut is not.
+"""Damage in RocksDB's WAL: what was durable and is gone is noticed, and an honest power cut is not.
 
 A directory copied while it is open is what a killed process leaves: the page cache outlives it.
 """
@@ -52,7 +52,7 @@ def believed(catalog: Catalog) -> Believed:
 
 @dataclass
 class Moment:
-    """What was so after a commit: how long the logs were, what the witness said, what was durable."""
+    """What was so after a commit: how long the WALs were, what the witness said, what was durable."""
 
     sizes: dict[str, int]
     witness: bytes
@@ -67,8 +67,8 @@ class Killed:
     moments: list[Moment] = field(default_factory=list)
 
     @property
-    def logs(self) -> list[Path]:
-        return logs_of(self.path)
+    def wals(self) -> list[Path]:
+        return wals_of(self.path)
 
     @property
     def durable(self) -> Believed:
@@ -79,7 +79,7 @@ class Killed:
         return shutil.copytree(self.path, to)
 
 
-def logs_of(path: Path) -> list[Path]:
+def wals_of(path: Path) -> list[Path]:
     return sorted(path.glob("*.log"))
 
 
@@ -111,7 +111,7 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
         change()
         catalog.commit()
         between(catalog, store, count)
-        sizes = {log.name: log.stat().st_size for log in logs_of(path)}
+        sizes = {wal.name: wal.stat().st_size for wal in wals_of(path)}
         killed.moments.append(Moment(sizes, (path / WITNESS_NAME).read_bytes(), believed(catalog)))
     copied_live(path, left)
     catalog.close()
@@ -119,27 +119,27 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
 
 
 @pytest.fixture
-def one_log(tmp_path: Path) -> Killed:
-    """All that was ever written is in one log."""
+def one_wal(tmp_path: Path) -> Killed:
+    """All that was ever written is in one WAL."""
     return run(tmp_path / "live", tmp_path / "killed", lambda *_: None)
 
 
 @pytest.fixture
-def two_logs(tmp_path: Path) -> Killed:
-    """The journal is in two logs, because the other family was flushed in between."""
+def two_wals(tmp_path: Path) -> Killed:
+    """The journal is in two WALs, because the other family was flushed in between."""
 
     def flush(_: Catalog, store: RocksStore, count: int) -> None:
         if count == 5:
             store._families.main.flush()
 
     killed = run(tmp_path / "live", tmp_path / "killed", flush)
-    assert len(killed.logs) == 2
+    assert len(killed.wals) == 2
     return killed
 
 
 @pytest.fixture
 def persisted(tmp_path: Path) -> Killed:
-    """Half of it was persisted, so that commits of persists are in the log too."""
+    """Half of it was persisted, so that commits of persists are in the WAL too."""
 
     def persist(catalog: Catalog, _: RocksStore, count: int) -> None:
         if count in {4, 8}:
@@ -192,7 +192,7 @@ def settled(path: Path) -> None:
     catalog.close()
 
 
-@pytest.mark.parametrize("which", ["one_log", "two_logs", "persisted"])
+@pytest.mark.parametrize("which", ["one_wal", "two_wals", "persisted"])
 def test_nothing_is_wrong_after_a_kill(
     which: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -201,22 +201,22 @@ def test_nothing_is_wrong_after_a_kill(
     assert noticed_if_missing(tmp_path / "copy", killed.durable, caplog)
 
 
-@pytest.mark.parametrize("which", ["one_log", "two_logs", "persisted"])
-def test_a_flipped_bit_anywhere_in_a_log(
+@pytest.mark.parametrize("which", ["one_wal", "two_wals", "persisted"])
+def test_a_flipped_bit_anywhere_in_a_wal(
     which: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Checksum, length, type, sequence number, count, keys and values: every kind of byte is among them."""
     killed: Killed = request.getfixturevalue(which)
     rng = random.Random(8)  # noqa: S311
     gone = 0
-    for number, log in enumerate(killed.logs):
-        size = log.stat().st_size
+    for number, wal in enumerate(killed.wals):
+        size = wal.stat().st_size
         header = RECORD_HEADER_BYTES + 12 + 4
-        borders = [0, *(moment.sizes.get(log.name, 0) for moment in killed.moments)]
+        borders = [0, *(moment.sizes.get(wal.name, 0) for moment in killed.moments)]
         near = {at + byte for at in borders[::3] for byte in range(0, header, 2) if at + byte < size}
         for at in sorted(near | set(rng.sample(range(size), 40))):
             copy = killed.copy(tmp_path / "copy")
-            damaged = logs_of(copy)[number]
+            damaged = wals_of(copy)[number]
             content = bytearray(damaged.read_bytes())
             content[at] ^= 1 << rng.randrange(8)
             damaged.write_bytes(content)
@@ -224,98 +224,98 @@ def test_a_flipped_bit_anywhere_in_a_log(
     assert gone > 30, "a flipped bit is damage nearly everywhere"
 
 
-@pytest.mark.parametrize("which", ["one_log", "two_logs", "persisted"])
-def test_a_log_cut_short_anywhere(
+@pytest.mark.parametrize("which", ["one_wal", "two_wals", "persisted"])
+def test_a_wal_cut_short_anywhere(
     which: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     killed: Killed = request.getfixturevalue(which)
     rng = random.Random(8)  # noqa: S311
-    for number, log in enumerate(killed.logs):
-        whole = log.stat().st_size
-        borders = sorted({0, *(moment.sizes.get(log.name, 0) for moment in killed.moments)} - {whole})
+    for number, wal in enumerate(killed.wals):
+        whole = wal.stat().st_size
+        borders = sorted({0, *(moment.sizes.get(wal.name, 0) for moment in killed.moments)} - {whole})
         between = [rng.randrange(low, high) for low, high in zip(borders, [*borders[1:], whole], strict=True)]
         for size in (*borders, *between, whole - 1):
             copy = killed.copy(tmp_path / "copy")
-            os.truncate(logs_of(copy)[number], size)
+            os.truncate(wals_of(copy)[number], size)
             assert not noticed_if_missing(copy, killed.durable, caplog), f"cut at {size} of {whole}"
 
 
-@pytest.mark.parametrize("which", ["one_log", "two_logs", "persisted"])
-def test_a_log_that_is_deleted(
+@pytest.mark.parametrize("which", ["one_wal", "two_wals", "persisted"])
+def test_a_wal_that_is_deleted(
     which: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     killed: Killed = request.getfixturevalue(which)
-    for number in range(len(killed.logs)):
+    for number in range(len(killed.wals)):
         copy = killed.copy(tmp_path / "copy")
-        logs_of(copy)[number].unlink()
+        wals_of(copy)[number].unlink()
         assert not noticed_if_missing(copy, killed.durable, caplog)
 
 
 def test_a_power_cut_is_not_called_damage(
-    one_log: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It leaves what was synced, some of what was not, and a witness of then or of any time before."""
     rng = random.Random(8)  # noqa: S311
-    (log,) = (each.name for each in one_log.logs)
-    for now, moment in enumerate(one_log.moments):
-        following = one_log.moments[now + 1].sizes[log] if now + 1 < len(one_log.moments) else None
-        synced = moment.sizes[log]
+    (wal,) = (each.name for each in one_wal.wals)
+    for now, moment in enumerate(one_wal.moments):
+        following = one_wal.moments[now + 1].sizes[wal] if now + 1 < len(one_wal.moments) else None
+        synced = moment.sizes[wal]
         for earlier in range(now + 1):
-            copy = one_log.copy(tmp_path / "copy")
+            copy = one_wal.copy(tmp_path / "copy")
             kept = synced if following is None else rng.randrange(synced, following)
-            os.truncate(copy / log, kept)
-            (copy / WITNESS_NAME).write_bytes(one_log.moments[earlier].witness)
+            os.truncate(copy / wal, kept)
+            (copy / WITNESS_NAME).write_bytes(one_wal.moments[earlier].witness)
             assert noticed_if_missing(copy, moment.durable, caplog), f"{kept} bytes, witness {earlier}"
 
 
 def test_a_power_cut_that_tears_the_witness(
-    one_log: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of the slot that is being written, anything may be left; the other one is not touched meanwhile."""
     rng = random.Random(8)  # noqa: S311
-    before, now = one_log.moments[0].witness, one_log.moments[-1].witness
+    before, now = one_wal.moments[0].witness, one_wal.moments[-1].witness
     changed = [at for at in range(len(now)) if before[at] != now[at]]
     assert changed and changed[0] // 4_096 == changed[-1] // 4_096
     for _ in range(30):
         torn = bytearray(now)
         for at in range(changed[0] // 512 * 512, changed[-1] + 1):
             torn[at] = rng.choice((before[at], now[at], rng.randrange(256)))
-        copy = one_log.copy(tmp_path / "copy")
+        copy = one_wal.copy(tmp_path / "copy")
         (copy / WITNESS_NAME).write_bytes(torn)
-        assert noticed_if_missing(copy, one_log.durable, caplog)
+        assert noticed_if_missing(copy, one_wal.durable, caplog)
 
 
 def cut_in_half(killed: Killed, to: Path) -> Path:
-    """A copy whose log ends in the middle."""
+    """A copy whose WAL ends in the middle."""
     copy = killed.copy(to)
-    (log,) = logs_of(copy)
-    os.truncate(log, log.stat().st_size // 2)
+    (wal,) = wals_of(copy)
+    os.truncate(wal, wal.stat().st_size // 2)
     return copy
 
 
 def test_a_loss_is_said_once_and_settled_for_good(
-    one_log: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    copy = cut_in_half(one_log, tmp_path / "copy")
+    copy = cut_in_half(one_wal, tmp_path / "copy")
     catalog = opened(copy)
     (said,) = (record.getMessage() for record in caplog.records if LOST in record.getMessage())
     for words in (str(copy), "read from the topics again", "come twice", "none is lost", "Look at the disk"):
         assert words in said
-    assert 0 < catalog.stats().lost_commits < len(one_log.moments)
+    assert 0 < catalog.stats().lost_commits < len(one_wal.moments)
     assert f"at least {catalog.stats().lost_commits} commits" in said
     catalog.close()
     settled(copy)
 
 
-def test_a_loss_is_not_forgotten_by_a_kill_before_it_is_settled(one_log: Killed, tmp_path: Path) -> None:
+def test_a_loss_is_not_forgotten_by_a_kill_before_it_is_settled(one_wal: Killed, tmp_path: Path) -> None:
     """Also if so much is written meanwhile that the database is ahead of the witness again."""
-    copy = cut_in_half(one_log, tmp_path / "copy")
+    copy = cut_in_half(one_wal, tmp_path / "copy")
     store = RocksStore.open(copy)
     found = store.loss()
     assert found is not None and found.commits > 0
     batch = Batch()
     batch.put(b"S", b"anything")
-    for _ in range(2 * len(one_log.moments)):
+    for _ in range(2 * len(one_wal.moments)):
         store.write(batch, sync=True)
     killed = shutil.copytree(copy, tmp_path / "again")
     store.close()
@@ -331,21 +331,21 @@ def test_a_loss_is_not_forgotten_by_a_kill_before_it_is_settled(one_log: Killed,
     store.close()
 
 
-def test_a_directory_of_before_there_were_witnesses(one_log: Killed, tmp_path: Path) -> None:
+def test_a_directory_of_before_there_were_witnesses(one_wal: Killed, tmp_path: Path) -> None:
     """Nothing is known of it, so nothing is said; from then on it has one."""
-    copy = one_log.copy(tmp_path / "copy")
+    copy = one_wal.copy(tmp_path / "copy")
     (copy / WITNESS_NAME).unlink()
     families = open_families(copy)
     families.journal.delete(b"\x00commit")
     families.close()
     catalog = opened(copy)
     assert catalog.stats().lost_commits == 0
-    assert believed(catalog) == one_log.durable
+    assert believed(catalog) == one_wal.durable
     catalog.persist(NAMES[0])
     killed = shutil.copytree(copy, tmp_path / "again")
     catalog.close()
-    (log,) = logs_of(killed)
-    os.truncate(log, 0)
+    (wal,) = wals_of(killed)
+    os.truncate(wal, 0)
     catalog = opened(killed)
     assert catalog.stats().lost_commits > 0
     catalog.close()
@@ -353,10 +353,10 @@ def test_a_directory_of_before_there_were_witnesses(one_log: Killed, tmp_path: P
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "zeroed", "flipped"])
 def test_a_witness_that_is_gone_or_damaged(
-    how: str, one_log: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    how: str, one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether something is missing cannot be told, so acknowledgements are not believed."""
-    copy = one_log.copy(tmp_path / "copy")
+    copy = one_wal.copy(tmp_path / "copy")
     witness = copy / WITNESS_NAME
     if how == "deleted":
         witness.unlink()
@@ -371,14 +371,14 @@ def test_a_witness_that_is_gone_or_damaged(
     assert catalog.stats().lost_commits == 0
     assert not any(index.acknowledged() for index in catalog)
     held = {name: held for name, (held, _) in believed(catalog).items()}
-    assert held == {name: held for name, (held, _) in one_log.durable.items()}
+    assert held == {name: held for name, (held, _) in one_wal.durable.items()}
     catalog.close()
     settled(copy)
 
 
-def test_a_daemon_of_before_may_use_the_directory_in_between(one_log: Killed, tmp_path: Path) -> None:
+def test_a_daemon_of_before_may_use_the_directory_in_between(one_wal: Killed, tmp_path: Path) -> None:
     """It knows neither the witness nor the numbers; what it writes is no loss."""
-    copy = one_log.copy(tmp_path / "copy")
+    copy = one_wal.copy(tmp_path / "copy")
     families = open_families(copy)
     families.main.put(b"S", b"without a number")
     families.close()
@@ -387,9 +387,9 @@ def test_a_daemon_of_before_may_use_the_directory_in_between(one_log: Killed, tm
     store.close()
 
 
-def test_what_is_gone_when_a_failed_store_is_opened_again(one_log: Killed, tmp_path: Path) -> None:
+def test_what_is_gone_when_a_failed_store_is_opened_again(one_wal: Killed, tmp_path: Path) -> None:
     """The memory of the index builds on it: nothing is written any more, and a start puts it right."""
-    copy = one_log.copy(tmp_path / "copy")
+    copy = one_wal.copy(tmp_path / "copy")
     store = RocksStore.open(copy)
     batch = Batch()
     batch.put(b"S", b"1")
@@ -398,8 +398,8 @@ def test_what_is_gone_when_a_failed_store_is_opened_again(one_log: Killed, tmp_p
     store._families.close()  # which writes what is in memory into tables
     shutil.rmtree(copy)
     shutil.copytree(older, copy)
-    for log in logs_of(copy):
-        os.truncate(log, 0)
+    for wal in wals_of(copy):
+        os.truncate(wal, 0)
     with pytest.raises(StorageError):
         store.write(batch, sync=True)
     for _ in range(2):
@@ -457,7 +457,7 @@ def test_the_options_on_which_this_rests(tmp_path: Path) -> None:
 
 
 def add_small_commits(path: Path, left: Path, count: int = 700) -> Killed:
-    """A log of several blocks of 32 KiB, most of whose records lie in one block."""
+    """A WAL of several blocks of 32 KiB, most of whose records lie in one block."""
     killed = Killed(left)
     store = RocksStore.open(path)
     catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
@@ -476,12 +476,12 @@ def add_small_commits(path: Path, left: Path, count: int = 700) -> Killed:
 def test_zeros_in_place_of_a_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """RocksDB takes zeros where a record should begin for the end of a block, and reads on behind it."""
     killed = add_small_commits(tmp_path / "live", tmp_path / "killed")
-    (log,) = killed.logs
-    size = log.stat().st_size
+    (wal,) = killed.wals
+    size = wal.stat().st_size
     assert size > 3 * 32_768
     for page in range(0, size, 4_096):
         copy = killed.copy(tmp_path / "copy")
-        with logs_of(copy)[0].open("r+b") as file:
+        with wals_of(copy)[0].open("r+b") as file:
             file.seek(page)
             file.write(bytes(min(4_096, size - page)))
         assert not noticed_if_missing(copy, killed.durable, caplog), f"zeros at {page}"
@@ -490,22 +490,22 @@ def test_zeros_in_place_of_a_page(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 def test_zeros_in_place_of_whole_records(tmp_path: Path) -> None:
     """The worst place: the zeros begin where a record does, and the next block begins with a whole one."""
     store = RocksStore.open(tmp_path / "live")
-    (log,) = logs_of(tmp_path / "live")
+    (wal,) = wals_of(tmp_path / "live")
 
     def put(key: bytes, size_bytes: int) -> int:
         batch = Batch()
         batch.put(key, bytes([7]) * size_bytes)
         store.write(batch, sync=True)
-        return log.stat().st_size
+        return wal.stat().st_size
 
     start = put(b"S0", 20_000)
     overhead = put(b"S1", 10_000) - start - 10_000
-    assert put(b"S2", 32_768 - log.stat().st_size - overhead) == 32_768
+    assert put(b"S2", 32_768 - wal.stat().st_size - overhead) == 32_768
     put(b"S3", 100)
     copied_live(tmp_path / "live", tmp_path / "killed")
     store.close()
-    (log,) = logs_of(tmp_path / "killed")
-    with log.open("r+b") as file:
+    (wal,) = wals_of(tmp_path / "killed")
+    with wal.open("r+b") as file:
         file.seek(start)
         file.write(bytes(32_768 - start))
     store = RocksStore.open(tmp_path / "killed")

@@ -1,4 +1,4 @@
-"""Looking at logs before RocksDB does: the same as a walk record by record, and nothing without damage."""
+"""Looking at WALs before RocksDB does: the same as a walk record by record, and nothing without damage."""
 
 from __future__ import annotations
 
@@ -14,77 +14,77 @@ from tests.support.catalogs import NAME, OPTIONS, opened, spread
 from tests.support.stores import copied_live
 from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import DamagedDirectoryError
-from tidegate.index.log_walk import find_stops, stop_at_damage
 from tidegate.index.rocks import RocksStore
+from tidegate.index.wal_walk import find_stops, stop_at_damage
 
 BLOCK = 32_768
 HEADER = 7
 INSTEAD = {5: 1, 6: 2, 7: 3, 8: 4, 11: 3}
 
 
-def log_of(sizes: list[int], rng: random.Random) -> bytearray:
-    """A log with records of these sizes, each cut where a block ends, as RocksDB writes them."""
-    log = bytearray()
+def wal_of(sizes: list[int], rng: random.Random) -> bytearray:
+    """A WAL with records of these sizes, each cut where a block ends, as RocksDB writes them."""
+    wal = bytearray()
     for size in sizes:
         left, begun = size, False
         while True:
-            room = BLOCK - len(log) % BLOCK
+            room = BLOCK - len(wal) % BLOCK
             if room < HEADER:
-                log += bytes(room)
+                wal += bytes(room)
                 room = BLOCK
             part = min(left, room - HEADER)
             left -= part
             kind = (4 if begun else 1) if not left else (3 if begun else 2)
-            log += rng.randbytes(4) + part.to_bytes(2, "little") + bytes([kind]) + rng.randbytes(part)
+            wal += rng.randbytes(4) + part.to_bytes(2, "little") + bytes([kind]) + rng.randbytes(part)
             begun = True
             if not left:
                 break
-    return log
+    return wal
 
 
-def walk(log: bytes | bytearray) -> list[int]:
+def walk(wal: bytes | bytearray) -> list[int]:
     """Where the records begin."""
     at, found = 0, []
-    while at + HEADER <= len(log):
+    while at + HEADER <= len(wal):
         if BLOCK - at % BLOCK < HEADER:
             at += BLOCK - at % BLOCK
             continue
         found.append(at)
-        at += HEADER + int.from_bytes(log[at + 4 : at + 6], "little")
+        at += HEADER + int.from_bytes(wal[at + 4 : at + 6], "little")
     return found
 
 
-def stops(log: bytes | bytearray, *, is_last: bool = True) -> dict[int, int]:
-    return find_stops(np.frombuffer(bytes(log), dtype=np.uint8), is_last=is_last)
+def stops(wal: bytes | bytearray, *, is_last: bool = True) -> dict[int, int]:
+    return find_stops(np.frombuffer(bytes(wal), dtype=np.uint8), is_last=is_last)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_recycled_type_is_found_wherever_it_is_and_nothing_else(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311
-    log = log_of([rng.choice((0, 12, 300, 5_000, 70_000)) for _ in range(60)], rng)
-    assert stops(log) == stops(log, is_last=False) == {}
-    at = rng.choice(walk(log)) + 6
+    wal = wal_of([rng.choice((0, 12, 300, 5_000, 70_000)) for _ in range(60)], rng)
+    assert stops(wal) == stops(wal, is_last=False) == {}
+    at = rng.choice(walk(wal)) + 6
     for kind, instead in INSTEAD.items():
-        log[at] = kind
-        assert stops(log) == {at: instead}
-    assert stops(log[: rng.randrange(len(log))]).keys() <= {at}
+        wal[at] = kind
+        assert stops(wal) == {at: instead}
+    assert stops(wal[: rng.randrange(len(wal))]).keys() <= {at}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_zeros_are_the_end_of_the_last_log_only(seed: int) -> None:
+def test_zeros_are_the_end_of_the_last_wal_only(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311
-    log = log_of([rng.choice((12, 300, 5_000, 70_000)) for _ in range(60)], rng)
-    at = rng.choice(walk(log))
-    zeroed = bytes(log[:at]) + bytes(len(log) - at)
-    if len(log) - at >= HEADER:
+    wal = wal_of([rng.choice((12, 300, 5_000, 70_000)) for _ in range(60)], rng)
+    at = rng.choice(walk(wal))
+    zeroed = bytes(wal[:at]) + bytes(len(wal) - at)
+    if len(wal) - at >= HEADER:
         assert stops(zeroed) == {}
         assert stops(zeroed, is_last=False) == {at + 6: 1}
-    if len(log) - at > BLOCK:
-        behind = bytes(log[:at]) + bytes(BLOCK) + bytes(log[at + BLOCK :])
+    if len(wal) - at > BLOCK:
+        behind = bytes(wal[:at]) + bytes(BLOCK) + bytes(wal[at + BLOCK :])
         assert stops(behind) == {at + 6: 1}
 
 
-def test_logs_without_damage_are_left_as_they_are(tmp_path: Path) -> None:
+def test_wals_without_damage_are_left_as_they_are(tmp_path: Path) -> None:
     store = RocksStore.open(tmp_path)
     catalog, index = opened(store, OPTIONS)
     for at in range(50):
@@ -115,16 +115,16 @@ def test_a_type_is_put_right_if_one_bit_of_it_had_flipped(
     for path in (tmp_path / "live").iterdir():
         (left / path.name).write_bytes(path.read_bytes())
     catalog.close()
-    (log,) = left.glob("*.log")
+    (wal,) = left.glob("*.log")
     (manifest,) = left.glob("MANIFEST-*")
-    for path in (log, manifest):
+    for path in (wal, manifest):
         with path.open("r+b") as file:
             at = walk(path.read_bytes())[1] + 6
             kind = os.pread(file.fileno(), 1, at)[0]
             assert kind in {1, 2, 3}
             os.pwrite(file.fileno(), bytes([kind ^ 4]), at)
     catalog, index = opened(RocksStore.open(left), OPTIONS)
-    assert str(log) in caplog.text and str(manifest) in caplog.text
+    assert str(wal) in caplog.text and str(manifest) in caplog.text
     assert catalog.stats().lost_commits == 0
     assert len(index.held()) == 200
     catalog.close()
@@ -147,7 +147,7 @@ def test_a_manifest_that_was_being_made_when_the_power_went_does_not_count(tmp_p
 
 
 def killed(directory: Path, live: Path) -> int:
-    """Left by a store whose manifest tells of logs and tables that came and went, and which has committed
+    """Left by a store whose manifest tells of WALs and tables that came and went, and which has committed
     since; how many positions it holds."""
     store = RocksStore.open(live)
     catalog, index = opened(store, OPTIONS)
@@ -168,7 +168,7 @@ def killed(directory: Path, live: Path) -> int:
 
 def test_what_a_manifest_had_synced_is_not_passed_over(tmp_path: Path) -> None:
     """Whichever record loses its beginning: RocksDB alone would pass over the rest of the manifest, and open
-    without a word with a part of what was synced, as the last commit is in a later log."""
+    without a word with a part of what was synced, as the last commit is in a later WAL."""
     held = killed(tmp_path / "killed", tmp_path / "live")
     (manifest,) = (tmp_path / "killed").glob("MANIFEST-*")
     content = manifest.read_bytes()

@@ -47,8 +47,8 @@ _NAME_MISSING = "a query about an index needs topic and subscription"
 _KEY = ("after_ms", "after_ledger", "after_entry")
 
 
-class IntakeOwner(Protocol):
-    """What the intake asks of the engine."""
+class IngestionOwner(Protocol):
+    """What the ingestion asks of the engine."""
 
     @property
     def storage_failing(self) -> bool:
@@ -80,13 +80,13 @@ class IntakeOwner(Protocol):
         ...
 
 
-class Intake:
+class Ingestion:
     """The subscriptions that somebody puts entries into; ``holder`` stands for a connection."""
 
     def __init__(
         self,
         catalog: Catalog,
-        owner: IntakeOwner,
+        owner: IngestionOwner,
         *,
         executor: Executor | None,
         log: structlog.typing.FilteringBoundLogger,

@@ -1,0 +1,101 @@
+"""A stand of drills to which nothing can be done: requests are taken, and nothing happens."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tidegate.plugin.drill.fault import FaultError, Need, Scene, State
+from tidegate.plugin.drill.stands.own import Own, OwnStand
+
+TOPIC = "persistent://public/default/test"
+
+
+class Unkillable:
+    """A process that runs on, whatever is done to it, and says nothing of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _nothing(self) -> None:
+        """Return as if it had happened."""
+
+    kill = stop = start = pause = resume = _nothing
+
+    def state(self) -> State:
+        return State.RUNNING
+
+
+class Untouched(OwnStand):
+    """Takes every request, and stays as it is."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(Own("pulsar://127.0.0.1:1", None, TOPIC, None), directory, pause=time.sleep)
+        self._directory = directory
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        return frozenset(Need)
+
+    def part(self, name: str) -> Unkillable:
+        return Unkillable(name)
+
+    def move(self, topic: str) -> str:
+        raise FaultError(f"{topic} did not move")
+
+    def rewind(self, topic: str, subscription: str) -> None:
+        pass
+
+    def data_dir(self) -> Path:
+        return self._directory
+
+    def set_clock(self, name: str, ahead_s: float) -> None:
+        pass
+
+    def clock_ahead_s(self, name: str) -> float | None:
+        return 0.0
+
+    def fill_disk(self, *, full: bool) -> int:
+        return 0
+
+
+class Restless:
+    """Consumers that cannot be replaced, and go on receiving."""
+
+    consumers = 2
+
+    def __init__(self) -> None:
+        self._received = 0
+
+    def replace(self) -> None:
+        pass
+
+    def replace_consumer(self) -> None:
+        raise FaultError("there is no connected consumer to replace")
+
+    def receiving(self, *, on: bool) -> None:
+        pass
+
+    @property
+    def received(self) -> int:
+        self._received += 1
+        return self._received
+
+
+def scene_of(stand: Untouched, directory: Path, events: list[str] | None = None) -> Scene:
+    """A scene on the stand; the kinds of its events go to ``events``."""
+
+    def event(kind: str, **fields: object) -> int:
+        if events is not None:
+            events.append(kind)
+        return 0
+
+    return Scene(
+        stand=stand,
+        topic=TOPIC,
+        subscription="drill",
+        drivers=Restless(),
+        pause=lambda seconds: None,
+        event=event,
+        work_dir=directory,
+    )
