@@ -52,12 +52,15 @@ final class LinkSession {
     private int lastStream;
     private Frame.Welcome welcome;
     private long lastReceivedMs;
+    private long lastTickMs;
+    private long silentMs;
     private long lastSentMs;
 
     /** {@code wake} has {@link #tick} called soon; any thread may run it. */
     LinkSession(String brokerName, String product, long nowMs, Runnable wake) {
         this.wake = wake;
         lastReceivedMs = nowMs;
+        lastTickMs = nowMs;
         lastSentMs = nowMs;
         askedAllMs = nowMs;
         send(0, 0, new Frame.Hello(Frames.VERSION, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
@@ -128,6 +131,7 @@ final class LinkSession {
     /** Handles bytes from the socket. */
     void received(ByteBuffer bytes, long nowMs) throws ProtocolException {
         lastReceivedMs = nowMs;
+        silentMs = 0;
         reader.feed(bytes);
         for (Envelope envelope; (envelope = reader.next()) != null; ) {
             handle(envelope);
@@ -142,7 +146,10 @@ final class LinkSession {
             }
             return;
         }
-        if (nowMs - lastReceivedMs > 3L * welcome.heartbeatMs()) {
+        // While this process stood still, or had a long frame to handle, nobody listened: that counts for a beat at most.
+        silentMs += Math.min(nowMs - lastTickMs, welcome.heartbeatMs());
+        lastTickMs = nowMs;
+        if (silentMs > 3L * welcome.heartbeatMs()) {
             throw new ProtocolException(0, "nothing was heard of the daemon for " + (nowMs - lastReceivedMs) + " ms");
         }
         for (Envelope answer; (answer = answers.poll()) != null; ) {

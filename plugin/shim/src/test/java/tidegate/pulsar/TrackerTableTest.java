@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
@@ -70,6 +71,24 @@ class TrackerTableTest {
     private List<Frame> sent(TrackerCore core) throws ProtocolException {
         table.framesWaiting(core);
         return answerOpens().stream().map(Envelope::frame).toList();
+    }
+
+    @Test
+    void aBrokerThatStoodStillHasNotListenedAndDoesNotCallTheDaemonSilent() throws ProtocolException {
+        connect();
+        clock.advance(60_000);
+        session.tick(clock.millis());
+        for (int beat = 0; beat < 2; beat++) {
+            clock.advance(2_000);
+            session.tick(clock.millis());
+        }
+        daemonSends(0, 0, new Frame.Pong());
+        for (int beat = 0; beat < 3; beat++) {
+            clock.advance(2_000);
+            session.tick(clock.millis());
+        }
+        clock.advance(1);
+        assertThrows(ProtocolException.class, () -> session.tick(clock.millis()));
     }
 
     @Test
