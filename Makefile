@@ -135,7 +135,7 @@ $(VENV)/.spark: $(VENV)/.installed
 	@touch $@
 
 wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
-	@rm -rf build/lib build/bdist.*
+	@rm -rf build/lib build/bdist.* dist/tidegate-*.whl
 	@$(BIN)/python -m build -q --wheel
 	@ls dist/*.whl
 
