@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # For every standalone that a test, or a demo or a drill of a test, starts: they live for minutes, and
     # compiling less halves the processor time of a start.
-    os.environ.setdefault("PULSAR_GC", " ".join(Jvm.options))
+    os.environ.setdefault("PULSAR_GC", " ".join(Jvm.gc))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,7 +16,8 @@ import psutil
 from bench.harness.results import Machine
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("tidegate", "pulsar-client", "numpy", "pcodec", "pyroaring", "rocksdict", "heapdict")
+# Not tidegate itself: a result has its revision, an editable install has that of its day.
+PACKAGES = ("pulsar-client", "numpy", "pcodec", "pyroaring", "rocksdict", "heapdict")
 EXTRA_PACKAGES = ("numba", "polars", "pyarrow")  # of the optional dependencies ``bench``
 
 

@@ -47,7 +47,7 @@ class RocksPeer(Peer):
     info = PeerInfo(
         "rocksdb",
         "plain RocksDB ordered by time, scanned (as Chronos)",
-        "in RocksDB's log in the page cache, not synced",
+        "in RocksDB's WAL in the page cache, not synced",
         tick_ms=1_000,
         may_look_faster=True,
     )

@@ -51,7 +51,7 @@ PAUSES = (
 DISK = (
     Line("disk_bytes_an_entry", "all files", "B an entry"),
     Line("disk_tables", "… RocksDB's tables", "B an entry"),
-    Line("disk_log", "… RocksDB's log", "B an entry"),
+    Line("disk_log", "… RocksDB's WAL", "B an entry"),
     Line("disk_other", "… other files", "B an entry"),
     Line("alive_blocks", "alive in them: packed blocks", "B an entry"),
     Line("alive_bitmaps", "alive in them: bitmaps", "B an entry"),

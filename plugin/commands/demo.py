@@ -2,8 +2,8 @@
 daemon.
 
 This module is the command line: flags, checks, signals, where the output goes. ``plugin.demo.course`` is
-the demo itself. Exit codes: 0 nothing early or lost, 1 something was, 2 a bad value or a missing part,
-128 + n ended by signal n.
+the demo itself. Exit codes: 0 nothing early or lost, 1 something was, or it could not be run, 2 a bad value
+or a missing part, 128 + n ended by signal n.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def demo(  # noqa: PLR0917 the flags
 ) -> None:
     """Show that messages come when due, through two kill -9s.
 
-    On a Pulsar broker that is started for it. Exit codes: 0 nothing was early or lost, 1 something was, 2 a
-    bad value or a missing part.
+    On a Pulsar broker that is started for it. Exit codes: 0 nothing was early or lost, 1 something was, or it
+    could not be run, 2 a bad value or a missing part.
     """
     # Here, since the client takes its time to load and every command would wait for it.
     from tidegate.plugin.demo.run import Options  # noqa: PLC0415

@@ -132,7 +132,8 @@ class Session:
         while True:
             try:
                 verdict = self._attempt(drill, number, stand, again=attempt < _BURST_ATTEMPTS)
-                if drill.load.shape is Shape.BURST:
+                # The last attempt is judged even if it was late, as is one that was broken off.
+                if drill.load.shape is Shape.BURST and attempt < _BURST_ATTEMPTS and not verdict.aborted:
                     self._sends_per_s = faster_pace(self._sends_per_s, _BURST_SENDS_PER_S)
                 break
             except TooFastError as error:

@@ -89,10 +89,9 @@ class PulsarProcess(LocalProcess):
         # A properties file: of a key that stands twice the last one counts.
         lines = "".join(f"{key}={value}\n" for key, value in self._conf.items())
         path.write_text(f"{self._read_template()}# Set by tidegate for this run\n{lines}", encoding="utf-8")
-        environment = environment_of(self.work_dir, self._jvm) | {
-            self.conf_variable: str(path),
-            "PULSAR_EXTRA_CLASSPATH": ":".join(map(str, self._own_jars())),
-        }
+        environment = environment_of(self.work_dir, self._jvm) | {self.conf_variable: str(path)}
+        if self._jars:
+            environment["PULSAR_EXTRA_CLASSPATH"] = ":".join(map(str, self._own_jars()))
         return [str(self.pulsar_home / "bin" / "pulsar"), self.command], environment
 
     def _own_jars(self) -> list[Path]:
@@ -219,7 +218,7 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
             f"-Xms{min(jvm.heap_mib, jvm.start_mib)}m -Xmx{jvm.heap_mib}m"
             f" -XX:MaxDirectMemorySize={jvm.direct_mib or jvm.heap_mib}m"
         ),
-        "PULSAR_GC": " ".join(jvm.gc),
+        **({"PULSAR_GC": " ".join(jvm.gc)} if jvm.gc else {}),
         # Pulsar's default logs every collection to the console: noise that hides the program's own lines.
         "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
         "PULSAR_EXTRA_OPTS": " ".join(["-Dpulsar.allocator.exit_on_oom=false", *jvm.options]),

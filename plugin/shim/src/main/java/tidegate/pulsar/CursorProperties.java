@@ -17,14 +17,20 @@ import org.apache.bookkeeper.mledger.Position;
  * new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
  */
 final class CursorProperties {
-    private static final long STORE_TIMEOUT_S = 60;
+    private static final long STORE_TIMEOUT_MS = 60_000;
 
     private final ManagedCursor cursor;
     private final RefusedResets.Subscription subscription;
     private final Executor background;
     private final RefusedResets resets;
+    private final long storeTimeoutMs;
 
     CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background) {
+        this(cursor, subscription, background, STORE_TIMEOUT_MS);
+    }
+
+    CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background, long storeTimeoutMs) {
+        this.storeTimeoutMs = storeTimeoutMs;
         this.cursor = cursor;
         this.subscription = subscription;
         this.background = background;
@@ -90,6 +96,6 @@ final class CursorProperties {
             }
         }, null);
         // At the end of a reset Pulsar forgets who waits for what was to be stored.
-        return stored.orTimeout(STORE_TIMEOUT_S, TimeUnit.SECONDS);
+        return stored.orTimeout(storeTimeoutMs, TimeUnit.MILLISECONDS);
     }
 }

@@ -131,6 +131,7 @@ final class LinkSession {
     /** Handles bytes from the socket. */
     void received(ByteBuffer bytes, long nowMs) throws ProtocolException {
         lastReceivedMs = nowMs;
+        lastTickMs = nowMs;
         silentMs = 0;
         reader.feed(bytes);
         for (Envelope envelope; (envelope = reader.next()) != null; ) {

@@ -1,11 +1,13 @@
 package tidegate.pulsar;
 
-import com.sun.security.auth.module.UnixSystem;
 import java.io.IOException;
 import java.nio.channels.SocketChannel;
 import java.nio.file.FileSystems;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.nio.file.attribute.UserPrincipal;
 import java.nio.file.attribute.UserPrincipalLookupService;
+import java.util.List;
 import java.util.Set;
 import jdk.net.ExtendedSocketOptions;
 
@@ -17,6 +19,7 @@ import jdk.net.ExtendedSocketOptions;
  */
 final class SocketPeer {
     private static final String ROOT = "0";
+    private static final Path STATUS = Path.of("/proc/self/status");
 
     /** Who listens is none of those who may. */
     static final class UntrustedException extends IOException {
@@ -42,11 +45,22 @@ final class SocketPeer {
 
     /** This process's own user, as the daemon itself demands of brokers, and root who may do anything. */
     static Set<UserPrincipal> ownUserAndRoot() throws IOException {
+        // In a container the user often has a number and no name. A number is looked up as that user.
         UserPrincipalLookupService lookup = FileSystems.getDefault().getUserPrincipalLookupService();
-        // A number is looked up as that user, whether or not the system has a name for it.
-        UserPrincipal own = lookup.lookupPrincipalByName(Long.toString(new UnixSystem().getUid()));
+        UserPrincipal own = lookup.lookupPrincipalByName(effectiveUid(Files.readAllLines(STATUS)));
         UserPrincipal root = lookup.lookupPrincipalByName(ROOT);
         return own.equals(root) ? Set.of(root) : Set.of(own, root);
+    }
+
+    /** As Linux tells it of a process, in the second column of "Uid:". The file's owner is not always the process's. */
+    static String effectiveUid(List<String> status) throws IOException {
+        for (String line : status) {
+            String[] columns = line.split("\\s+");
+            if (columns.length > 2 && columns[0].equals("Uid:")) {
+                return columns[2];
+            }
+        }
+        throw new IOException("the system does not tell which user this broker runs as: " + STATUS + " has no line with Uid");
     }
 
     /** Throws {@code UntrustedException}, which says who listens, or {@code IOException} if that cannot be known. */
@@ -56,8 +70,8 @@ final class SocketPeer {
             users = trust.users();
         }
         if (!users.contains(user)) {
-            throw new UntrustedException("the process there is of the user " + user.getName() + ", and not of this broker's. Run the"
-                    + " daemon as the broker's user, with a socket in a directory that is nobody else's");
+            throw new UntrustedException("the process there is of the user " + user.getName() + ", and not of this broker's. Run"
+                    + " the daemon as the broker's user, with a socket in a directory that is nobody else's");
         }
     }
 }

@@ -118,6 +118,18 @@ class CursorPropertiesTest {
     }
 
     @Test
+    void aNewCursorOfWhichPulsarNeverSaysThatItIsStoredIsGivenUp() throws InterruptedException {
+        persisted = null;
+        subscription.isNew = true;
+        CompletableFuture<Void> put = new CursorProperties(cursor, subscription, background::add, 10).put("key", "value");
+        assertNotNull(storing);
+        assertFalse(put.isDone());
+        runNext();
+        assertTrue(put.isCompletedExceptionally());
+        assertEquals(0, writes);
+    }
+
+    @Test
     void nothingIsWrittenWhileAResetIsUnderWay() {
         CursorProperties properties = properties();
         persisted = null;

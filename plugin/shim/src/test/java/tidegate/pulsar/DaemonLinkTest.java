@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -206,6 +207,12 @@ class DaemonLinkTest {
     void trustsItsOwnUserAndRoot() throws Exception {
         Set<UserPrincipal> users = SocketPeer.ownUserAndRoot();
         assertEquals(new HashSet<>(List.of(Files.getOwner(socket), user("root"))), users);
+    }
+
+    @Test
+    void knowsItsUserByNumber() throws Exception {
+        assertEquals("54322", SocketPeer.effectiveUid(List.of("Name:\tjava", "Uid:\t54321\t54322\t54323\t54324", "Gid:\t1\t2\t3\t4")));
+        assertThrows(IOException.class, () -> SocketPeer.effectiveUid(List.of("Name:\tjava", "Uid:")));
     }
 
     private static UserPrincipal user(String name) throws IOException {
