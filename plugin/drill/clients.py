@@ -48,12 +48,14 @@ class Tally:
     """Live counts of a round, for a view; every method may be called from any thread."""
 
     def __init__(self, plan: Plan, start_us: int) -> None:
-        self._due_us = (start_us + plan.due_ms * 1000).tolist()
+        self._due_us = start_us + plan.due_ms * 1000
         self._due_order = np.sort(plan.due_ms[plan.expected]) * 1000 + start_us
         self._start_us = start_us
+        self._expected = bytes(plan.expected)
         self._seen = bytearray(len(plan))
         self._confirmed = bytearray(len(plan))
         self._again = bytearray(len(plan))
+        self._missing = sum(self._expected)
         self._lock = threading.Lock()
         self.sent = self.received = self.early = self.again = self.receipts = 0
         self.worst_ms: list[float | None] = []
@@ -77,13 +79,15 @@ class Tally:
         with self._lock:
             self.receipts += 1
             self.last_us = at_us
+            if self._expected[number] and (not self._seen[number] or self._again[number]):
+                self._missing -= 1
             self._again[number] = 0
             if self._seen[number]:
                 self.again += 1
                 return
             self._seen[number] = 1
             self.received += 1
-            late_us = at_us - self._due_us[number]
+            late_us = at_us - self._due_us.item(number)
             self.early += late_us < 0
             second = max((at_us - self._start_us) // 1_000_000, 0)
             self.worst_ms.extend([None] * (second + 1 - len(self.worst_ms)))
@@ -94,18 +98,21 @@ class Tally:
         """The cursor is about to be set back: what is stored comes again."""
         with self._lock:
             self._again = bytearray(self._confirmed)
+            expected, seen, again = (
+                np.frombuffer(one, np.uint8) != 0 for one in (self._expected, self._seen, self._again)
+            )
+            self._missing = int(np.count_nonzero(expected & (~seen | again)))
 
     def due(self, now_us: int) -> int:
         """How many messages are due at ``now_us``."""
         return int(np.searchsorted(self._due_order, now_us, side="right"))
 
-    def missing(self, plan: Plan) -> int:
+    @property
+    def missing(self) -> int:
         """How many messages that are due in the round no consumer has received, or not again after the cursor
-        was set back.
+        was set back. Counted as they come: the drill asks all the time, and there may be millions.
         """
-        with self._lock:
-            seen, again = (np.frombuffer(bytes(one), np.uint8) for one in (self._seen, self._again))
-        return int(np.count_nonzero(plan.expected & ((seen == 0) | (again != 0))))
+        return self._missing
 
 
 class Clients:
@@ -330,7 +337,8 @@ class Clients:
         send_ms = self._plan.send_ms
         while not self._workers.closed.is_set():
             self._online.wait()
-            elapsed_ms = self._now_us() / 1000 - self._start_ms
+            # A whole number: for a fraction NumPy would make all of them fractions, at each look.
+            elapsed_ms = self._now_us() // 1000 - self._start_ms
             self._sender.send_up_to(int(np.searchsorted(send_ms, elapsed_ms, side="right")))
             self._workers.closed.wait(_POLL_S)
 
@@ -339,8 +347,8 @@ class Clients:
         producer.send_async(
             encode(self._run_id, number),
             answered,
-            partition_key=str(self._plan.keys[number]),
-            deliver_at=self._start_ms + int(self._plan.due_ms[number]),
+            partition_key=str(self._plan.keys.item(number)),
+            deliver_at=self._start_ms + self._plan.due_ms.item(number),
         )
 
     def confirmed(self, number: int) -> None:

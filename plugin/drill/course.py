@@ -284,7 +284,7 @@ class Course:
     def _finish(self, clients: Clients, tally: Tally, messages: Plan) -> None:
         self._pause_until_ms(messages.end_ms, clients)
         self._progress.phase = "waiting for the last messages"
-        while clients.unconfirmed or tally.sent < len(messages) or tally.missing(messages):
+        while clients.unconfirmed or tally.sent < len(messages) or tally.missing:
             self._check(clients)
             end_us = self._start_us + messages.end_ms * _MS_US
             if given_up(self._now_us(), tally.last_us, end_us, self._back_us):

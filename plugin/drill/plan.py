@@ -74,7 +74,7 @@ class Plan:
         expected: npt.NDArray[np.bool_] = self.due_ms < FAR_MS
         return expected
 
-    @property
+    @functools.cached_property
     def end_ms(self) -> int:
         """When the last one of these is due."""
         return int(self.due_ms[self.expected].max(initial=0))
