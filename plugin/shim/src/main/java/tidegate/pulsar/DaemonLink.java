@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.io.IOException;
+import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
@@ -243,9 +244,13 @@ final class DaemonLink implements AutoCloseable {
             nextConnectNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(UNNAMED_MS);
             return;
         }
-        channel = SocketChannel.open(UnixDomainSocketAddress.of(socket));
-        peer.check(channel);
+        channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         channel.configureBlocking(false);
+        // A call that waits would wait for as long as a process that stands still does not accept, and the commands with it.
+        if (!channel.connect(UnixDomainSocketAddress.of(socket))) {
+            throw new IOException("the daemon accepts no connection");
+        }
+        peer.check(channel);
         channel.register(selector, SelectionKey.OP_READ);
         trackers.connected(new LinkSession(name.get(), product, monotonicMs(), () -> submit(() -> {})));
     }

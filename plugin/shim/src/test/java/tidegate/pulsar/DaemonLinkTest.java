@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.SocketException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
@@ -19,6 +20,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.UserPrincipal;
 import java.time.Clock;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
@@ -298,6 +300,44 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         assertNotNull(core);
+    }
+
+    /** What stands still accepts nobody, and after enough attempts the system takes no further one for it. */
+    @Test
+    void isNotHeldUpByADaemonThatAcceptsNobody() throws Exception {
+        server.close();
+        Files.delete(socket);
+        server = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
+        server.bind(UnixDomainSocketAddress.of(socket), 1);
+        List<SocketChannel> queue = fillQueue();
+        AtomicInteger attempts = new AtomicInteger();
+        link = new DaemonLink(socket, new SocketPeer(SocketPeer::ownUserAndRoot), () -> {
+            attempts.incrementAndGet();
+            return Optional.of("127.0.0.1:6650");
+        }, "pulsar test");
+        link.start();
+        await(() -> attempts.get() > 1);
+        assertFalse(link.isConnected());
+        for (int i = 0; i < queue.size(); i++) {
+            server.accept().close();
+        }
+        greet(60_000);
+        await(link::isConnected);
+    }
+
+    private List<SocketChannel> fillQueue() throws IOException {
+        List<SocketChannel> queue = new ArrayList<>();
+        while (true) {
+            SocketChannel one = SocketChannel.open(StandardProtocolFamily.UNIX);
+            one.configureBlocking(false);
+            try {
+                assertTrue(one.connect(UnixDomainSocketAddress.of(socket)));
+            } catch (SocketException full) {
+                one.close();
+                return queue;
+            }
+            queue.add(one);
+        }
     }
 
     @Test
