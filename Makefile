@@ -33,7 +33,7 @@ demo: setup ## delayed messages on a real broker, through two kill -9s (DEMO_ARG
 drill: setup ## faults done to a real broker and its daemon (DRILL_ARGS="broker-killed --rounds 5")
 	@$(BIN)/tidegate drill run $(DRILL_ARGS)
 
-# Some tests are run one after another, all of them side by side: docs/decisions/two-lanes.md.
+# Some tests are run one after another, all of them side by side: docs/decisions/lanes.md.
 test: setup $(VENV)/.spark ## every test: Python's with a real broker, and the shim's (PYTEST_ARGS="-k attach" for some)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	@tests/lanes $(BESIDE)
