@@ -60,4 +60,9 @@ final class Alarm {
     void stop() {
         stopped = true;
     }
+
+    /** Whether nobody is woken any more. */
+    boolean isStopped() {
+        return stopped;
+    }
 }

@@ -99,6 +99,7 @@ final class Ending {
     /** Another tracker takes over what this one has left to tell. Lock held. */
     void giveUp() {
         phase = Phase.FINISHED;
+        alarm.stop();
         stream.abandon();
     }
 
@@ -127,5 +128,15 @@ final class Ending {
     /** Completes when a finished tracker is closed. */
     CompletableFuture<Void> whenClosed() {
         return closed;
+    }
+
+    /** @throws IllegalStateException if a tracker that ends still wakes its dispatcher, or one that lives does not */
+    void check() {
+        synchronized (lock) {
+            if (hasBegun() != alarm.isStopped()) {
+                throw new IllegalStateException("the tracker is " + phase + ", and its alarm is "
+                        + (alarm.isStopped() ? "stopped" : "not stopped"));
+            }
+        }
     }
 }

@@ -178,5 +178,6 @@ final class TrackerCore {
     /** @throws IllegalStateException if an invariant of a part does not hold */
     void check() {
         parts.check();
+        ending.check();
     }
 }

@@ -58,5 +58,6 @@ final class TrackerParts {
             cursor.check();
             gate.check();
         }
+        unreadable.check();
     }
 }

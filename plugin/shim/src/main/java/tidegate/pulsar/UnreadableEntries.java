@@ -156,6 +156,16 @@ final class UnreadableEntries {
         ask(behind, nowMs);
     }
 
+    /** @throws IllegalStateException if more is asked than is looked at together, or the next look is never or too soon */
+    void check() {
+        if (asked.size() > SWEEP_ENTRIES) {
+            throw new IllegalStateException(asked.size() + " entries are asked for at a time");
+        }
+        if (suspect != null && (pauseMs < FIRST_PAUSE_MS || pauseMs > MAX_PAUSE_MS)) {
+            throw new IllegalStateException("what stays the lowest is looked at every " + pauseMs + " ms");
+        }
+    }
+
     private void say(Position first, Readable how, long nowMs) {
         if (sinceSaid.isOver(nowMs, SAY_AGAIN_MS)) {
             sinceSaid.begin(nowMs);
