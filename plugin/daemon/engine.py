@@ -136,7 +136,7 @@ class DaemonEngine:
             retry_s=settings.storage_retry_ms / 1_000,
         )
         if logs is not None:
-            logs.on_change(self._committer.wake, brought=self._forgetting.unserved, landed=self._landed)
+            logs.on_change(self._committer.wake, landed=self._landed)
             catalog.on_corrupt_block(Repairs(clock, loop, self.ownership, logs, log=log).met)
 
     @property
@@ -272,7 +272,18 @@ class DaemonEngine:
                 name, request.incarnation, request.epoch
             )
 
-        return self._logs.restoring(connection.log_requests, stream_id, request, is_wanted)
+        def came(index: DelayIndex) -> None:
+            if served is not None and served.connection is not connection:
+                # Its broker takes for held what this index may not have, should the new stream never begin.
+                served.connection.end_stream(
+                    served, ErrorCode.STALE_EPOCH, f"{connection.peer_name} is to serve the subscription"
+                )
+            # The broker may be gone before the stream begins.
+            self._forgetting.unserved(index)
+
+        return self._logs.restoring(
+            connection.log_requests, stream_id, request, is_wanted=is_wanted, came=came
+        )
 
     def log_of(self, name: SubscriptionName) -> LogState | None:
         """How the index log of a subscription stands, None if there is none."""
@@ -355,6 +366,7 @@ class DaemonEngine:
             raise StreamError(
                 ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
             )
+        stream.session.follow(self.catalog.get(stream.name))
         try:
             entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:

@@ -43,9 +43,13 @@ class Forgetting:
         self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
 
     def unserved(self, index: DelayIndex) -> None:
-        """The subscription has no stream from now on: its index is neither popped nor read ahead."""
-        self._catalog.park(index)
-        self._unserved.begin(index.name, self._clock.monotonic_ns())
+        """The subscription has no stream from now on: its index is neither popped nor read ahead.
+
+        Nothing is done if that index was replaced: it is no subscription's any more.
+        """
+        if self._catalog.get(index.name) is index:
+            self._catalog.park(index)
+            self._unserved.begin(index.name, self._clock.monotonic_ns())
 
     def served(self, name: SubscriptionName) -> None:
         """The subscription has a stream."""

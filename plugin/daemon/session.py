@@ -148,6 +148,8 @@ class Session:
                 token = index.unacknowledge(change.positions)
                 self._in_flight_unheld.difference_update(change.positions)
                 weight = len(change.positions)
+            case MarkDelete() if self.superseded and change.position < index.mark_delete_position:
+                token = self._token  # its successor has told what the cursor had later
             case MarkDelete():
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
@@ -199,6 +201,14 @@ class Session:
         here, nothing is with this broker any more, and nothing is cleared.
         """
         self.superseded = True
+
+    def follow(self, index: DelayIndex | None) -> None:
+        """``index`` is the subscription's now. What is told here counts there, if it is of the same life.
+
+        For a former stream of a broker whose newer one had the index brought by its log.
+        """
+        if index is not None and index is not self.index and index.incarnation == self.index.incarnation:
+            self.index = index
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Entries to hand out now.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from tidegate.index import PositionSet
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
 
@@ -90,6 +91,23 @@ class Belief:
         self.mark = self.mark if self.mark == other.mark else None
         self.incarnation = self.incarnation if self.incarnation == other.incarnation else None
         self.generation = self.generation if self.generation == other.generation else None
+
+    def outlast(self, former: Belief, request: Open, *, certain: bool) -> None:
+        """It comes of a log, for this OPEN: what `former`, the local data, knows acknowledged stays."""
+        told = former.copy()
+        told._open(request)
+        sure = PositionSet.of(each for each, states in told.states.items() if states == ACKNOWLEDGED)
+        perhaps = PositionSet.of(each for each, states in told.states.items() if states & ACKNOWLEDGED)
+        if sure and certain:
+            self._keep(sure, request.generation)
+        if perhaps:
+            before = self.copy()
+            self._keep(perhaps, request.generation)
+            self.join(before)
+
+    def _keep(self, acknowledged: PositionSet, generation: int) -> None:
+        self._begin_generation(generation)
+        self._make(Ack(acknowledged))
 
     def _make(self, change: Told) -> None:
         match change:

@@ -294,9 +294,15 @@ class Promises:
         found.restored.add(ledger_id)
         if found.former is None:
             found.former = found.after_a_crash()
-        found.durable, found.live, found.folded = belief, belief.copy(), 0
+        local = found.live.copy()
+        for sent in found.sent[found.folded :]:
+            local.fold(sent.change, sent.stream.generation, certain=False)
+        found.durable = belief.copy()
         for stream in waiting:
-            stream.expected, stream.doubted = belief.copy(), belief.copy()
+            found.durable.outlast(local, stream._request, certain=False)
+        found.live, found.folded = found.durable.copy(), 0
+        for stream in waiting:
+            stream.restored(belief)
         if waiting:
             life, epoch, number = waiting[0].order
             found.based_on = (life, epoch, number - 1)
@@ -533,6 +539,13 @@ class StreamWatch:
         self._require(
             set(held.held) <= self._subscription.brought, "HELD after the last HELD of what nobody has put in"
         )
+
+    def restored(self, belief: Belief) -> None:
+        """For this stream the index was taken from a log that says this."""
+        local = self.expected, self.doubted
+        self.expected, self.doubted = belief.copy(), belief.copy()
+        self.expected.outlast(local[0], self._request, certain=True)
+        self.doubted.outlast(local[1], self._request, certain=False)
 
     def _own_open(self) -> int | None:
         """Where this stream's OPEN is among what was sent; None if the daemon has died since."""

@@ -35,7 +35,6 @@ from tidegate.index.log import (
     LogOptions,
     LogWriter,
     ObjectHome,
-    Places,
     Pointer,
     RefusedError,
     of_home,
@@ -43,7 +42,7 @@ from tidegate.index.log import (
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.daemon.index_logs.fetching import Fetches
-from tidegate.plugin.daemon.index_logs.restoring import Restorer
+from tidegate.plugin.daemon.index_logs.restoring import Restored, Restorer
 from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.seldom import Seldom, kind_of
@@ -129,23 +128,14 @@ class IndexLogs:
         self._too_long: set[StreamLog] = set()
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
-        self._brought: Callable[[DelayIndex], None] = lambda _: None
         store.on_noted(self._noted)
 
-    def on_change(
-        self,
-        commit_soon: Callable[[], None],
-        *,
-        brought: Callable[[DelayIndex], None],
-        landed: Callable[[DelayIndex], None],
-    ) -> None:
+    def on_change(self, commit_soon: Callable[[], None], *, landed: Callable[[DelayIndex], None]) -> None:
         """Call ``commit_soon`` when something was put into the catalog that no frame has brought.
 
-        brought: called with an index that was restored, and that no stream has yet. landed: called with one
-        when some of the blocks are here that were absent.
+        landed: called with an index when some of the blocks are here that were absent.
         """
         self._commit_soon = commit_soon
-        self._brought = brought
         self._fetches.landed = landed
 
     def stop(self) -> None:
@@ -161,19 +151,31 @@ class IndexLogs:
     # ---- before a stream
 
     def restoring(
-        self, requests: LogRequests, stream_id: int, request: Open, is_wanted: Callable[[], bool]
+        self,
+        requests: LogRequests,
+        stream_id: int,
+        request: Open,
+        *,
+        is_wanted: Callable[[], bool],
+        came: Callable[[DelayIndex], None],
     ) -> Awaitable[None] | None:
         """See ``Restorer.restoring``."""
-        return self._restorer.restoring(requests, stream_id, request, is_wanted)
+        return self._restorer.restoring(requests, stream_id, request, is_wanted=is_wanted, came=came)
 
-    def _on_restored(self, index: DelayIndex, chain: Chain, places: Places) -> None:
-        self._fetches.restored(index, chain.home, places)
+    def _on_restored(self, restored: Restored) -> None:
+        index, chain = restored.index, restored.chain
+        if restored.former is not None:
+            # Nobody has that index any more: its log would begin anew, empty, and be taken for the new one's.
+            former_id = restored.former.own_journal.subscription_id
+            self._end_id(former_id)
+            self._shipped.pop(former_id, None)
+            self._behind.discard(former_id)
+        self._fetches.restored(index, chain.home, restored.places)
         # What was written without a sync is durable with the commit of this. A DURABLE that follows may be of
         # nothing else, and the log away when it is needed.
         self._set_chain(index, chain)
-        self._shipped[index.own_journal.subscription_id] = chain.ledger_id
-        # Its broker may be gone before the stream begins.
-        self._brought(index)
+        if not restored.more:
+            self._shipped[index.own_journal.subscription_id] = chain.ledger_id
 
     def _commit(self) -> None:
         self._commit_soon()

@@ -8,7 +8,8 @@ Invariants:
 - what is written here of a log that turns out not to be needed, or not to be readable, is given up: the index
   that was there stays, and no start finds the rest;
 - a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole,
-  or a stream has gone on with it since it was not.
+  or a stream has gone on with it since it was not;
+- what the local data knows acknowledged under the cursor's seal outlasts it: the log may be behind.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
@@ -25,6 +27,7 @@ from tidegate.index import (
     Clock,
     DelayIndex,
     Identity,
+    PositionSet,
     SubscriptionName,
     TappedStore,
     TidegateIndexError,
@@ -42,6 +45,7 @@ from tidegate.index.log import (
     named_places,
     read_log,
 )
+from tidegate.plugin.daemon.histories import find_break
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.daemon.index_logs.turns import Turns
@@ -63,6 +67,19 @@ def restore_deadline() -> asyncio.Timeout:
     return asyncio.timeout(RESTORE_SECONDS)
 
 
+def still_acknowledged(former: DelayIndex | None, request: Open) -> PositionSet:
+    """What an index that gives way to its log knows acknowledged, whatever the log says.
+
+    Its log may be behind, and these were answered DURABLE. They are true while the cursor has the seal that
+    they were learned under, see ``DelayIndex.begin_generation``.
+    """
+    if former is None or former.incarnation != request.incarnation:
+        return PositionSet()
+    if former.generation != request.generation or not former.generation or find_break(former, request):
+        return PositionSet()
+    return former.acknowledged()
+
+
 class _Admitted:
     """`Spill` that waits for its turn at long logs once one has turned out to be long."""
 
@@ -80,11 +97,25 @@ class _Admitted:
         await self._landing.drain(read_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """An index that has come by its log, and that no stream has yet.
+
+    former: the one that has given way to it. chain: the log that it is all of, or all but what is ``more``.
+    places: of blocks that are still to be brought.
+    """
+
+    index: DelayIndex
+    former: DelayIndex | None
+    chain: Chain
+    places: Places
+    more: bool
+
+
 class Restorer:
     """Reads index logs into the catalog. ``executor`` writes what is read into the store.
 
-    restored: called with an index that has come, and that no stream has yet, the log that it is all of, and
-        the places of blocks that are still to be brought.
+    restored: called with what has come.
     commit_soon: called when something is to be deleted that no frame has brought.
     """
 
@@ -96,7 +127,7 @@ class Restorer:
         homes: Homes,
         *,
         executor: Executor,
-        restored: Callable[[DelayIndex, Chain, Places], None],
+        restored: Callable[[Restored], None],
         commit_soon: Callable[[], None],
         metrics: Metrics,
         log: Logger,
@@ -114,12 +145,18 @@ class Restorer:
         self._log = log
 
     def restoring(
-        self, requests: LogRequests, stream_id: int, request: Open, is_wanted: Callable[[], bool]
+        self,
+        requests: LogRequests,
+        stream_id: int,
+        request: Open,
+        *,
+        is_wanted: Callable[[], bool],
+        came: Callable[[DelayIndex], None],
     ) -> Awaitable[None] | None:
         """What to wait for before the stream is opened: the log is read. None if there is nothing to read.
 
         is_wanted: whether the stream may still be opened when the log has been read. If it may not, the index
-            that is there stays.
+            that is there stays. came: called with the index, which is in the catalog, and no stream has it.
         """
         try:
             pointer = Pointer.parse(request.log_pointer)
@@ -145,12 +182,18 @@ class Restorer:
         except RefusedError as error:
             self._unreadable(name, str(error))
             return None
-        return self._restore(home, pointer, Identity(name, request.incarnation), is_wanted)
+        return self._restore(home, pointer, request, is_wanted, came)
 
     async def _restore(
-        self, home: Home, pointer: Pointer, identity: Identity, is_wanted: Callable[[], bool]
+        self,
+        home: Home,
+        pointer: Pointer,
+        request: Open,
+        is_wanted: Callable[[], bool],
+        came: Callable[[DelayIndex], None],
     ) -> None:
         begin_ns = self._clock.monotonic_ns()
+        identity = Identity(SubscriptionName(request.topic, request.subscription), request.incarnation)
         chain = Chain(pointer.ledger_id, pointer.home)
         landing = Landing(
             self._store.untapped,
@@ -177,9 +220,15 @@ class Restorer:
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
             places = named_places(log.content)
+            former = self._catalog.get(identity.name)
             index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
             adopted = True
-            self._restored(index, chain, places)
+            more = still_acknowledged(former, request).difference(index.acknowledged())
+            if more:
+                index.begin_generation(request.generation)
+                index.acknowledge(more)
+            self._restored(Restored(index, former, chain, places, bool(more)))
+            came(index)
         except TimeoutError as error:
             self._unreadable(identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s")
             return
@@ -209,6 +258,7 @@ class Restorer:
             topic=identity.name.topic,
             subscription=identity.name.subscription,
             held=len(index.held()),
+            acknowledged_since=len(more),
             blocks_to_come=index.upkeep.absent_blocks,
             log_bytes=log.size_bytes,
             log_entries=log.entries,

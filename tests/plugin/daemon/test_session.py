@@ -261,6 +261,20 @@ def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> 
     assert positions(new.pop_due(T0, 10)) == [(1, 1)]
 
 
+def test_a_superseded_tracker_does_not_take_the_mark_delete_position_back(catalog: Catalog) -> None:
+    """Its successor has told a later one: going back would make all acknowledgements forgotten."""
+    old = open_session(catalog)
+    old.apply(1, Add(entries(100, T0), near=False), 0)
+    old.apply(2, Ack(PositionSet.of((1, entry_id) for entry_id in range(50, 60))), 0)
+    new = open_session(catalog, request(mark_delete=(1, 20)))
+    old.supersede()
+    old.apply(3, MarkDelete((1, 10)), 0)
+    assert new.index.mark_delete_position == (1, 20)
+    assert len(new.index.acknowledged()) == 10
+    old.apply(4, MarkDelete((1, 30)), 0)
+    assert new.index.mark_delete_position == (1, 30)
+
+
 def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog) -> None:
     acknowledged = PositionSet.of([(1, 0)])
     open_session(catalog).apply(1, Ack(acknowledged), 0)

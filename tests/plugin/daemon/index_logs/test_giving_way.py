@@ -1,0 +1,229 @@
+"""An index that gives way to its log: what it knew, who had it, and the log that it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.daemon.index_logs.test_index_logs import (
+    HOUR_MS,
+    NAME,
+    TOPIC,
+    fill,
+    logged,
+    now_ms,
+    up_to_date,
+)
+from tests.support.daemons import StartDaemon
+from tests.support.log_answers import answered_by
+from tests.support.shim_client import GENERATION, ClientStream, ShimClient, entries
+from tests.support.stores import copied
+from tests.support.waiting import until
+from tidegate.index import DelayIndex, Identity
+from tidegate.index.format import keys
+from tidegate.index.log.memory_home import World
+from tidegate.index.positions import PositionSet
+from tidegate.index.store import Batch, MemoryStore
+from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.messages import LogAnswer, LogOp, LogRequest
+
+BEGINS_ANEW_S = 1.2
+"""A log that was fenced is begun anew after half a second."""
+
+
+def of_first(entry_ids: Iterable[int]) -> PositionSet:
+    return PositionSet.of((1, entry_id) for entry_id in entry_ids)
+
+
+def damage_held(store: MemoryStore) -> None:
+    key, value = next(store.scan(*keys.kind_range(keys.HELD)))
+    batch = Batch()
+    batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+    store.write(batch, sync=True)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_what_was_acknowledged_while_its_log_was_away_outlasts_damage(
+    start: StartDaemon, socket_path: Path, reset: bool
+) -> None:
+    """The log is the better copy of what is held, and older."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        world.away = True
+        stream = client.streams[1]
+        stream.ack(of_first(range(10, 60)))
+        await stream.durable()
+        await until(lambda: any(one.failure for one in daemon.engine.log_states()))
+        daemon.engine.catalog.persist(NAME)
+    left = store.reopen()
+    damage_held(left)
+    world.away = False
+    async with start(store=left) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        before = world.pointer
+        stream = await client.open(TOPIC, epoch=2, generation=GENERATION + reset)
+        assert len(stream.acknowledged) == (0 if reset else 60)
+        assert len(stream.held) == (90 if reset else 40)
+        await until(lambda: up_to_date(daemon) and world.pointer != before)
+        assert len((await logged(world)).acknowledged()) == (0 if reset else 60), "a new owner is told"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_was_acknowledged_while_its_log_could_not_be_read_outlasts_it(
+    start: StartDaemon, socket_path: Path, restarted: bool
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    world.away = True
+
+    async def open_when_it_is_back(client: ShimClient) -> None:
+        world.away = False
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3)
+        assert stream.acknowledged == of_first(range(60))
+        assert stream.held == of_first(range(60, 100))
+
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert not stream.held
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        stream.ack(of_first(range(60)))
+        await stream.durable()
+        if not restarted:
+            await stream.close()
+            await open_when_it_is_back(client)
+            return
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        await open_when_it_is_back(client)
+
+
+async def test_what_outlasts_the_log_is_durable_with_what_came_of_it(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """A kill right after the index has come, and the log away for good: all is in the local data then."""
+    world, store = World(), MemoryStore()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    world.away = True
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        stream.ack(of_first(range(60)))
+        await stream.durable()
+        await stream.close()
+        world.away = False
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3)
+        stream.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        left = copied(store)
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, epoch=4)
+        assert stream.acknowledged == of_first(range(60))
+
+
+class Trace:
+    """What a broker is asked about logs; some answers wait until they are let."""
+
+    def __init__(self, client: ShimClient) -> None:
+        self.done: list[tuple[int, LogOp]] = []
+        self.points = 0
+        self.may_point = asyncio.Event()
+        self.may_create = asyncio.Event()
+        self._client = client
+        client.answer_log = self._answer  # type: ignore[method-assign]
+
+    def _answer(self, stream_id: int, seq: int, request: LogRequest) -> None:
+        self._client.spawn(self._answered(stream_id, seq, request))
+
+    async def _answered(self, stream_id: int, seq: int, request: LogRequest) -> None:
+        if (stream_id, request.op) == (2, LogOp.CREATE):
+            await self.may_create.wait()
+        answered = await self._do(request)
+        self.done.append((stream_id, request.op))
+        if request.op is LogOp.POINT:
+            self.points += 1
+            if self.points == 2:
+                await self.may_point.wait()
+        self._client.send(answered, stream_id, seq)
+
+    async def _do(self, request: LogRequest) -> LogAnswer:
+        assert self._client.logs is not None
+        return await answered_by(self._client.logs, request)
+
+
+async def test_the_log_of_an_index_that_gave_way_is_not_begun_anew(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Its broker has a newer tracker, and the former one is still there: what it wrote would be empty, be
+    pointed to, and the good one deleted."""
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        trace = Trace(client)
+        former = await client.open(TOPIC)
+        former.add(entries(100, now_ms() + HOUR_MS))
+        former.ack(of_first(range(10)))
+        await former.durable()
+        await until(lambda: trace.points == 2)
+        former.ack(of_first(range(10, 60)))
+        await former.durable()
+        newer = await client.open(TOPIC, epoch=2)
+        assert newer.acknowledged == of_first(range(60)), "what was answered DURABLE"
+        good = world.pointer
+        trace.may_point.set()
+        former.ack(of_first(range(60, 70)))
+        await former.durable()
+        await asyncio.sleep(BEGINS_ANEW_S)
+        assert world.pointer == good
+        assert (1, LogOp.DELETE) not in trace.done
+        trace.may_create.set()
+        newer.ack(of_first(range(70, 90)))
+        await newer.durable()
+        await until(lambda: up_to_date(daemon) and world.pointer != good)
+        assert (await logged(world)).held() == of_first(range(90, 100))
+        # The former one's last words count, too.
+        assert (await logged(world)).acknowledged() == of_first(range(90))
+        await former.close()
+        again = await client.open(TOPIC, epoch=3)
+        assert again.acknowledged == of_first(range(90))
+
+
+async def test_a_broker_whose_index_gave_way_is_told_even_if_who_asked_for_it_is_gone(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes for held what the log does not have; nobody else would ever read that."""
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with (
+        start() as daemon,
+        await ShimClient.connect(socket_path, "lives") as lives,
+        await ShimClient.connect(socket_path, "leaves") as leaves,
+    ):
+        stream = await lives.open(TOPIC, epoch=2)
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        catalog = daemon.engine.catalog
+        adopt = catalog.adopt
+
+        def adopt_and_leave(subscription_id: int, identity: Identity, absent: Iterable[int]) -> DelayIndex:
+            index = adopt(subscription_id, identity, absent)
+            daemon.engine.brokers["leaves"].fail(ErrorCode.SHUTTING_DOWN, "it leaves")
+            return index
+
+        monkeypatch.setattr(catalog, "adopt", adopt_and_leave)
+        leaves.offer_logs(world)
+        leaves.begin_open(TOPIC, epoch=2)
+        assert (await stream.ended()).code == ErrorCode.STALE_EPOCH
+        assert daemon.engine.ownership.get(NAME) is None
+        again: ClientStream = await lives.open(TOPIC, epoch=3)
+        assert of_first(range(10, 100)) == again.held, "it is told what there is"
+        again.add(entries(5, now_ms(), ledger_id=2))
+        assert len(await again.take_due(5)) == 5
