@@ -42,6 +42,7 @@ from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.index_logs import restoring
 from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
 from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.wire.messages import Unheld
@@ -389,6 +390,13 @@ def _last_object_not_read() -> Iterator[None]:
 
 
 @contextmanager
+def _acknowledgements_gone() -> Iterator[None]:
+    """An index that gave way to its log, which was behind, took along what it knew acknowledged."""
+    with replaced(restoring, "still_acknowledged", lambda former, request: PositionSet()):
+        yield
+
+
+@contextmanager
 def _looked_for_elsewhere() -> Iterator[None]:
     """The simulator's own fault: indexes were restored from another store than the one their logs are in."""
 
@@ -729,6 +737,15 @@ PLANTS = (
         ("objects", "move"),
         {**_LOG, "log_objects": True},
         or_says=("loses blocks: ledger",),  # it is a record of blocks
+    ),
+    Plant(
+        "a log that is behind takes what was acknowledged since",
+        _acknowledgements_gone,
+        "but it must be acknowledged",
+        ("log", "move"),
+        _LOG,
+        "0eecee7",
+        or_says=("is held, but it must be unknown to it",),
     ),
     Plant(
         "an index log is looked for where it is not",
