@@ -38,6 +38,7 @@ from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.repairs import Repairs
+from tidegate.plugin.daemon.index_logs.restoring import RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ingestion import Ingestion
 from tidegate.plugin.daemon.maintenance import Maintenance
@@ -275,14 +276,12 @@ class DaemonEngine:
         def came(index: DelayIndex) -> None:
             if served is not None and served.connection is not connection:
                 # Its broker takes for held what this index may not have, should the new stream never begin.
-                served.connection.end_stream(
-                    served, ErrorCode.STALE_EPOCH, f"{connection.peer_name} is to serve the subscription"
-                )
+                self._replacing.end(served, connection, request.incarnation)
             # The broker may be gone before the stream begins.
             self._forgetting.unserved(index)
 
         return self._logs.restoring(
-            connection.log_requests, stream_id, request, is_wanted=is_wanted, came=came
+            RestoreRequest(connection.log_requests, stream_id, request, is_wanted, came)
         )
 
     def log_of(self, name: SubscriptionName) -> LogState | None:

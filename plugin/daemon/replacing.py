@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.index import Clock
-from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.seldom import Seldom
 
@@ -27,25 +27,28 @@ class Replacing:
     def replace(self, previous: Stream, stream: Stream) -> None:
         """``stream`` has the subscription now, ``previous`` had it."""
         of_one_life = previous.incarnation == stream.incarnation
-        if previous.connection is not stream.connection:
-            if not of_one_life:
-                self._warn_of_two_lives(previous, stream)
-        elif of_one_life or previous.session.closing:
+        if previous.connection is stream.connection and (of_one_life or previous.session.closing):
             previous.session.supersede()
-            return
+        else:
+            self.end(previous, stream.connection, stream.incarnation)
+
+    def end(self, previous: Stream, connection: Link, incarnation: bytes) -> None:
+        """``connection`` serves this life of the subscription now, or is about to; ``previous`` had it."""
+        if previous.connection is not connection and previous.incarnation != incarnation:
+            self._warn_of_two_lives(previous, connection)
         previous.connection.end_stream(
-            previous, ErrorCode.STALE_EPOCH, f"{stream.connection.peer_name} serves the subscription now"
+            previous, ErrorCode.STALE_EPOCH, f"{connection.peer_name} serves the subscription now"
         )
 
-    def _warn_of_two_lives(self, previous: Stream, stream: Stream) -> None:
+    def _warn_of_two_lives(self, previous: Stream, connection: Link) -> None:
         """Brokers that both serve a subscription, each another life of it, take the index from each other."""
         more = self._seldom.more("lives")
         if more is not None:
             self._log.warning(
                 "two brokers serve a subscription of the same name, each another one: if they are of two "
                 "clusters, each cluster needs a daemon of its own",
-                topic=stream.name.topic,
-                subscription=stream.name.subscription,
-                brokers=[previous.connection.peer_name, stream.connection.peer_name],
+                topic=previous.name.topic,
+                subscription=previous.name.subscription,
+                brokers=[previous.connection.peer_name, connection.peer_name],
                 **more,
             )

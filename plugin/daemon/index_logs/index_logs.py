@@ -42,7 +42,7 @@ from tidegate.index.log import (
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.daemon.index_logs.fetching import Fetches
-from tidegate.plugin.daemon.index_logs.restoring import Restored, Restorer
+from tidegate.plugin.daemon.index_logs.restoring import Restored, Restorer, RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.seldom import Seldom, kind_of
@@ -150,17 +150,9 @@ class IndexLogs:
 
     # ---- before a stream
 
-    def restoring(
-        self,
-        requests: LogRequests,
-        stream_id: int,
-        request: Open,
-        *,
-        is_wanted: Callable[[], bool],
-        came: Callable[[DelayIndex], None],
-    ) -> Awaitable[None] | None:
+    def restoring(self, request: RestoreRequest) -> Awaitable[None] | None:
         """See ``Restorer.restoring``."""
-        return self._restorer.restoring(requests, stream_id, request, is_wanted=is_wanted, came=came)
+        return self._restorer.restoring(request)
 
     def _on_restored(self, restored: Restored) -> None:
         index, chain = restored.index, restored.chain

@@ -98,6 +98,29 @@ class _Admitted:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A broker opens a subscription, and its index may be in a log.
+
+    requests, stream_id: what is asked of that broker. is_wanted: whether the stream may still be opened when
+    the log has been read; if it may not, the index that is there stays. came: called with the index once it
+    is in the catalog; no stream has it then.
+    """
+
+    requests: LogRequests
+    stream_id: int
+    opening: Open
+    is_wanted: Callable[[], bool]
+    came: Callable[[DelayIndex], None]
+
+    @property
+    def identity(self) -> Identity:
+        """Whose index it is."""
+        return Identity(
+            SubscriptionName(self.opening.topic, self.opening.subscription), self.opening.incarnation
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """An index that has come by its log, and that no stream has yet.
 
@@ -144,30 +167,18 @@ class Restorer:
         self._metrics = metrics
         self._log = log
 
-    def restoring(
-        self,
-        requests: LogRequests,
-        stream_id: int,
-        request: Open,
-        *,
-        is_wanted: Callable[[], bool],
-        came: Callable[[DelayIndex], None],
-    ) -> Awaitable[None] | None:
-        """What to wait for before the stream is opened: the log is read. None if there is nothing to read.
-
-        is_wanted: whether the stream may still be opened when the log has been read. If it may not, the index
-            that is there stays. came: called with the index, which is in the catalog, and no stream has it.
-        """
+    def restoring(self, request: RestoreRequest) -> Awaitable[None] | None:
+        """What to wait for before the stream is opened: the log is read. None if there is nothing to read."""
+        name, incarnation = request.identity
         try:
-            pointer = Pointer.parse(request.log_pointer)
+            pointer = Pointer.parse(request.opening.log_pointer)
         except UnreadableLogError as error:
-            self._unreadable(SubscriptionName(request.topic, request.subscription), str(error))
+            self._unreadable(name, str(error))
             return None
         if pointer is None or pointer.ledger_id == NO_LEDGER:
             return None
-        name = SubscriptionName(request.topic, request.subscription)
         index = self._catalog.get(name)
-        if index is not None and index.incarnation == request.incarnation:
+        if index is not None and index.incarnation == incarnation:
             chain = self._catalog.chain(index)
             if chain == Chain(pointer.ledger_id, pointer.home):
                 if not index.damaged:
@@ -178,22 +189,15 @@ class Restorer:
                     subscription=name.subscription,
                 )
         try:
-            home = self._homes.named(pointer.home, requests, stream_id, request)
+            home = self._homes.named(pointer.home, request.requests, request.stream_id, request.opening)
         except RefusedError as error:
             self._unreadable(name, str(error))
             return None
-        return self._restore(home, pointer, request, is_wanted, came)
+        return self._restore(home, pointer, request)
 
-    async def _restore(
-        self,
-        home: Home,
-        pointer: Pointer,
-        request: Open,
-        is_wanted: Callable[[], bool],
-        came: Callable[[DelayIndex], None],
-    ) -> None:
+    async def _restore(self, home: Home, pointer: Pointer, request: RestoreRequest) -> None:
         begin_ns = self._clock.monotonic_ns()
-        identity = Identity(SubscriptionName(request.topic, request.subscription), request.incarnation)
+        identity = request.identity
         chain = Chain(pointer.ledger_id, pointer.home)
         landing = Landing(
             self._store.untapped,
@@ -215,7 +219,7 @@ class Restorer:
                 log = await read_log(home, pointer.ledger_id, identity, spill)
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log)
-            if not is_wanted():
+            if not request.is_wanted():
                 # What was answered DURABLE there must not go.
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
@@ -223,12 +227,12 @@ class Restorer:
             former = self._catalog.get(identity.name)
             index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
             adopted = True
-            more = still_acknowledged(former, request).difference(index.acknowledged())
+            more = still_acknowledged(former, request.opening).difference(index.acknowledged())
             if more:
-                index.begin_generation(request.generation)
+                index.begin_generation(request.opening.generation)
                 index.acknowledge(more)
             self._restored(Restored(index, former, chain, places, bool(more)))
-            came(index)
+            request.came(index)
         except TimeoutError as error:
             self._unreadable(identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -70,6 +71,27 @@ async def test_what_was_acknowledged_while_its_log_was_away_outlasts_damage(
         assert len(stream.held) == (90 if reset else 40)
         await until(lambda: up_to_date(daemon) and world.pointer != before)
         assert len((await logged(world)).acknowledged()) == (0 if reset else 60), "a new owner is told"
+
+
+async def test_two_lives_of_a_subscription_are_told_apart_before_the_new_stream_begins(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """The index of the one gives way to the log of the other: their brokers are of two clusters, perhaps."""
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with (
+        start(),
+        await ShimClient.connect(socket_path, "one") as one,
+        await ShimClient.connect(socket_path, "other") as other,
+    ):
+        stream = await one.open(TOPIC, incarnation=bytes(16 * [7]))
+        stream.ack(of_first(range(50)))
+        await stream.durable()
+        other.offer_logs(world)
+        assert (await other.open(TOPIC)).acknowledged == of_first(range(10)), "nothing of another life"
+        assert (await stream.ended()).code == ErrorCode.STALE_EPOCH
+    assert "two brokers serve a subscription of the same name" in log.getvalue()
 
 
 @pytest.mark.parametrize("restarted", [False, True])
