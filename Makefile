@@ -21,7 +21,7 @@ SIM_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo drill test test-quick test-broker torture sim test-shim shim-compat lint format setup pulsar shim \
+.PHONY: help demo drill test test-quick test-broker torture sim test-shim shim-compat lint format setup classes pulsar shim \
 	bench-peers bench-quick wheel lock clean
 
 help: ## this list
@@ -34,7 +34,7 @@ drill: setup ## faults done to a real broker and its daemon (DRILL_ARGS="broker-
 	@$(BIN)/tidegate drill run $(DRILL_ARGS)
 
 # Some tests are run one after another, all of them side by side: docs/decisions/lanes.md.
-test: setup $(VENV)/.spark ## every test: Python's with a real broker, and the shim's (PYTEST_ARGS="-k attach" for some)
+test: setup $(VENV)/.spark classes ## every test: Python's with a real broker, and the shim's (PYTEST_ARGS="-k attach" for some)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	@tests/lanes $(BESIDE)
 else
@@ -44,10 +44,10 @@ else
 	exit $$status
 endif
 
-test-quick: setup $(VENV)/.spark ## Python's tests that need no broker
+test-quick: setup $(VENV)/.spark classes ## Python's tests that need no broker
 	@$(BIN)/python -m pytest -m "not broker" $(PYTEST_ARGS)
 
-test-broker: setup $(VENV)/.spark ## Python's tests beside a real broker
+test-broker: setup $(VENV)/.spark classes ## Python's tests beside a real broker
 	@$(BIN)/python -m pytest -m broker $(PYTEST_ARGS)
 
 torture: $(VENV)/.installed ## power cuts of a real daemon (ROUNDS=40 lives of 25 cuts each; 0: until Ctrl-C)
@@ -93,6 +93,10 @@ format: $(VENV)/.installed ## let ruff put the code in order
 	@$(BIN)/ruff format .
 
 setup: build/.tools $(VENV)/.installed pulsar shim ## everything that a broker with Tidegate needs, and nothing else
+
+# So that each JVM of the tests starts with less work: docs/decisions/lanes.md.
+classes: setup $(VENV)/.spark
+	@$(BIN)/python -m tests.support.class_archives
 
 pulsar: $(VENV)/.installed
 	@$(BIN)/python -m tidegate.plugin.commands.setup >/dev/null

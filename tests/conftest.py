@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import class_archives
 from tests.support.browser import find_browser
 from tests.support.s3_server import S3Server
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
-from tidegate.plugin.local.pulsar_process import Jvm
 
 # How fast the machine is decides nothing: no test measures speed.
 settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # For every standalone that a test, or a demo or a drill of a test, starts: they live for minutes, and
     # compiling less halves the processor time of a start.
-    os.environ.setdefault("PULSAR_GC", " ".join(Jvm.gc))
+    os.environ.setdefault("PULSAR_GC", class_archives.QUICK_JAVA)
+    os.environ.update(class_archives.pulsar_environment())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -221,7 +221,13 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
         **({"PULSAR_GC": " ".join(jvm.gc)} if jvm.gc else {}),
         # Pulsar's default logs every collection to the console: noise that hides the program's own lines.
         "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
-        "PULSAR_EXTRA_OPTS": " ".join(["-Dpulsar.allocator.exit_on_oom=false", *jvm.options]),
+        "PULSAR_EXTRA_OPTS": " ".join(
+            [
+                *filter(None, [os.environ.get("PULSAR_EXTRA_OPTS")]),
+                "-Dpulsar.allocator.exit_on_oom=false",
+                *jvm.options,
+            ]
+        ),
     }
 
 

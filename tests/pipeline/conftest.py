@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.class_archives import spark_java
 from tests.support.cluster import Cluster, MissingPartError, TrackerKind, check_parts
 from tests.support.lane import Lane
 from tidegate.pipeline.job.session import tolerant
@@ -84,7 +85,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": spark_java(),
     }
     builder = SparkSession.builder.master(tolerant("local[2]")).appName("tests")
     for name, value in settings.items():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.support.class_archives import spark_java
 from tidegate.pipeline.job.request import StageEvent
 
 TIMEOUT_S = 480.0
@@ -20,7 +21,7 @@ SMALL_SPARK = [
     "--master",
     "local[2]",
     "--conf",
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    f"spark.driver.extraJavaOptions={spark_java()}",
     "--conf",
     "spark.sql.shuffle.partitions=2",
 ]

@@ -13,14 +13,14 @@ from typing import Self
 import psutil
 import pyspark
 
+from tests.support.class_archives import spark_java
 from tests.support.waiting import wait_until
 from tidegate.plugin.local.process import free_ports
 
 _HOME = Path(pyspark.__file__).parent
 _LOOPBACK = "127.0.0.1"
 _MEMORY = "768m"
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A test's JVM lives for seconds: what would make it fast later is not worth its time."""
+_JAVA = spark_java()
 
 
 class StandaloneSpark:
@@ -83,8 +83,8 @@ class StandaloneSpark:
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.sql.shuffle.partitions": "4",
             "spark.executor.heartbeatInterval": "2s",
-            "spark.driver.extraJavaOptions": QUICK_JAVA,
-            "spark.executor.extraJavaOptions": QUICK_JAVA,
+            "spark.driver.extraJavaOptions": _JAVA,
+            "spark.executor.extraJavaOptions": _JAVA,
         }
         return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
@@ -100,7 +100,7 @@ class StandaloneSpark:
                     **os.environ,
                     "SPARK_LOCAL_IP": _LOOPBACK,
                     "SPARK_DAEMON_MEMORY": "256m",
-                    "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+                    "SPARK_DAEMON_JAVA_OPTS": _JAVA,
                     "SPARK_NO_DAEMONIZE": "1",
                     "PYSPARK_PYTHON": sys.executable,
                 },
