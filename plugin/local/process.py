@@ -109,6 +109,13 @@ class LocalProcess(ABC):
                 self._pause(_POLL_S)
         raise LocalProcessError(f"the {self.name} ended while starting; its log says why: {self.log_path}")
 
+    def lacks(self) -> str | None:
+        """What it lacks to be used right now, in words; None when nothing."""
+        if not self.running:
+            return "it does not run"
+        with contextlib.ExitStack() as asking:
+            return self._probe(asking)()
+
     @property
     def running(self) -> bool:
         """Whether the process started here is alive."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from tests.support.cluster import SUBSCRIBED, Cluster, MissingPartError, TrackerKind, check_parts
 from tests.support.inbox import Inbox
 from tests.support.lane import MINUTES_10_MS, Expiring, Lane
+from tests.support.threads import last_lines, threads
 
 HERE = Path(__file__).parent
 
@@ -25,6 +26,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = {item for item in mine if item.get_closest_marker("tidegate_only")}
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Whoever reads why a test failed, later and elsewhere, has neither the broker nor its log."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(cluster, Cluster):
+        broker = cluster.broker
+        report.sections.append(("the broker's log", last_lines(broker.log_path)))
+        if broker.running:
+            report.sections.append(("the broker's threads", threads(broker.pid)))
+    return report
 
 
 @pytest.fixture(scope="session")

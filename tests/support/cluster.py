@@ -173,10 +173,11 @@ class Cluster:
         self.admin.set_retention(RETAINED, minutes=-1, size_mib=-1)
 
     def repair(self) -> None:
-        """Start what a test has stopped."""
+        """Start what a test has stopped, and a broker that has come to no good: one test fails, not all."""
         if self._daemon is not None and not self._daemon.running:
             self._daemon.start()
-        if not self.broker.running:
+        if self.broker.lacks() is not None:
+            self.broker.kill()
             self.start_broker()
 
     def start_broker(self) -> None:
