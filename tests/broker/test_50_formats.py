@@ -1,10 +1,9 @@
-"""Batches, chunks and transactions: other ways of a message to the topic."""
+"""Batches and chunks: other ways of a message to the topic."""
 
 from __future__ import annotations
 
 from tests.support.inbox import Inbox, assert_exactly
-from tests.support.lane import MINUTES_10_MS, Lane, now_ms
-from tests.support.transactions import Transaction, send_in_transactions
+from tests.support.lane import MINUTES_10_MS, Lane
 
 
 def test_batches_between_delayed_messages(lane: Lane) -> None:
@@ -43,26 +42,3 @@ def test_chunked_messages(lane: Lane) -> None:
     lane.finish(inbox, sent)
     large = [arrival for arrival in inbox.arrivals if arrival.uid in {one.uid for one in sent[:2]}]
     assert [arrival.payload == payload for arrival in large] == [True, True]
-
-
-def test_delayed_messages_in_transactions(lane: Lane) -> None:
-    inbox = Inbox()
-    lane.subscribe(inbox)
-    committed = send_in_transactions(
-        lane,
-        Transaction("commit", 0, 20, 6000),
-        Transaction("abort", 100, 20, 6000),
-        Transaction("commit", 200, 20, 0),
-        Transaction("abort", 300, 20, 0),
-        Transaction("commit", 400, 20, MINUTES_10_MS),
-        Transaction("abort", 500, 20, MINUTES_10_MS),
-        Transaction("commit", 600, 20, 1),
-    )
-    far = [one for one in committed if one.deliver_at_ms and one.deliver_at_ms > now_ms() + 60_000]
-    expected = [one for one in committed if one not in far]
-    inbox.wait_for(expected)
-    lane.wait_stats(
-        lambda now: now.delayed == len(far) and now.unacknowledged == 0, "the committed far ones are delayed"
-    )
-    assert_exactly(inbox.arrivals, expected)
-    lane.not_early(inbox.arrivals)

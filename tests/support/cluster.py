@@ -33,7 +33,6 @@ SUBSCRIBED = "public/default"
 
 # What an operator is advised to set, and small values that make rare things happen within a short test.
 _CONF = {
-    "transactionCoordinatorEnabled": "true",
     "systemTopicEnabled": "true",
     "topicLevelPoliciesEnabled": "true",
     "brokerDeleteInactiveTopicsEnabled": "false",

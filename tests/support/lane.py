@@ -241,6 +241,13 @@ class Lane:
         """Wait until ``msgDelayed`` is ``number``."""
         self.wait_stats(lambda stats: stats.delayed == number, f"msgDelayed is {number}", name=name)
 
+    def wait_read_ahead(self, at_least: int) -> None:
+        """Wait until the tracker has taken so many entries that were read ahead."""
+        wait_until(
+            lambda: self.metrics(OURS).get("read_ahead_entries", 0.0) >= at_least,
+            f"{at_least} entries were read ahead",
+        )
+
     def wait_claimed(self) -> None:
         """Wait until the tracker of ``sub`` has claimed it and the daemon has answered what it holds."""
         wait_until(
