@@ -50,13 +50,13 @@ def versions(pulsar_home: Path | None) -> dict[str, str]:
 
 
 def revision() -> str:
-    """The commit that ran, with ``+changes`` when files under version control differ from it."""
+    """The commit that ran, with ``+changes`` when code under version control differs from it."""
     commit = _output(["git", "rev-parse", "--short=12", "HEAD"])
     if not commit:
         return "unknown"
-    changed = _output(
-        ["git", "status", "--porcelain", "--untracked-files=no", "--", "index", "plugin", "bench"]
-    )
+    # The results of the bench before are no change of what runs.
+    code = ["index", "plugin", "pipeline", "bench", ":(exclude)bench/results"]
+    changed = _output(["git", "status", "--porcelain", "--untracked-files=no", "--", *code])
     return f"{commit}+changes" if changed else commit
 
 
