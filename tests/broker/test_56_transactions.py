@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster
 from tests.support.inbox import Inbox, assert_exactly
 from tests.support.keys import key_pair
 from tests.support.lane import MINUTES_10_MS, OURS, Lane, now_ms
-from tests.support.transactions import Transaction, send_in_transactions
+from tests.support.transactions import Transaction, send_in_transactions, transactions_enabled
 from tidegate.plugin.drill.stands.admin import StandAdmin
 
 FAR = 15_000
@@ -19,20 +19,9 @@ FAR = 15_000
 
 @pytest.fixture(scope="module", autouse=True)
 def transactions(cluster: Cluster) -> Iterator[None]:
-    """A broker with transactions, which the others are without, as Pulsar is by default.
-
-    With them every topic reads its namespace's snapshots before it is open, all one after the other, and a
-    read that was under way while these are compacted comes to nothing after 30 s (4.0.8, ``TableView``).
-    """
-    _start_again(cluster, with_transactions="true")
-    yield
-    _start_again(cluster, with_transactions="false")
-
-
-def _start_again(cluster: Cluster, *, with_transactions: str) -> None:
-    cluster.broker.configure({"transactionCoordinatorEnabled": with_transactions})
-    cluster.broker.stop()
-    cluster.start_broker()
+    """A broker with transactions."""
+    with transactions_enabled(cluster):
+        yield
 
 
 @pytest.fixture(scope="session")

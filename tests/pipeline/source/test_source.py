@@ -17,7 +17,6 @@ from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Inbox, Verdict
 from tests.support.lane import Lane, now_ms
 from tests.support.pipeline.topics import both_ways, frame, options, rows, send_every_kind
-from tests.support.transactions import Transaction, send_in_transactions
 from tests.support.waiting import wait_until
 from tidegate.pipeline.source.backlog import FORMAT
 from tidegate.pipeline.topic.bookies import MissingError
@@ -92,25 +91,6 @@ def test_a_partitioned_topic(lane: Lane, spark: SparkSession) -> None:
     only = rows(spark.read.format(FORMAT).options(**one).load())
     # With its number too, as in the ids that its consumers have.
     assert only == [row for row in found if row["partition"] == 1]
-
-
-def test_transactions(lane: Lane, spark: SparkSession) -> None:
-    lane.reserve()
-    committed = send_in_transactions(
-        lane,
-        Transaction("commit", 0, 20, 600_000),
-        Transaction("abort", 100, 20, 600_000),
-        Transaction("commit", 200, 20, 0),
-        Transaction("abort", 300, 20, 0),
-    )
-    found = both_ways(spark, lane)
-    assert len(found) == len(committed) == 40
-    lane.send_in(*[None] * 5, 600_000)
-    assert len(both_ways(spark, lane)) == 46
-    # What comes after the beginning of an open transaction is not given away before its end.
-    send_in_transactions(lane, Transaction("open", 400, 20, 600_000))
-    lane.send_in(*[None] * 5)
-    assert len(both_ways(spark, lane)) == 46
 
 
 def test_nothing_yet_and_the_open_ledger(lane: Lane, spark: SparkSession) -> None:
