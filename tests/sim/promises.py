@@ -519,6 +519,10 @@ class StreamWatch:
         for other in found.opened.values():
             if other.may_follow(self):
                 actual.fold(other._request, other.generation, certain=False)
+        for other in found.unanswered():
+            if other.order[2] < self.order[2]:  # it was sent before, on a slower wire, and may come after
+                for belief in (other.expected, other.doubted):
+                    belief.fold(self._request, self.generation, certain=False)
         if self.log_unreadable:
             # Held, and perhaps in a block that never came: when it is met, the topic is to be read again.
             actual.fold(Disowned(frozenset(found.away)), 0, certain=False)

@@ -186,8 +186,7 @@ class Tracker:
         if was_reported:
             self._on_reset()  # or it would not have been read
         if deliver_at_ms <= now_ms:
-            self._leave_near(position)
-            self.handed_out.add(position)
+            self._hand_out(position)
             return False
         self._track(position, deliver_at_ms, now_ms)
         return True
@@ -202,14 +201,18 @@ class Tracker:
                 self.host.is_outstanding(position) or self.host.is_deleted(position)
             ):
                 return True  # read twice for one delivery
-            self._leave_near(position)
-            self.handed_out.add(position)
+            self._hand_out(position)
             return False
         if position in self.handed_out:
             self.handed_out.discard(position)  # the clock was set back meanwhile
             self._put_near(position, deliver_at_ms, credited=False)
             self._arm()
         return True
+
+    def _hand_out(self, position: Position) -> None:
+        self._leave_near(position)
+        self._find(position)
+        self.handed_out.add(position)
 
     def _track(self, position: Position, deliver_at_ms: int, now_ms: int) -> None:
         soon = deliver_at_ms <= now_ms + self.options.horizon_ms and len(self.near) < self.options.near_max
@@ -257,8 +260,7 @@ class Tracker:
             if head_ms is None or head_ms > now_ms:
                 break
             position = self._near_heap[0][1]
-            self._leave_near(position)
-            self.handed_out.add(position)
+            self._hand_out(position)
             popped.append(position)
         if len(popped) < most and self._may_ask():
             asked = sorted(self.sought)[: most - len(popped)]
