@@ -101,9 +101,22 @@ class Catalog:
             catalog._crowding_changed(index)
         catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
+        catalog._forget_chains()
         catalog._write_damage(recovery.damage)
         catalog._settle_loss()
         return catalog
+
+    def _forget_chains(self) -> None:
+        """Of the damaged: whoever opens one is to read its log. Durable on return.
+
+        What is stored of them is put right next, and the start after this one finds no damage.
+        """
+        batch = Batch()
+        for index in self:
+            if index.damaged:
+                batch.delete(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
+        if len(batch):
+            self._store.write(batch, sync=True)
 
     def _write_damage(self, damage: Damage) -> None:
         batch = damage.batch
@@ -128,6 +141,7 @@ class Catalog:
         )
         for index in self:
             index.forget_acknowledgements()
+        self._forget_chains()
         self.commit()
         self._store.settle_loss()
 
@@ -257,7 +271,8 @@ class Catalog:
 
     def park(self, index: DelayIndex) -> None:
         """Leave a subscription out of `next_due` until `unpark`: nobody can take what is due (no credit)."""
-        self._parked.add(index)
+        if self._indexes.get(index.name) is index:
+            self._parked.add(index)
         self._due_changed(index)
 
     def unpark(self, index: DelayIndex) -> None:

@@ -23,6 +23,7 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import DamagedDirectoryError, LostCommitsError, StorageError
 from tidegate.index.families import open_families
+from tidegate.index.format.chain import Chain
 from tidegate.index.names import SubscriptionName
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.rocks import RocksStore
@@ -32,6 +33,7 @@ TOPIC = "persistent://public/default/orders"
 NAMES = [SubscriptionName(TOPIC, "late"), SubscriptionName(TOPIC, "quiet")]
 LOST = "that had been reported durable"
 SEAL = 0x5EA1
+CHAIN = Chain(7, "memory")
 RECORD_HEADER_BYTES = 7
 
 Believed = dict[SubscriptionName, tuple[frozenset[Position], frozenset[Position]]]
@@ -107,6 +109,8 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
     store = RocksStore.open(path)
     catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
     indexes = [catalog.subscription(name, INCARNATION) for name in NAMES]
+    for index in indexes:
+        catalog.set_chain(index, CHAIN)
     for count, change in enumerate(changes(*indexes)):
         change()
         catalog.commit()
@@ -305,6 +309,21 @@ def test_a_loss_is_said_once_and_settled_for_good(
     assert f"at least {catalog.stats().lost_commits} commits" in said
     catalog.close()
     settled(copy)
+
+
+def test_after_a_loss_no_index_is_known_to_have_all_of_its_log(one_wal: Killed, tmp_path: Path) -> None:
+    """Whoever opens it next reads that, however many starts are in between."""
+
+    def chains(path: Path) -> list[Chain | None]:
+        catalog = opened(path)
+        found = [catalog.chain(index) for index in catalog]
+        catalog.close()
+        return found
+
+    assert chains(one_wal.copy(tmp_path / "whole")) == [CHAIN, CHAIN]
+    copy = cut_in_half(one_wal, tmp_path / "copy")
+    assert chains(copy) == [None, None]
+    assert chains(copy) == [None, None]
 
 
 def test_a_loss_is_not_forgotten_by_a_kill_before_it_is_settled(one_wal: Killed, tmp_path: Path) -> None:

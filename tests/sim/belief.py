@@ -93,20 +93,47 @@ class Belief:
         self.generation = self.generation if self.generation == other.generation else None
 
     def outlast(self, former: Belief, request: Open, *, certain: bool) -> None:
-        """It comes of a log, for this OPEN: what `former`, the local data, knows acknowledged stays."""
+        """It comes of a log, for this OPEN: what `former`, the local data, knows acknowledged stays.
+
+        But not if a later owner wrote the log, or that is of another history than the cursor.
+        """
+        found = self.copy()
+        found._empty_if_of_another_history(request)
+        found._empty_if_put_back(request)
+        if found.states != self.states:
+            if not found.states:
+                return
+            certain = False
         told = former.copy()
         told._open(request)
         sure = PositionSet.of(each for each, states in told.states.items() if states == ACKNOWLEDGED)
         perhaps = PositionSet.of(each for each, states in told.states.items() if states & ACKNOWLEDGED)
-        if sure and certain:
-            self._keep(sure, request.generation)
-        if perhaps:
+        if sure and certain and former._is_no_older_than(self) is True:
+            self._keep(sure, former, request)
+        if perhaps and former._is_no_older_than(self) is not False:
             before = self.copy()
-            self._keep(perhaps, request.generation)
+            self._keep(perhaps, former, request)
             self.join(before)
 
-    def _keep(self, acknowledged: PositionSet, generation: int) -> None:
-        self._begin_generation(generation)
+    def _is_no_older_than(self, log: Belief) -> bool | None:
+        """Whether the last owner served is the log's or a later one; None if that is not known."""
+        epochs = {0 if served is None else served.epoch for served in self.served}
+        logged = {0 if served is None else served.epoch for served in log.served}
+        if min(epochs) >= max(logged):
+            return True
+        return False if max(epochs) < min(logged) else None
+
+    def _keep(self, acknowledged: PositionSet, former: Belief, request: Open) -> None:
+        """Who told it is known with it, and where the mark-delete position was."""
+        self.served = former.served
+        same = self.generation == former.generation == request.generation
+        self._begin_generation(request.generation)
+        if former.mark is None or self.mark is None:
+            self.mark = None
+            for position in self.states:
+                self.states[position] |= NEITHER
+        elif not same or former.mark > self.mark:
+            self._mark_delete(former.mark)
         self._make(Ack(acknowledged))
 
     def _make(self, change: Told) -> None:

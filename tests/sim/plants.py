@@ -392,7 +392,7 @@ def _last_object_not_read() -> Iterator[None]:
 @contextmanager
 def _acknowledgements_gone() -> Iterator[None]:
     """An index that gave way to its log, which was behind, took along what it knew acknowledged."""
-    with replaced(restoring, "still_acknowledged", lambda former, request: PositionSet()):
+    with replaced(restoring, "still_acknowledged", lambda former, index, request: PositionSet()):
         yield
 
 

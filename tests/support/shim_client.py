@@ -228,6 +228,8 @@ class ShimClient:
         credit: int = 20_000,
         mark_delete: tuple[int, int] = NO_POSITION,
         in_flight: PositionSet | None = None,
+        claims: tuple[int, ...] = (),
+        end: tuple[int, int] = NO_POSITION,
         stream_id: int | None = None,
     ) -> ClientStream:
         """Send OPEN and do not wait for the answer."""
@@ -247,6 +249,8 @@ class ShimClient:
                 PositionSet() if in_flight is None else in_flight,
                 "" if self.logs is None else self.log_home,
                 "" if self.logs is None else self.logs.world.pointer,
+                claims,
+                end,
             ),
             stream_id,
         )
@@ -264,6 +268,8 @@ class ShimClient:
         credit: int = 20_000,
         mark_delete: tuple[int, int] = NO_POSITION,
         in_flight: PositionSet | None = None,
+        claims: tuple[int, ...] = (),
+        end: tuple[int, int] = NO_POSITION,
     ) -> ClientStream:
         """OPEN, and wait for the last HELD. Raises `DaemonError` if it is refused."""
         stream = self.begin_open(
@@ -276,6 +282,8 @@ class ShimClient:
             credit=credit,
             mark_delete=mark_delete,
             in_flight=in_flight,
+            claims=claims,
+            end=end,
         )
         await stream.until(lambda: stream.answered)
         return stream

@@ -162,6 +162,7 @@ class IndexLogs:
             self._end_id(former_id)
             self._shipped.pop(former_id, None)
             self._behind.discard(former_id)
+            self._fetches.stop(restored.former)
         self._fetches.restored(index, chain.home, restored.places)
         # What was written without a sync is durable with the commit of this. A DURABLE that follows may be of
         # nothing else, and the log away when it is needed.

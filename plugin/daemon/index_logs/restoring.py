@@ -9,7 +9,8 @@ Invariants:
   that was there stays, and no start finds the rest;
 - a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole,
   or a stream has gone on with it since it was not;
-- what the local data knows acknowledged under the cursor's seal outlasts it: the log may be behind.
+- what the local data knows acknowledged under the cursor's seal outlasts it, if no later owner wrote the log:
+  that may be behind.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
+    UNCLAIMED,
     Catalog,
     Chain,
     Clock,
@@ -67,17 +69,41 @@ def restore_deadline() -> asyncio.Timeout:
     return asyncio.timeout(RESTORE_SECONDS)
 
 
-def still_acknowledged(former: DelayIndex | None, request: Open) -> PositionSet:
-    """What an index that gives way to its log knows acknowledged, whatever the log says.
+def still_acknowledged(former: DelayIndex | None, index: DelayIndex, request: Open) -> PositionSet:
+    """What an index that gives way to the one of its log knows acknowledged, and the log does not.
 
-    Its log may be behind, and these were answered DURABLE. They are true while the cursor has the seal that
-    they were learned under, see ``DelayIndex.begin_generation``.
+    The log may be behind, and these were answered DURABLE. They are true while the cursor has the seal that
+    they were learned under, see ``DelayIndex.begin_generation``, unless a later owner wrote the log: that one
+    may have been told that they are not (UNACK). An index of another history than the cursor has no use for
+    them: it is emptied when the stream begins.
     """
     if former is None or former.incarnation != request.incarnation:
         return PositionSet()
-    if former.generation != request.generation or not former.generation or find_break(former, request):
+    if former.generation != request.generation or not former.generation:
         return PositionSet()
-    return former.acknowledged()
+    if former.claim.epoch < index.claim.epoch:
+        return PositionSet()
+    if find_break(former, request) or find_break(index, request):
+        return PositionSet()
+    acknowledged = former.acknowledged()
+    if index.generation != former.generation:
+        return acknowledged
+    return acknowledged.difference(index.acknowledged())
+
+
+def take_over(index: DelayIndex, former: DelayIndex, acknowledged: PositionSet) -> None:
+    """Have an index know acknowledged what the ``former`` one did, and who told that, as if told itself.
+
+    Without the claim, positions that came after the log's end would look as if Pulsar had been put back. So
+    would a mark-delete position of before a reset.
+    """
+    mark = former.mark_delete_position
+    if index.generation == former.generation:
+        mark = max(mark, index.mark_delete_position)
+    index.begin_claim(former.claim)
+    index.begin_generation(former.generation)
+    index.mark_delete(*mark)
+    index.acknowledge(acknowledged)
 
 
 class _Admitted:
@@ -179,15 +205,14 @@ class Restorer:
             return None
         index = self._catalog.get(name)
         if index is not None and index.incarnation == incarnation:
-            chain = self._catalog.chain(index)
-            if chain == Chain(pointer.ledger_id, pointer.home):
-                if not index.damaged:
-                    return None  # whoever has written since is this daemon
+            if index.damaged:
                 self._log.warning(
                     "what this daemon has of an index is damaged, its log is read instead",
                     topic=name.topic,
                     subscription=name.subscription,
                 )
+            elif self._catalog.chain(index) == Chain(pointer.ledger_id, pointer.home):
+                return None  # whoever has written since is this daemon
         try:
             home = self._homes.named(pointer.home, request.requests, request.stream_id, request.opening)
         except RefusedError as error:
@@ -227,10 +252,16 @@ class Restorer:
             former = self._catalog.get(identity.name)
             index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
             adopted = True
-            more = still_acknowledged(former, request.opening).difference(index.acknowledged())
-            if more:
-                index.begin_generation(request.opening.generation)
-                index.acknowledge(more)
+            if former is not None and former.incarnation == UNCLAIMED and not former.empty:
+                self._log.warning(
+                    "what was put in before this subscription was opened gives way to its index log",
+                    topic=identity.name.topic,
+                    subscription=identity.name.subscription,
+                    held=len(former.held()),
+                )
+            more = still_acknowledged(former, index, request.opening)
+            if former is not None and more:
+                take_over(index, former, more)
             self._restored(Restored(index, former, chain, places, bool(more)))
             request.came(index)
         except TimeoutError as error:

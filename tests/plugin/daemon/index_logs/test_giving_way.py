@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from tests.support.log_answers import answered_by
 from tests.support.shim_client import GENERATION, ClientStream, ShimClient, entries
 from tests.support.stores import copied
 from tests.support.waiting import until
-from tidegate.index import DelayIndex, Identity
+from tidegate.index import UNCLAIMED, DelayIndex, Identity
 from tidegate.index.format import keys
 from tidegate.index.log.memory_home import World
 from tidegate.index.positions import PositionSet
@@ -71,6 +72,98 @@ async def test_what_was_acknowledged_while_its_log_was_away_outlasts_damage(
         assert len(stream.held) == (90 if reset else 40)
         await until(lambda: up_to_date(daemon) and world.pointer != before)
         assert len((await logged(world)).acknowledged()) == (0 if reset else 60), "a new owner is told"
+
+
+async def test_what_came_after_the_end_of_the_log_is_no_sign_of_a_pulsar_that_was_put_back(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """It is known acknowledged from an owner that the log does not know."""
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    world.away = True
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, claims=(1, 2), end=(1, 99))
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        stream.ack(PositionSet.of([(2, 1), (2, 3)]))
+        await stream.durable()
+        await stream.close()
+        world.away = False
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, claims=(1, 2), end=(1, 99))
+        assert stream.held == of_first(range(10, 100))
+        assert stream.acknowledged == PositionSet.of([*of_first(range(10)), (2, 1), (2, 3)])
+    assert "put back" not in log.getvalue()
+
+
+async def test_a_mark_delete_position_of_before_a_reset_is_no_sign_of_one_either(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """The log has it, and not the seal that the reset made."""
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+        client.streams[1].mark_delete(1, 50)
+        await client.streams[1].durable()
+        await until(lambda: up_to_date(daemon))
+    world.away = True
+    async with start(), await ShimClient.connect(socket_path) as client:
+        open_reset = partial(client.open, TOPIC, generation=GENERATION + 1, mark_delete=(1, 20))
+        client.offer_logs(world)
+        stream = await open_reset(epoch=2)
+        stream.ack(of_first(range(60, 70)))
+        await stream.durable()
+        await stream.close()
+        world.away = False
+        client.offer_logs(world)
+        stream = await open_reset(epoch=3)
+        assert stream.acknowledged == of_first(range(60, 70))
+        assert stream.held == of_first([*range(51, 60), *range(70, 100)])
+    assert "put back" not in log.getvalue()
+
+
+async def test_what_a_later_owner_took_back_stays_taken_back(start: StartDaemon, socket_path: Path) -> None:
+    """The topic comes back to a daemon whose data is older than the log; the cursor had refused one."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=1, claims=(1,))
+        stream.add(entries(100, now_ms() + HOUR_MS))
+        stream.ack(of_first(range(10)))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, claims=(1, 2))
+        assert stream.acknowledged == of_first(range(10))
+        stream.unack(of_first([5]))
+        stream.add(entries(1, now_ms() + HOUR_MS, first_entry=5))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3, claims=(1, 2, 3))
+        assert stream.held == of_first([5, *range(10, 100)])
+        assert stream.acknowledged == of_first([*range(5), *range(6, 10)])
+
+
+async def test_what_was_put_in_before_it_was_opened_gives_way_and_that_is_said(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world)
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        unclaimed = daemon.engine.catalog.subscription(NAME, UNCLAIMED)
+        unclaimed.add(entries(7, now_ms() + HOUR_MS, ledger_id=5))
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert stream.held == of_first(range(10, 100)), "the broker reads what is missing"
+    assert "what was put in before this subscription was opened gives way" in log.getvalue()
+    assert '"held": 7' in log.getvalue()
 
 
 async def test_two_lives_of_a_subscription_are_told_apart_before_the_new_stream_begins(
