@@ -34,6 +34,8 @@ _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _GROUP = re.compile(r"<g(?: [^<>]*)?>|</g>")
 _STYLE = re.compile(r'(<[^<>]*) style="([^"]*)"')
+_ID = re.compile(r' id="([a-z]+[0-9a-f]{10})"')
+_ID_OR_USE = re.compile(r'( id="|#)([a-z]+[0-9a-f]{10})\b')
 _STYLES_END = "</style>"
 
 
@@ -57,12 +59,18 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: places in hundredths of a point; font and styles said once."""
+    """The same picture in fewer bytes: places in hundredths of a point; font and styles said once; short ids."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
-    svg = _share_styles(_without_plain_groups(svg))
+    svg = _short_ids(_share_styles(_without_plain_groups(svg)))
     return "\n".join(line.strip() for line in svg.splitlines() if line.strip()) + "\n"
+
+
+def _short_ids(svg: str) -> str:
+    """A mark's or a clip's id is said at each use."""
+    short = {name: f"i{n}" for n, name in enumerate(dict.fromkeys(_ID.findall(svg)))}
+    return _ID_OR_USE.sub(lambda found: found[1] + short.get(found[2], found[2]), svg)
 
 
 def _without_plain_groups(svg: str) -> str:

@@ -108,6 +108,18 @@ def test_a_style_of_several_elements_is_a_rule() -> None:
     assert svg.compact(written) == picture.format(".s0{fill: red}", shared) + "\n"
 
 
+def test_ids_are_short() -> None:
+    written = (
+        '<path id="md416c672aa"/><clipPath id="p71d6f25e78"/><use xlink:href="#md416c672aa"/>'
+        '<path clip-path="url(#p71d6f25e78)"/><text>"md416c672aa"</text>'
+    )
+    short = (
+        '<path id="i0"/><clipPath id="i1"/><use xlink:href="#i0"/><path clip-path="url(#i1)"/>'
+        '<text>"md416c672aa"</text>'
+    )
+    assert svg.compact(written) == short + "\n"
+
+
 def test_every_result_in_git_has_one_picture_and_all_are_small() -> None:
     pictures = [path for path in RESULTS.iterdir() if path.is_file() and path.suffix != ".json"]
     assert sorted(pictures) == sorted(map(path_of, SHOWN))
