@@ -101,22 +101,30 @@ class Catalog:
             catalog._crowding_changed(index)
         catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
-        catalog._forget_chains()
+        catalog._doubt_chains()
         catalog._write_damage(recovery.damage)
         catalog._settle_loss()
         return catalog
 
-    def _forget_chains(self) -> None:
-        """Of the damaged: whoever opens one is to read its log. Durable on return.
+    def _doubt_chains(self) -> None:
+        """Of the damaged. Durable on return.
 
         What is stored of them is put right next, and the start after this one finds no damage.
         """
         batch = Batch()
         for index in self:
             if index.damaged:
-                batch.delete(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
+                batch.extend(self._doubted(index))
         if len(batch):
             self._store.write(batch, sync=True)
+
+    def _doubted(self, index: DelayIndex) -> Batch:
+        batch = Batch()
+        chain = self._stored_chain(index)
+        if chain is not None and chain.whole:
+            key = keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id)
+            batch.put(key, chain._replace(whole=False).encode())
+        return batch
 
     def _write_damage(self, damage: Damage) -> None:
         batch = damage.batch
@@ -141,7 +149,7 @@ class Catalog:
         )
         for index in self:
             index.forget_acknowledgements()
-        self._forget_chains()
+        self._doubt_chains()
         self.commit()
         self._store.settle_loss()
 
@@ -174,12 +182,12 @@ class Catalog:
         self._next_subscription_id += 1
         return subscription_id
 
-    def adopt(self, subscription_id: int, identity: Identity, absent: Iterable[int] = ()) -> DelayIndex:
-        """Take in a subscription that is in the store, all but its identity; it replaces one of its name.
+    def landed(self, subscription_id: int, identity: Identity, absent: Iterable[int] = ()) -> DelayIndex:
+        """The index of a subscription that is in the store, all but its identity: `adopt` is to follow, or
+        `abandon`.
 
         absent: ids of blocks that are still to be written there, see `Upkeep.land`.
-        Which of the two counts after a crash changes with the next commit, at once. Raises StorageError: all
-        is as before then, and the id is to be abandoned.
+        Raises StorageError: all is as before then, and the id is to be abandoned.
         """
         self._require_open()
         found, damage = recover_one(self._store, self._options, subscription_id, identity)
@@ -191,14 +199,28 @@ class Catalog:
             raise
         index.damaged = False  # there is no better copy
         self._context.corrupt_records += damage.count
+        return index
+
+    def adopt(self, index: DelayIndex) -> None:
+        """Take in an index that has `landed`; it replaces one of its name.
+
+        Which of the two counts after a crash changes with the next commit, at once, and with what it is told
+        before that.
+        """
+        self._require_open()
         self.remove(index.name)
         batch = Batch()
-        batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
+        identity = Identity(index.name, index.incarnation)
+        batch.put(keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id), identity.encode())
         self._journal.identify(index.own_journal, batch)
         self._indexes[index.name] = index
         self._due_changed(index)
         self._crowding_changed(index)
-        return index
+
+    def abandon(self, index: DelayIndex) -> None:
+        """One that has `landed` is not wanted; its id is still to be abandoned."""
+        index.remove()
+        self._background.forget(index)
 
     def abandon_id(self, subscription_id: int) -> None:
         """Nothing will come of a reserved id: delete what is stored under it, with the next commit."""
@@ -208,8 +230,9 @@ class Catalog:
     def chain(self, index: DelayIndex) -> Chain | None:
         """Which index log the data of a subscription is in; None if that is not known."""
         known = self._chains.get(index)
-        if known is not None:
-            return known
+        return self._stored_chain(index) if known is None else known
+
+    def _stored_chain(self, index: DelayIndex) -> Chain | None:
         try:
             value = self._store.get(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
             return None if value is None else Chain.decode(value)
@@ -229,6 +252,21 @@ class Catalog:
         batch = Batch()
         batch.put(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id), chain.encode())
         self._journal.also(batch)
+
+    def doubt_chain(self, index: DelayIndex) -> None:
+        """Damage was found in the data of a subscription that has `damaged`, and a persist will put it right.
+
+        Durable with the next commit.
+        """
+        if self._indexes.get(index.name) is index and index.damaged:
+            self._journal.also(self._doubted(index))
+
+    def believe_chain(self, index: DelayIndex) -> None:
+        """A stream goes on with what there is: its log is the better copy no more."""
+        chain = self.chain(index)
+        if chain is not None and (index.damaged or not chain.whole):
+            self.set_chain(index, chain._replace(whole=True))
+        index.damaged = False
 
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
         """What was put in before anybody had opened the subscription is its first owner's."""

@@ -156,13 +156,14 @@ class Commit:
 
     def _write(self) -> None:
         batch = Batch()
-        batch.extend(self.extra)
         for record in self.records:
             record.put_into(batch)
             if batch.size_bytes >= self._piece_bytes:
                 # Records need no atomicity between them, and one huge write would hold up other threads.
                 self._store.write(batch, sync=False)
                 batch = Batch()
+        # Last: who an index is of, and which log it has all of, must not be there without what it was told.
+        batch.extend(self.extra)
         self._store.write(batch, sync=True)
 
     @property
@@ -191,13 +192,13 @@ class Journal:
         """Records of all subscriptions that no persist has made superfluous."""
 
     def new_subscription(self, subscription_id: int, identity: Batch) -> SubscriptionJournal:
-        """The journal of a new subscription; `identity` goes with the next commit, before any record."""
+        """The journal of a new subscription; `identity` goes with the next commit."""
         subscription = SubscriptionJournal(subscription_id)
         self.identify(subscription, identity)
         return subscription
 
     def identify(self, subscription: SubscriptionJournal, identity: Batch) -> None:
-        """Write whose journal it is with the next commit, before any record."""
+        """Write whose journal it is with the next commit. Records without it are of nobody."""
         subscription._identity_token = self.also(identity)
 
     def recovered_subscription(self, subscription_id: int, persisted_sequence: int) -> SubscriptionJournal:
@@ -258,7 +259,7 @@ class Journal:
         return self._issue()
 
     def also(self, batch: Batch) -> int:
-        """Write `batch` with the next commit, before its records; the token."""
+        """Write `batch` with the next commit, in one with the last of its records; the token."""
         self._extra.extend(batch)
         return self._issue()
 

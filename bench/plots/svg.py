@@ -59,7 +59,7 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: places in hundredths of a point; font and styles said once; short ids."""
+    """The same picture in fewer bytes: hundredths of a point; font and styles said once; short ids."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))

@@ -41,7 +41,9 @@ def test_before_its_commit_a_crash_brings_back_what_was_durable() -> None:
     index.add(spread(10, 1_000))
     catalog.commit()
     restored = landed(catalog, store)
-    assert not catalog.adopt(restored, IDENTITY).held()
+    index = catalog.landed(restored, IDENTITY)
+    catalog.adopt(index)
+    assert not index.held()
 
     catalog, index = reopened(store)
 
@@ -56,7 +58,8 @@ def test_with_its_commit_it_counts() -> None:
     index.add(spread(10, 1_000))
     catalog.commit()
     former = index.own_journal.subscription_id
-    index = catalog.adopt(landed(catalog, store), IDENTITY)
+    index = catalog.landed(landed(catalog, store), IDENTITY)
+    catalog.adopt(index)
     index.add(spread(3, 1_000))
     catalog.commit()
     assert not rows_of(store, former)
@@ -90,7 +93,7 @@ def test_one_that_finds_a_full_disk_changes_nothing() -> None:
     store.writes_left = 0
 
     with pytest.raises(StorageError):
-        catalog.adopt(restored, IDENTITY)
+        catalog.landed(restored, IDENTITY)
 
     assert catalog.get(NAME) is index
     store.writes_left = None

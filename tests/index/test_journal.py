@@ -11,7 +11,7 @@ from tests.support.catalogs import spread
 from tests.support.flaky_store import FlakyStore
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.journal import Commit, Journal
-from tidegate.index.store import Batch
+from tidegate.index.store import Batch, MemoryStore
 
 
 @pytest.fixture
@@ -87,3 +87,27 @@ def test_what_was_taken_is_not_touched_by_what_comes_later(store: FlakyStore) ->
     commit.run()
     journal.finish(commit)
     assert store.memory.disk_bytes() > 0
+
+
+def test_what_goes_with_a_commit_is_not_there_before_its_records() -> None:
+    """Whose an index is, and which log it has all of: a kill amid the pieces must not leave that alone."""
+    pieces: list[tuple[list[bytes], bool]] = []
+
+    class Watched(MemoryStore):
+        def write(self, batch: Batch, *, sync: bool) -> None:
+            pieces.append(([key for _, key, _ in batch.operations], sync))
+            super().write(batch, sync=sync)
+
+    journal = Journal(Watched(), 200)
+    identity = Batch()
+    identity.put(b"identity", b"")
+    subscription = journal.new_subscription(1, identity)
+    for second in range(20):
+        journal.add(subscription, spread(10, 1_000, ledger_id=second), 0)
+        journal.cut(subscription)
+    commit = journal.begin()
+    assert commit is not None
+    commit.run()
+    assert [sync for _, sync in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert len(pieces) > 2
+    assert [b"identity" in piece for piece, _ in pieces] == [sync for _, sync in pieces]

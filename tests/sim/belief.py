@@ -93,27 +93,59 @@ class Belief:
         self.generation = self.generation if self.generation == other.generation else None
 
     def outlast(self, former: Belief, request: Open, *, certain: bool) -> None:
-        """It comes of a log, for this OPEN: what `former`, the local data, knows acknowledged stays.
+        """It comes of a log, for this OPEN: what `former`, the local data, has to say, see `last_words`."""
+        if (found := self._histories(request)).states != self.states:
+            if not found.states:
+                return  # it is of another history than the cursor
+            certain = False
+        if not former.states:
+            return  # and nobody knows of which history it is
+        certain = certain and any(not states & NEITHER for states in former.states.values())
+        no_older = former._is_no_older_than(self)
+        told = former._histories(request)
+        if told.states != former.states:
+            proves = certain and no_older is True and not told.states and former._is_put_back(request)
+            self._doubt_acknowledged(certain=proves)
+            if not told.states:
+                return
+            certain = False
+        if no_older is False or not request.generation or former.generation not in {None, request.generation}:
+            return
+        told = former.copy()
+        told._open(request)
+        if certain and no_older and former.generation:
+            sure = [
+                PositionSet.of(each for each, states in told.states.items() if states == state)
+                for state in (ACKNOWLEDGED, HELD)
+            ]
+            self._hear(sure[0], sure[1], former, request)
+        perhaps = [
+            PositionSet.of(each for each, states in told.states.items() if states & state)
+            for state in (ACKNOWLEDGED, HELD)
+        ]
+        before = self.copy()
+        self._hear(perhaps[0], perhaps[1], former, request)
+        self.join(before)
 
-        But not if a later owner wrote the log, or that is of another history than the cursor.
-        """
+    def _histories(self, request: Open) -> Belief:
+        """What is left when the cursor is of another history."""
         found = self.copy()
         found._empty_if_of_another_history(request)
         found._empty_if_put_back(request)
-        if found.states != self.states:
-            if not found.states:
-                return
-            certain = False
-        told = former.copy()
-        told._open(request)
-        sure = PositionSet.of(each for each, states in told.states.items() if states == ACKNOWLEDGED)
-        perhaps = PositionSet.of(each for each, states in told.states.items() if states & ACKNOWLEDGED)
-        if sure and certain and former._is_no_older_than(self) is True:
-            self._keep(sure, former, request)
-        if perhaps and former._is_no_older_than(self) is not False:
-            before = self.copy()
-            self._keep(perhaps, former, request)
-            self.join(before)
+        return found
+
+    def _is_put_back(self, request: Open) -> bool:
+        """Whether the mark-delete position shows it, and that alone."""
+        history = self.copy()
+        history._empty_if_of_another_history(request)
+        return history.states == self.states
+
+    def _doubt_acknowledged(self, *, certain: bool) -> None:
+        for position, states in list(self.states.items()):
+            if certain:
+                self._forget(position)
+            elif states & ACKNOWLEDGED:
+                self.states[position] = states | NEITHER
 
     def _is_no_older_than(self, log: Belief) -> bool | None:
         """Whether the last owner served is the log's or a later one; None if that is not known."""
@@ -123,7 +155,7 @@ class Belief:
             return True
         return False if max(epochs) < min(logged) else None
 
-    def _keep(self, acknowledged: PositionSet, former: Belief, request: Open) -> None:
+    def _hear(self, acknowledged: PositionSet, held: PositionSet, former: Belief, request: Open) -> None:
         """Who told it is known with it, and where the mark-delete position was."""
         self.served = former.served
         same = self.generation == former.generation == request.generation
@@ -134,6 +166,7 @@ class Belief:
                 self.states[position] |= NEITHER
         elif not same or former.mark > self.mark:
             self._mark_delete(former.mark)
+        self._make(Unack(held))
         self._make(Ack(acknowledged))
 
     def _make(self, change: Told) -> None:

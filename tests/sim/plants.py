@@ -44,6 +44,7 @@ from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.index_logs import restoring
 from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
+from tidegate.plugin.daemon.index_logs.last_words import LastWords
 from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.wire.messages import Unheld
 
@@ -392,7 +393,7 @@ def _last_object_not_read() -> Iterator[None]:
 @contextmanager
 def _acknowledgements_gone() -> Iterator[None]:
     """An index that gave way to its log, which was behind, took along what it knew acknowledged."""
-    with replaced(restoring, "still_acknowledged", lambda former, index, request: PositionSet()):
+    with replaced(restoring, "last_words", lambda former, index, request: LastWords()):
         yield
 
 

@@ -154,7 +154,9 @@ def adopted(log: LogText, identity: Identity, catalog: Catalog, store: Store) ->
     subscription_id = catalog.reserve_id()
     for batch in restoration(log.content, subscription_id, 1_000):
         store.write(batch, sync=False)
-    return catalog.adopt(subscription_id, identity, block_ids(named_places(log.content)))
+    index = catalog.landed(subscription_id, identity, block_ids(named_places(log.content)))
+    catalog.adopt(index)
+    return index
 
 
 def restored(

@@ -181,7 +181,7 @@ class IndexLogs:
         subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
         # If its log was better, it could not be read; what the broker reads from now on is not in that one.
-        index.damaged = False
+        self._catalog.believe_chain(index)
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:
@@ -242,6 +242,11 @@ class IndexLogs:
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
         self._behind.discard(index.own_journal.subscription_id)
         self._catalog.set_chain(index, chain)
+        self._commit_soon()
+
+    def doubt(self, index: DelayIndex) -> None:
+        """Damage was found in the data here, and its log is whole: a later start is to read that, too."""
+        self._catalog.doubt_chain(index)
         self._commit_soon()
 
     def changed_by_others(self, index: DelayIndex) -> None:

@@ -81,7 +81,9 @@ class Repairs:
         """One of its blocks is damaged. See `Catalog.on_corrupt_block` for what must not be done here."""
         stream = self._ownership.get(index.name)
         if stream is None:
-            index.damaged |= self._logs.has_all(index)  # whoever opens it next gets it from there
+            if self._logs.has_all(index):
+                index.damaged = True  # whoever opens it next gets it from there
+                self._loop.call_soon(self._logs.doubt, index)
             return
         if index.damaged or stream.session.index is not index:
             return
@@ -93,6 +95,7 @@ class Repairs:
         self._loop.call_soon(self._end, stream)
 
     def _end(self, stream: Stream) -> None:
+        self._logs.doubt(stream.session.index)
         self._log.warning(
             "a block of an index is damaged, its stream is opened again so that its log is read instead",
             topic=stream.name.topic,

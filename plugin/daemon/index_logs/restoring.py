@@ -9,8 +9,7 @@ Invariants:
   that was there stays, and no start finds the rest;
 - a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole,
   or a stream has gone on with it since it was not;
-- what the local data knows acknowledged under the cursor's seal outlasts it, if no later owner wrote the log:
-  that may be behind.
+- what the local data has to say outlasts it, see `last_words`; of two histories the cursor's stays.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from tidegate.index import (
     Clock,
     DelayIndex,
     Identity,
-    PositionSet,
     SubscriptionName,
     TappedStore,
     TidegateIndexError,
@@ -47,9 +45,9 @@ from tidegate.index.log import (
     named_places,
     read_log,
 )
-from tidegate.plugin.daemon.histories import find_break
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
+from tidegate.plugin.daemon.index_logs.last_words import LastWords, does_not_give_way, last_words, take_over
 from tidegate.plugin.daemon.index_logs.turns import Turns
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
@@ -67,43 +65,6 @@ NS_PER_SECOND = 1_000_000_000
 def restore_deadline() -> asyncio.Timeout:
     """Ends a restoration that the answer to OPEN can wait for no longer."""
     return asyncio.timeout(RESTORE_SECONDS)
-
-
-def still_acknowledged(former: DelayIndex | None, index: DelayIndex, request: Open) -> PositionSet:
-    """What an index that gives way to the one of its log knows acknowledged, and the log does not.
-
-    The log may be behind, and these were answered DURABLE. They are true while the cursor has the seal that
-    they were learned under, see ``DelayIndex.begin_generation``, unless a later owner wrote the log: that one
-    may have been told that they are not (UNACK). An index of another history than the cursor has no use for
-    them: it is emptied when the stream begins.
-    """
-    if former is None or former.incarnation != request.incarnation:
-        return PositionSet()
-    if former.generation != request.generation or not former.generation:
-        return PositionSet()
-    if former.claim.epoch < index.claim.epoch:
-        return PositionSet()
-    if find_break(former, request) or find_break(index, request):
-        return PositionSet()
-    acknowledged = former.acknowledged()
-    if index.generation != former.generation:
-        return acknowledged
-    return acknowledged.difference(index.acknowledged())
-
-
-def take_over(index: DelayIndex, former: DelayIndex, acknowledged: PositionSet) -> None:
-    """Have an index know acknowledged what the ``former`` one did, and who told that, as if told itself.
-
-    Without the claim, positions that came after the log's end would look as if Pulsar had been put back. So
-    would a mark-delete position of before a reset.
-    """
-    mark = former.mark_delete_position
-    if index.generation == former.generation:
-        mark = max(mark, index.mark_delete_position)
-    index.begin_claim(former.claim)
-    index.begin_generation(former.generation)
-    index.mark_delete(*mark)
-    index.acknowledge(acknowledged)
 
 
 class _Admitted:
@@ -205,13 +166,14 @@ class Restorer:
             return None
         index = self._catalog.get(name)
         if index is not None and index.incarnation == incarnation:
-            if index.damaged:
+            chain = self._catalog.chain(index)
+            if index.damaged or (chain is not None and not chain.whole):
                 self._log.warning(
                     "what this daemon has of an index is damaged, its log is read instead",
                     topic=name.topic,
                     subscription=name.subscription,
                 )
-            elif self._catalog.chain(index) == Chain(pointer.ledger_id, pointer.home):
+            elif chain == Chain(pointer.ledger_id, pointer.home):
                 return None  # whoever has written since is this daemon
         try:
             home = self._homes.named(pointer.home, request.requests, request.stream_id, request.opening)
@@ -250,19 +212,12 @@ class Restorer:
                 return
             places = named_places(log.content)
             former = self._catalog.get(identity.name)
-            index = self._catalog.adopt(landing.subscription_id, identity, block_ids(places))
+            index = self._catalog.landed(landing.subscription_id, identity, block_ids(places))
+            words = self._take_in(index, request.opening)
+            if words is None:
+                return
             adopted = True
-            if former is not None and former.incarnation == UNCLAIMED and not former.empty:
-                self._log.warning(
-                    "what was put in before this subscription was opened gives way to its index log",
-                    topic=identity.name.topic,
-                    subscription=identity.name.subscription,
-                    held=len(former.held()),
-                )
-            more = still_acknowledged(former, index, request.opening)
-            if former is not None and more:
-                take_over(index, former, more)
-            self._restored(Restored(index, former, chain, places, bool(more)))
+            self._restored(Restored(index, former, chain, places, words.changes))
             request.came(index)
         except TimeoutError as error:
             self._unreadable(identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s")
@@ -278,6 +233,7 @@ class Restorer:
         finally:
             if not adopted:
                 landing.give_up()
+        self._say_forgotten(identity.name, words)
         took_s = (self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
         self._metrics.index_log_restored.inc()
         self._metrics.index_log_restore_seconds.observe(took_s)
@@ -293,13 +249,56 @@ class Restorer:
             topic=identity.name.topic,
             subscription=identity.name.subscription,
             held=len(index.held()),
-            acknowledged_since=len(more),
+            acknowledged_since=len(words.acknowledged),
+            taken_back_since=len(words.taken_back),
             blocks_to_come=index.upkeep.absent_blocks,
             log_bytes=log.size_bytes,
             log_entries=log.entries,
             read_seconds=round((read_ns - begin_ns) / NS_PER_SECOND, 3),
             seconds=round(took_s, 3),
         )
+
+    def _take_in(self, index: DelayIndex, opening: Open) -> LastWords | None:
+        """The index of the log in the place of the local data; None if that stays."""
+        former = self._catalog.get(index.name)
+        another = does_not_give_way(former, index, opening)
+        if another is not None:
+            self._catalog.abandon(index)
+            self._unreadable(index.name, f"it is of another history than the cursor: {another.value}")
+            return None
+        self._say_unclaimed(former)
+        words = last_words(former, index, opening)
+        self._catalog.adopt(index)
+        if former is not None:
+            take_over(index, former, words)
+        return words
+
+    def _say_unclaimed(self, former: DelayIndex | None) -> None:
+        if former is not None and former.incarnation == UNCLAIMED and not former.empty:
+            self._log.warning(
+                "what was put in before this subscription was opened gives way to its index log",
+                topic=former.name.topic,
+                subscription=former.name.subscription,
+                held=len(former.held()),
+            )
+
+    def _say_forgotten(self, name: SubscriptionName, words: LastWords) -> None:
+        if words.undone is not None:
+            self._log.warning(
+                "Pulsar was put back to an earlier state, or unloaded the topic amid a seek, since the index"
+                " log was written: none of its acknowledgements is believed",
+                topic=name.topic,
+                subscription=name.subscription,
+                reason=words.undone.value,
+            )
+        if words.forgotten:
+            self._log.warning(
+                "acknowledgements that this daemon had are not believed any more, they may come again",
+                topic=name.topic,
+                subscription=name.subscription,
+                forgotten=len(words.forgotten),
+                reason=words.why,
+            )
 
     def _abandon(self, subscription_id: int) -> None:
         self._catalog.abandon_id(subscription_id)

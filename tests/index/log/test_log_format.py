@@ -134,3 +134,10 @@ def test_a_chain_is_written_and_read() -> None:
     for damaged in (value[:-1], value[:20] + b"x" + value[21:], b""):
         with pytest.raises(CorruptRecordError):
             Chain.decode(damaged)
+
+
+@pytest.mark.parametrize("ledger_id", [-1, 0, 4711])
+def test_a_chain_of_damaged_data_is_of_another_ledger_for_who_does_not_know_it(ledger_id: int) -> None:
+    chain = Chain(ledger_id, "bookkeeper", whole=ledger_id == -1)
+    assert Chain.decode(chain.encode()) == chain
+    assert (chain.encode() == Chain(ledger_id, "bookkeeper").encode()) == chain.whole

@@ -24,7 +24,7 @@ from tests.support.log_answers import answered_by
 from tests.support.shim_client import GENERATION, ClientStream, ShimClient, entries
 from tests.support.stores import copied
 from tests.support.waiting import until
-from tidegate.index import UNCLAIMED, DelayIndex, Identity
+from tidegate.index import UNCLAIMED, DelayIndex
 from tidegate.index.format import keys
 from tidegate.index.log.memory_home import World
 from tidegate.index.positions import PositionSet
@@ -328,10 +328,9 @@ async def test_a_broker_whose_index_gave_way_is_told_even_if_who_asked_for_it_is
         catalog = daemon.engine.catalog
         adopt = catalog.adopt
 
-        def adopt_and_leave(subscription_id: int, identity: Identity, absent: Iterable[int]) -> DelayIndex:
-            index = adopt(subscription_id, identity, absent)
+        def adopt_and_leave(index: DelayIndex) -> None:
+            adopt(index)
             daemon.engine.brokers["leaves"].fail(ErrorCode.SHUTTING_DOWN, "it leaves")
-            return index
 
         monkeypatch.setattr(catalog, "adopt", adopt_and_leave)
         leaves.offer_logs(world)

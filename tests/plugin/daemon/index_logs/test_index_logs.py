@@ -441,7 +441,7 @@ async def test_a_flipped_byte_on_the_own_disk_is_made_good_from_the_log(
         stream = await client.open(TOPIC, epoch=2)
         assert len(stream.held) == 90
         assert len(stream.acknowledged) == 10
-        assert starts_before or "is damaged, its log is read instead" in log.getvalue()
+        assert "is damaged, its log is read instead" in log.getvalue()
         assert EARLY in log.getvalue()
         await until(lambda: up_to_date(daemon))
         assert daemon.engine.catalog.stats().subscriptions == 1

@@ -16,7 +16,7 @@ from tests.support.log_answers import answered_by
 from tests.support.shim_client import TIMEOUT_S, ClientStream, DaemonError, ShimClient, entries
 from tests.support.stores import copied
 from tests.support.waiting import until
-from tidegate.index import DelayIndex, Identity
+from tidegate.index import DelayIndex
 from tidegate.index.clock import ManualClock
 from tidegate.index.format import keys
 from tidegate.index.log import memory_home
@@ -320,11 +320,10 @@ async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_
         catalog = daemon.engine.catalog
         adopt = catalog.adopt
 
-        def adopt_and_leave(subscription_id: int, identity: Identity, absent: list[int]) -> DelayIndex:
-            index = adopt(subscription_id, identity, absent)
+        def adopt_and_leave(index: DelayIndex) -> None:
+            adopt(index)
             for broker in list(daemon.engine.brokers.values()):
                 broker.fail(ErrorCode.SHUTTING_DOWN, "it leaves")
-            return index
 
         monkeypatch.setattr(catalog, "adopt", adopt_and_leave)
         client.logs = MemoryHome(world)

@@ -1,0 +1,94 @@
+"""Two that know something of a subscription: its index log, and the local data that gives way to it.
+
+Of one history and under one seal of the cursor the later owner's word counts. An owner that could not read
+the log told the local data alone; one on another machine wrote the log alone. What the one knows
+acknowledged stays known, unless the other is of a later owner and says otherwise. Empty local data shows no
+history, and says nothing. Pure functions, but for `take_over`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.index import DelayIndex, PositionSet
+from tidegate.plugin.daemon.histories import Break, find_break
+from tidegate.plugin.wire.messages import Open
+
+LATER_OWNER = "a later owner wrote the log"
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """What the local data has to say to the index of the log.
+
+    heard: whether its claim, seal and mark-delete position count, and these with them: acknowledged: what the
+    log does not know acknowledged; taken_back: what the log does, and a later owner does not.
+    undone: what shows that the cursor was put back since the log was written, None if nothing does.
+    forgotten: what was known acknowledged and counts no more, and why.
+    """
+
+    heard: bool = False
+    acknowledged: PositionSet = field(default_factory=PositionSet)
+    taken_back: PositionSet = field(default_factory=PositionSet)
+    undone: Break | None = None
+    forgotten: PositionSet = field(default_factory=PositionSet)
+    why: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the index says something else than its log then."""
+        return bool(self.acknowledged or self.taken_back or self.undone)
+
+
+def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Open) -> Break | None:
+    """Why the local data stays and the log counts for nothing: what shows that it is of another history."""
+    if former is None or former.incarnation != request.incarnation or former.empty:
+        return None
+    return None if find_break(former, request) else find_break(index, request)
+
+
+def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> LastWords:
+    """What counts of the local data that gives way to the index of the log."""
+    if former is None or former.incarnation != request.incarnation or former.empty:
+        return LastWords()
+    if find_break(index, request) is not None:
+        return LastWords()
+    later = former.claim.epoch - index.claim.epoch
+    found = find_break(former, request)
+    same_seal = former.generation == index.generation
+    acknowledged = former.acknowledged()
+    if same_seal:
+        acknowledged = acknowledged.difference(index.acknowledged())
+    if found is not None:
+        # A reset amid an unload leaves the seal; what it took back the log still has.
+        proves = (found is Break.MARK_DELETE and later >= 0) or (found is Break.END and later == 0)
+        return LastWords(undone=found if proves else None, forgotten=acknowledged, why=found.value)
+    if not former.generation or former.generation != request.generation:
+        return LastWords()  # the cursor was reset, or what was stored is damaged
+    if later < 0:
+        # It may have been told that they are not acknowledged after all (UNACK).
+        return LastWords(forgotten=acknowledged, why=LATER_OWNER)
+    taken_back = PositionSet()
+    if same_seal and former.claim.epoch:  # else which of the two is the later one is not known
+        taken_back = former.held_among(index.acknowledged())
+    return LastWords(heard=True, acknowledged=acknowledged, taken_back=taken_back)
+
+
+def take_over(index: DelayIndex, former: DelayIndex, words: LastWords) -> None:
+    """Have the index of the log know what the local data had to say, and who told it, as if told itself.
+
+    Without the claim, positions that came after the log's end would look as if Pulsar had been put back. So
+    would a mark-delete position of before a reset.
+    """
+    if words.undone is not None:
+        index.begin_generation(0)
+    if not words.heard:
+        return
+    mark = former.mark_delete_position
+    if index.generation == former.generation:
+        mark = max(mark, index.mark_delete_position)
+    index.begin_claim(former.claim)
+    index.begin_generation(former.generation)
+    index.mark_delete(*mark)
+    index.unacknowledge(words.taken_back)
+    index.acknowledge(words.acknowledged)
