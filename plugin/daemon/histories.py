@@ -45,9 +45,15 @@ def claim_of(request: Open) -> Claim | None:
 
 
 def find_break(index: DelayIndex, request: Open) -> Break | None:
-    """What shows that the index is of another history than the cursor that it is opened with, if anything."""
-    if index.empty:
-        return None
+    """What shows that the index is of another history than the cursor that it is opened with, if anything.
+
+    An empty one has nothing that could be wrong.
+    """
+    return None if index.empty else compare(index, request)
+
+
+def compare(index: DelayIndex, request: Open) -> Break | None:
+    """The same, also of an empty index: whether what it was told is of this history."""
     return _broken_claims(index, request) or _broken_mark_delete(index, request)
 
 

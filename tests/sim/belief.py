@@ -94,19 +94,19 @@ class Belief:
 
     def outlast(self, former: Belief, request: Open, *, certain: bool) -> None:
         """It comes of a log, for this OPEN: what `former`, the local data, has to say, see `last_words`."""
-        if (found := self._histories(request)).states != self.states:
-            if not found.states:
-                return  # it is of another history than the cursor
+        if former.incarnation not in {None, request.incarnation}:
+            return
+        certain = certain and former.incarnation is not None
+        if self.states and (found := self._is_of_another(request)) is not False:
+            if found and any(not states & NEITHER for states in self.states.values()):
+                return  # it is emptied
             certain = False
-        if not former.states:
-            return  # and nobody knows of which history it is
-        certain = certain and any(not states & NEITHER for states in former.states.values())
         no_older = former._is_no_older_than(self)
-        told = former._histories(request)
-        if told.states != former.states:
-            proves = certain and no_older is True and not told.states and former._is_put_back(request)
-            self._doubt_acknowledged(certain=proves)
-            if not told.states:
+        another = former._is_of_another(request)
+        if another is not False:
+            same = former._pasts(request) == {Past.SAME}
+            self._doubt_acknowledged(certain=bool(certain and another and no_older and same))
+            if another:
                 return
             certain = False
         if no_older is False or not request.generation or former.generation not in {None, request.generation}:
@@ -127,18 +127,30 @@ class Belief:
         self._hear(perhaps[0], perhaps[1], former, request)
         self.join(before)
 
-    def _histories(self, request: Open) -> Belief:
-        """What is left when the cursor is of another history."""
-        found = self.copy()
-        found._empty_if_of_another_history(request)
-        found._empty_if_put_back(request)
-        return found
+    def _pasts(self, request: Open) -> set[Past]:
+        """Which history the claims show, for whoever may have been served last."""
+        if not request.claims:
+            return {Past.SAME}
+        owner = Served(request.incarnation, request.epoch, request.claims[-1])
+        return {self._past(served, owner, request) for served in self.served}
 
-    def _is_put_back(self, request: Open) -> bool:
-        """Whether the mark-delete position shows it, and that alone."""
-        history = self.copy()
-        history._empty_if_of_another_history(request)
-        return history.states == self.states
+    def _is_put_back(self, request: Open) -> bool | None:
+        """Whether the cursor is older than what it has told; None if that is not known."""
+        if not request.generation or request.mark_delete == NOWHERE:
+            return False
+        if self.generation not in {None, request.generation}:
+            return False
+        if self.generation is None or self.mark is None:
+            return None
+        return request.mark_delete < self.mark
+
+    def _is_of_another(self, request: Open) -> bool | None:
+        """Whether what it was told is of another history; None if that is not known."""
+        pasts = self._pasts(request)
+        if pasts == {Past.ANOTHER}:
+            return True
+        put_back = self._is_put_back(request)
+        return put_back if put_back or pasts == {Past.SAME} else None
 
     def _doubt_acknowledged(self, *, certain: bool) -> None:
         for position, states in list(self.states.items()):
@@ -254,14 +266,13 @@ class Belief:
         """Rule 18."""
         if not request.claims:
             return
-        owner = Served(request.incarnation, request.epoch, request.claims[-1])
-        found = {self._past(served, owner, request) for served in self.served}
+        found = self._pasts(request)
         if found == {Past.ANOTHER}:
             self.states.clear()
         elif found != {Past.SAME}:
             for position, states in self.states.items():
                 self.states[position] = states | NEITHER
-        self.served = frozenset({owner})
+        self.served = frozenset({Served(request.incarnation, request.epoch, request.claims[-1])})
 
     def _past(self, served: Served | None, owner: Served, request: Open) -> Past:
         if served is not None:
@@ -279,11 +290,9 @@ class Belief:
 
     def _empty_if_put_back(self, request: Open) -> None:
         """A cursor that is older than what it has told. A seek amid an unload can leave one behind, too."""
-        if not request.generation or request.mark_delete == NOWHERE:
-            return
-        if self.generation is None or self.mark is None:
-            if self.generation in {None, request.generation}:
-                for position, states in self.states.items():
-                    self.states[position] = states | NEITHER
-        elif request.generation == self.generation and request.mark_delete < self.mark:
+        found = self._is_put_back(request)
+        if found:
             self.states.clear()
+        elif found is None:
+            for position, states in self.states.items():
+                self.states[position] = states | NEITHER

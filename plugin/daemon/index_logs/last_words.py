@@ -2,8 +2,8 @@
 
 Of one history and under one seal of the cursor the later owner's word counts. An owner that could not read
 the log told the local data alone; one on another machine wrote the log alone. What the one knows
-acknowledged stays known, unless the other is of a later owner and says otherwise. Empty local data shows no
-history, and says nothing. Pure functions, but for `take_over`.
+acknowledged stays known, unless the other is of a later owner and says otherwise. Pure functions, but for
+`take_over`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.index import DelayIndex, PositionSet
-from tidegate.plugin.daemon.histories import Break, find_break
+from tidegate.plugin.daemon.histories import Break, compare, find_break
 from tidegate.plugin.wire.messages import Open
 
 LATER_OWNER = "a later owner wrote the log"
@@ -49,12 +49,10 @@ def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Ope
 
 def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> LastWords:
     """What counts of the local data that gives way to the index of the log."""
-    if former is None or former.incarnation != request.incarnation or former.empty:
-        return LastWords()
-    if find_break(index, request) is not None:
+    if former is None or former.incarnation != request.incarnation or find_break(index, request):
         return LastWords()
     later = former.claim.epoch - index.claim.epoch
-    found = find_break(former, request)
+    found = compare(former, request)
     same_seal = former.generation == index.generation
     acknowledged = former.acknowledged()
     if same_seal:
