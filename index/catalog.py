@@ -120,8 +120,8 @@ class Catalog:
 
     def _doubted(self, index: DelayIndex) -> Batch:
         batch = Batch()
-        chain = self._stored_chain(index)
-        if chain is not None and chain.whole:
+        chain = self.chain(index)
+        if chain is not None and not index.upkeep.absent_blocks:
             key = keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id)
             batch.put(key, chain._replace(whole=False).encode())
         return batch

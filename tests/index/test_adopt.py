@@ -116,3 +116,20 @@ def test_where_a_chain_cannot_be_read_it_is_not_known() -> None:
     index = catalog.subscription(NAME, INCARNATION)
 
     assert catalog.chain(index) is None
+
+
+def test_damage_found_amid_a_pending_chain_is_not_forgotten() -> None:
+    store = MemoryStore()
+    catalog, index = opened(store)
+    catalog.set_chain(index, CHAIN)
+    index.damaged = True
+    catalog.doubt_chain(index)
+    catalog.commit()
+
+    catalog, index = reopened(store)
+
+    assert catalog.chain(index) == CHAIN._replace(whole=False)
+    catalog.believe_chain(index)
+    catalog.commit()
+    catalog, index = reopened(store)
+    assert catalog.chain(index) == CHAIN

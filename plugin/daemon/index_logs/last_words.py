@@ -41,10 +41,18 @@ class LastWords:
 
 
 def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Open) -> Break | None:
-    """Why the local data stays and the log counts for nothing: what shows that it is of another history."""
+    """Why the local data stays and the log counts for nothing: what shows that it is of another history.
+
+    But a log that shows a reset, or that a later owner wrote, proves more than sound local data: that the
+    cursor was put back since. Both are emptied then.
+    """
     if former is None or former.incarnation != request.incarnation or former.empty:
         return None
-    return None if find_break(former, request) else find_break(index, request)
+    if find_break(former, request) is not None:
+        return None
+    found = find_break(index, request)
+    older = Break.LOST is not found is not Break.MARK_DELETE and index.claim.epoch < former.claim.epoch
+    return found if found is Break.OLD or older else None
 
 
 def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> LastWords:
@@ -54,12 +62,11 @@ def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> L
     later = former.claim.epoch - index.claim.epoch
     found = compare(former, request)
     same_seal = former.generation == index.generation
-    acknowledged = former.acknowledged()
-    if same_seal:
-        acknowledged = acknowledged.difference(index.acknowledged())
+    acknowledged = former.acknowledged().difference(index.acknowledged() if same_seal else PositionSet())
+    acknowledged.discard_up_to(*request.mark_delete)  # what a later owner's mark-delete position has passed
     if found is not None:
-        # A reset amid an unload leaves the seal; what it took back the log still has.
-        proves = (found is Break.MARK_DELETE and later >= 0) or (found is Break.END and later == 0)
+        # What a reset amid an unload took back, or a backup does not have, the log still says.
+        proves = found not in {Break.OLD, Break.LOST} and later >= 0
         return LastWords(undone=found if proves else None, forgotten=acknowledged, why=found.value)
     if not former.generation or former.generation != request.generation:
         return LastWords()  # the cursor was reset, or what was stored is damaged

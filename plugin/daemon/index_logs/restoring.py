@@ -213,10 +213,13 @@ class Restorer:
             places = named_places(log.content)
             former = self._catalog.get(identity.name)
             index = self._catalog.landed(landing.subscription_id, identity, block_ids(places))
-            words = self._take_in(index, request.opening)
+            try:
+                words = self._take_in(index, request.opening)
+            finally:
+                # Whatever it met, what is in the catalog must not be given up.
+                adopted = self._catalog.get(identity.name) is index
             if words is None:
                 return
-            adopted = True
             self._restored(Restored(index, former, chain, places, words.changes))
             request.came(index)
         except TimeoutError as error:
@@ -250,7 +253,6 @@ class Restorer:
             subscription=identity.name.subscription,
             held=len(index.held()),
             acknowledged_since=len(words.acknowledged),
-            taken_back_since=len(words.taken_back),
             blocks_to_come=index.upkeep.absent_blocks,
             log_bytes=log.size_bytes,
             log_entries=log.entries,
@@ -290,6 +292,13 @@ class Restorer:
                 topic=name.topic,
                 subscription=name.subscription,
                 reason=words.undone.value,
+            )
+        if words.taken_back:
+            self._log.warning(
+                "acknowledgements of a log are not believed, a later owner held them; they may come again",
+                topic=name.topic,
+                subscription=name.subscription,
+                forgotten=len(words.taken_back),
             )
         if words.forgotten:
             self._log.warning(

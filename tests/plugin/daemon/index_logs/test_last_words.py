@@ -17,6 +17,7 @@ from tests.support.waiting import until
 from tidegate.index import Chain, DelayIndex
 from tidegate.index.log.memory_home import World
 from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.index_logs import restoring
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.messages import Ack
 
@@ -191,6 +192,115 @@ async def test_such_a_reset_counts_for_the_log_of_another_machine_too(
         stream = await client.open(TOPIC, epoch=4, claims=(1, 2, 3, 4), mark_delete=(1, 2))
         assert not stream.acknowledged
     assert "none of its acknowledgements is believed" in log.getvalue()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_a_reset_that_the_log_shows_takes_back_what_the_local_data_says(
+    start: StartDaemon, socket_path: Path, damaged: bool
+) -> None:
+    """Another machine has told a later mark-delete position; then the same kind of seek."""
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await first_owner(client, daemon, world, mark_delete=(1, 2))
+        daemon.engine.catalog.persist(NAME)
+        await stream.close()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, claims=(1, 2), mark_delete=(1, 2))
+        stream.mark_delete(1, 30)
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+    left = store.reopen()
+    if damaged:
+        damage_held(left)
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3, claims=(1, 2, 3), mark_delete=(1, 2))
+        assert not stream.acknowledged
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_claim_that_shows_a_backup_takes_back_what_the_other_says(
+    start: StartDaemon, socket_path: Path, away: bool
+) -> None:
+    """Pulsar is put back into the time of the first owner, before its acknowledgements.
+
+    The second owner's claim is in the log, or in the local data if the log was away.
+    """
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await (await first_owner(client, daemon, world)).close()
+    left = store.reopen()
+    if away:
+        world.away = True
+        async with start(store=left) as daemon, await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            stream = await client.open(TOPIC, epoch=2, claims=(1, 2))
+            stream.ack(of_first(range(10, 60)))
+            await stream.durable()
+            daemon.engine.catalog.persist(NAME)
+        left = left.reopen()
+        damage_held(left)
+        world.away = False
+    else:
+        async with start() as daemon, await ShimClient.connect(socket_path) as client:
+            await second_owner(client, daemon, world)
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, claims=(1, 99))
+        assert not stream.acknowledged
+
+
+async def test_a_move_there_and_back_says_nothing_of_what_mark_delete_has_passed(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await first_owner(client, daemon, world, mark_delete=(1, 2))
+        stream.ack(of_first(range(20, 60)))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2, claims=(1, 2), mark_delete=(1, 2))
+        stream.ack(of_first(range(10, 20)))
+        stream.mark_delete(1, 59)
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+    async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=3, claims=(1, 2, 3), mark_delete=(1, 59))
+        assert stream.held == of_first(range(60, 100))
+    assert "are not believed" not in log.getvalue()
+
+
+async def test_an_index_that_was_taken_in_is_not_given_up_for_a_bug(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, store = World(), MemoryStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        await (await first_owner(client, daemon, world)).close()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await second_owner(client, daemon, world)
+
+    def bug(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    left = store.reopen()
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "take_over", bug)
+        async with start(store=left), await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            stream = await client.open(TOPIC, epoch=3, claims=(1, 2, 3))
+            stream.ack(of_first(range(20, 30)))
+            await stream.durable()
+    async with start(store=left.reopen()) as daemon:
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert index.acknowledged() == of_first(range(30))
 
 
 async def test_whole_local_data_does_not_give_way_to_a_log_of_another_history(
