@@ -102,6 +102,7 @@ class Tracker:
         self.handed_out: set[Position] = set()
         self.sought: set[Position] = set()
         self.asked_for: set[Position] = set()
+        self._asked_once: set[Position] = set()
         self.settling: set[Position] = set()
         self.reported: set[Position] = set()
         self.doubtful: set[Position] = set()
@@ -266,6 +267,7 @@ class Tracker:
             asked = sorted(self.sought)[: most - len(popped)]
             self.sought.difference_update(asked)
             self.asked_for.update(asked)
+            self._asked_once.update(asked)
             popped += asked
         self._arm()
         self._signal()
@@ -732,13 +734,16 @@ class Tracker:
         return self.finished and self.outbox.is_empty and self.stream is Stream.UNOPENED
 
     def check_budgets(self, read_entries: int) -> None:
-        """Raises Violation with more near entries, or more that are not durable, than there may be. So many
-        may have been read since it was full."""
+        """Raises Violation with more near entries, or more that are not durable, than there may be.
+
+        So many may have been read since it was full, and besides what the dispatcher had been given to read
+        before, and comes to behind other redeliveries.
+        """
         options = self.options
         soon = self.soon & self.near.keys()
         if len(soon) > options.near_max + 1:
             raise Violation(f"{len(soon)} entries are near beside the daemon, {options.near_max} are allowed")
-        pending = len(self.outbox.pending_adds().keys() | self.undecided.keys())
+        pending = len((self.outbox.pending_adds().keys() | self.undecided.keys()) - self._asked_once)
         allowed = options.pending_max + read_entries + self.inherited
         if pending > allowed:
             raise Violation(f"{pending} entries wait for DURABLE, {allowed} are allowed")
