@@ -33,6 +33,16 @@ def until(what: str, probe: Callable[[], T | None], timeout_s: float, interval_s
     return answer
 
 
+def at_least(
+    what: str, probe: Callable[[], int], wanted: Callable[[], int], timeout_s: float, interval_s: float = 0.2
+) -> None:
+    """Return once the probe's number is ``wanted`` or more; raises DeadlineError after ``timeout_s``.
+
+    ``wanted`` is asked again each time: it falls while messages that count become due.
+    """
+    until(what, lambda: probe() >= wanted(), timeout_s, interval_s)
+
+
 def settled(what: str, probe: Callable[[], int], timeout_s: float, quiet_s: float = 3.0) -> int:
     """The probe's number once it is the same for ``quiet_s``; raises DeadlineError after ``timeout_s``."""
     seen = probe()

@@ -119,7 +119,7 @@ class Course:
             sent = Counters.of(self.place, self.traffic)
             self._sample = made.due
             self.traffic.due.update(made.due)
-            self.place.wait_delayed(self._held(), self.patience_s)
+            self.place.wait_delayed(self._held, self.patience_s)
             self.place.wait_logged(self.patience_s)
         after = Counters.of(self.place, self.traffic)
         broker_us = (after.broker_s - before.broker_s) / self._far * 1e6
@@ -289,7 +289,7 @@ class Course:
         left_s = (self._sample_ms - now_ms()) / 1_000
         self._plan.say(f"{self._peer}: the sample of {len(self._sample):,} is due in {left_s:.0f} s")
         self._judge_sample(title, self._sample, self._sample_ms, self._moved_ns)
-        self.place.wait_delayed(self._held(), self.patience_s)
+        self.place.wait_delayed(self._held, self.patience_s)
 
     def _judge_sample(self, title: str, due: Mapping[int, int], due_ms: int, moved_ns: int) -> None:
         all_due_ms = due_ms + backlog.SPREAD_MS
@@ -352,4 +352,4 @@ class Course:
         self._figures.add(title, "entries read again beyond those", "entries", max(0, read - last_second), 0)
         self._figures.add_repeats(title, outcome, target=None)
         self._judge_sample(title, due, soon_ms, connected_ns)
-        self.place.wait_delayed(self._held(), self.patience_s)
+        self.place.wait_delayed(self._held, self.patience_s)

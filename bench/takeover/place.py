@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
 from bench.harness.parts import pulsar_home, shim_jar
-from bench.harness.waiting import until
+from bench.harness.waiting import at_least, until
 from bench.pulsar.stand import SUBSCRIPTION
 from bench.takeover.reads import Given
 from tidegate.plugin.drill.stands.admin import StandAdmin
@@ -124,14 +125,9 @@ class Place:
             return -1
         return -1 if found is None else found
 
-    def wait_delayed(self, wanted: int, timeout_s: float) -> None:
-        """Return once the tracker holds at least that many messages."""
-        until(
-            f"{wanted:,} messages in the tracker",
-            lambda: self.delayed() >= wanted,
-            timeout_s,
-            interval_s=0.2,
-        )
+    def wait_delayed(self, wanted: Callable[[], int], timeout_s: float) -> None:
+        """Return once the tracker holds at least as many messages as are wanted by then."""
+        at_least("the tracker to hold the backlog", self.delayed, wanted, timeout_s)
 
     def owner(self) -> Node:
         """Who has the topic. Raises BenchError if nobody says so."""

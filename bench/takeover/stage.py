@@ -138,7 +138,7 @@ class Stages:
         """Soon, and when all has been read. ``read_before``: by the fault, by the same broker."""
         time.sleep(DELIVERED_S)  # what is due has been read, and is on its way
         early = self._reading(since_ns, read_before, given_before)
-        self._place.wait_delayed(self._held(), self._patience_s)
+        self._place.wait_delayed(self._held, self._patience_s)
         settled("the reads to end", lambda: self._place.entries_read() // (PER_S * 10), self._patience_s)
         return early, self._reading(since_ns, read_before, given_before)
 

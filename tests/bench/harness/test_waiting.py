@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.harness.errors import DeadlineError
-from bench.harness.waiting import settled, until
+from bench.harness.waiting import at_least, settled, until
 
 
 def test_waiting_returns_the_first_true_answer_and_names_what_did_not_come() -> None:
@@ -18,3 +18,11 @@ def test_waiting_returns_the_first_true_answer_and_names_what_did_not_come() -> 
 def test_a_number_is_settled_when_it_stays_the_same() -> None:
     answers = iter([1, 2, 3])
     assert settled("it", lambda: next(answers, 3), timeout_s=60, quiet_s=0.3) == 3
+
+
+def test_what_is_wanted_may_fall_while_it_is_waited_for() -> None:
+    """A tracker that is behind when the sample becomes due never has what was wanted at first."""
+    held, wanted = iter([7, 8, 8]), iter([10, 9, 8])
+    at_least("the backlog", lambda: next(held), lambda: next(wanted), 1.0, interval_s=0.0)
+    with pytest.raises(DeadlineError, match=r"waited 0 s for the backlog, in vain"):
+        at_least("the backlog", lambda: 7, lambda: 8, 0.01, interval_s=0.001)
