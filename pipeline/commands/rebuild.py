@@ -172,4 +172,6 @@ def _show(result: dict[str, Any]) -> None:
         )
         say(f"{one['topic']} {one['subscription']}: {one['entries']:,} entries, {one['added']:,} new")
         say(f"  {verdict}")
+        if one["let_go"]:
+            say(f"  {one['let_go']:,} held and acknowledged: let go")
     say(f"{result['entries']:,} entries in {result['seconds']:.1f} s, {result['entries_per_s']:,.0f}/s")

@@ -104,6 +104,18 @@ class IndexAtDaemon:
             pause.wait(_LOOK_S)
         raise AssertionError("the last look returns")
 
+    def settle(self, stored: PositionSet) -> tuple[Difference, int]:
+        """Compare, and let go of what the cursor has acknowledged; what differs then, how many were let go.
+
+        A broker whose last consumer went right after it had acknowledged has not told the daemon.
+        """
+        found = self.compare(stored)
+        gone = found.acknowledged_but_held
+        if not gone:
+            return found, 0
+        self._disown(gone)
+        return self.compare(stored), len(gone)
+
     def entries(self) -> Iterator[Entries]:
         """What the index holds, in order, in parts."""
         return self._session.entries(self.name)
@@ -116,7 +128,7 @@ class IndexAtDaemon:
         for one in (found.acknowledged_but_held, wrong):
             let_go.update(one)
         if let_go:
-            list(self._session.put(self.name, _as_blocks(let_go), disown=True))
+            self._disown(let_go)
         wanted = found.missing.snapshot()
         wanted.update(wrong.difference(found.acknowledged_but_held))
 
@@ -130,6 +142,9 @@ class IndexAtDaemon:
         if wanted:
             list(self._session.put(self.name, missing()))
         return len(let_go) + len(found.missing)
+
+    def _disown(self, positions: PositionSet) -> None:
+        list(self._session.put(self.name, _as_blocks(positions), disown=True))
 
 
 def _as_blocks(positions: PositionSet) -> Iterator[bytes]:

@@ -108,7 +108,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         with watch.stage("check", "comparing the index with the topic") as stage:
             for index, one in told:
                 with left_out.if_deleted(index):
-                    difference = index.compare(index.stored)
+                    difference, one["let_go"] = index.settle(index.stored)
                     one["matched"] = difference.matched
                     one |= {name: len(positions) for name, positions in difference._asdict().items()}
                     checked.append(one)

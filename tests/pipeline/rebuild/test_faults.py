@@ -142,10 +142,8 @@ def test_a_full_disk_leaves_nothing_half_written(cluster: Cluster, lane: Lane, t
     assert (code, result["entries"], list(work.iterdir())) == (0, 4_000, [])
 
 
-def test_acknowledged_and_held(
-    cluster: Cluster, make_lane: Callable[..., Lane], spark: SparkSession, tmp_path: Path
-) -> None:
-    lane = make_lane(namespace=RETAINED)
+def holding_acknowledged(cluster: Cluster, lane: Lane) -> pulsar.MessageId:
+    """13 messages, and an index of 7 more that are acknowledged; the first of those 7."""
     lane.reserve()
     lane.send_in(*[None] * 20)
     consumer = lane.client.subscribe(lane.topic, "sub", SHARED)
@@ -160,14 +158,33 @@ def test_acknowledged_and_held(
         broken.take(name)
         entries = Entries.of((1 << 41, one.ledger_id(), one.entry_id()) for one in gone)
         assert list(broken.put(name, [encode_block(entries)])) == [7]
+    return gone[0]
+
+
+def test_acknowledged_and_held(
+    cluster: Cluster, make_lane: Callable[..., Lane], spark: SparkSession, tmp_path: Path
+) -> None:
+    lane = make_lane(namespace=RETAINED)
+    first = holding_acknowledged(cluster, lane)
     found, code = job(verify, Unstarted(), cluster, lane, tmp_path / "work")
     assert (code, kinds(found)) == (1, (0, 0, 0, 7))
     (told,) = found["subscriptions"]
-    first = gone[0]
     assert told["examples"]["acknowledged_but_held"][0] == f"{first.ledger_id()}:{first.entry_id()}"
     found, code = job(verify, spark, cluster, lane, tmp_path / "work", repair=True)
     assert (code, found["repaired"]) == (1, 7)
     assert job(verify, Unstarted(), cluster, lane, tmp_path / "work")[1] == 0
+
+
+def test_rebuild_lets_go_of_what_is_acknowledged(
+    cluster: Cluster, make_lane: Callable[..., Lane], tmp_path: Path
+) -> None:
+    """As after a consumer that acknowledged unseen and went before the broker told the daemon."""
+    lane = make_lane(namespace=RETAINED)
+    holding_acknowledged(cluster, lane)
+    result, code = job(rebuild, Unstarted(), cluster, lane, tmp_path / "work")
+    (told,) = result["subscriptions"]
+    assert (code, told["let_go"], told["acknowledged_but_held"]) == (0, 7, 0)
+    assert len(held(cluster, lane)) == 0
 
 
 @pytest.mark.parametrize("read_from", [ReadFrom.BOOKIES, ReadFrom.AUTO])
