@@ -185,8 +185,8 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
-    public boolean consumersReplaced() {
-        return false;
+    public SeenConsumers.Change lookAtConsumers() {
+        return SeenConsumers.Change.NONE;
     }
 
     @Override
@@ -201,6 +201,11 @@ class CursorHost implements TrackerHost {
 
     @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
+        return false;
+    }
+
+    @Override
+    public boolean isGivenBack(long ledgerId, long entryId) {
         return false;
     }
 

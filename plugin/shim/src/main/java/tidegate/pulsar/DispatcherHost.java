@@ -42,8 +42,8 @@ final class DispatcherHost extends CursorHost {
 
     /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */
     @Override
-    public boolean consumersReplaced() {
-        return seen.replacedBy(dispatcher.getConsumers());
+    public SeenConsumers.Change lookAtConsumers() {
+        return seen.look(dispatcher.getConsumers());
     }
 
     @Override
@@ -60,6 +60,11 @@ final class DispatcherHost extends CursorHost {
             }
         }
         return false;
+    }
+
+    @Override
+    public boolean isGivenBack(long ledgerId, long entryId) {
+        return dispatcher.getRedeliveryTracker().getRedeliveryCount(ledgerId, entryId) > 0;
     }
 
     @Override

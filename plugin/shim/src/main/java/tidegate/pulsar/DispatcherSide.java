@@ -127,12 +127,14 @@ final class DispatcherSide {
      * not, the read begins behind what is held.
      */
     boolean shouldPause() {
-        boolean replaced = host.consumersReplaced();
+        SeenConsumers.Change consumers = host.lookAtConsumers();
         boolean pause;
         synchronized (lock) {
             cursor.noticeReset();
             long nowMs = clock.millis();
-            if (replaced) {
+            if (consumers == SeenConsumers.Change.SOME_GONE) {
+                positions.forgetGiven();
+            } else if (consumers == SeenConsumers.Change.REPLACED) {
                 // Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained.
                 positions.takeAllBack();
                 ahead.want();

@@ -10,6 +10,8 @@ import java.time.Clock;
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
+    /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
+    private static final long ACK_UNDER_WAY_MS = 20;
 
     private final TrackerHost host;
     private final Clock clock;
@@ -75,7 +77,7 @@ final class Intake {
             cursor.onReset();
         }
         if (deliverAtMs <= nowMs) {
-            positions.handOut(ledgerId, entryId);
+            positions.give(ledgerId, entryId);
             return false;
         }
         track(ledgerId, entryId, deliverAtMs, nowMs);
@@ -91,21 +93,32 @@ final class Intake {
             // What nobody held any more: as a new one, but for what came back by itself meanwhile.
             return takeNew(ledgerId, entryId, deliverAtMs);
         }
-        if (deliverAtMs <= clock.millis()) {
+        long nowMs = clock.millis();
+        if (deliverAtMs <= nowMs) {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
             // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
             if (positions.isHandedOut(ledgerId, entryId)
                     && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
                 return true;
             }
-            positions.handOut(ledgerId, entryId);
+            if (positions.isGiven(ledgerId, entryId) && !host.isGivenBack(ledgerId, entryId)) {
+                // Nobody has given it back: it is being acknowledged. Pulsar takes it, with all others of one command, from
+                // the consumer before the cursor hears of any. Should it be something else, it is only a little later.
+                gateBack(ledgerId, entryId, nowMs + ACK_UNDER_WAY_MS);
+                return true;
+            }
+            positions.give(ledgerId, entryId);
             return false;
         }
         // The clock may have been set back since it was handed out.
+        gateBack(ledgerId, entryId, deliverAtMs);
+        return true;
+    }
+
+    private void gateBack(long ledgerId, long entryId, long deliverAtMs) {
         if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
             alarm.arm();
         }
-        return true;
     }
 
     /**

@@ -11,7 +11,7 @@ import java.util.List;
  *   <li><b>undecided</b>: read before the daemon said what it holds; told to be tracked, decided by HELD;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
  *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at ({@link NearTier});
- *   <li><b>handed out</b>: given to the dispatcher, not yet known acknowledged;
+ *   <li><b>handed out</b>: given to the dispatcher, and perhaps by it to a consumer; not yet known acknowledged;
  *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
  *   ({@link SoughtPositions});
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
@@ -30,6 +30,8 @@ final class PositionStates {
 
     private final PositionSet contained = new PositionSet();
     private final PositionSet handedOut = new PositionSet();
+    /** Handed out ones that went on to consumers of whom none has gone since. */
+    private final PositionSet given = new PositionSet();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
     private final PositionSet doubtful = new PositionSet();
@@ -62,6 +64,11 @@ final class PositionStates {
 
     boolean isHandedOut(long ledgerId, long entryId) {
         return handedOut.contains(ledgerId, entryId);
+    }
+
+    /** Whether it was handed out, and went on to one of the consumers that are there. */
+    boolean isGiven(long ledgerId, long entryId) {
+        return given.contains(ledgerId, entryId);
     }
 
     /** Whether the dispatcher skips it though this broker neither gates it nor has handed it out. */
@@ -239,10 +246,23 @@ final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.add(ledgerId, entryId);
+        given.remove(ledgerId, entryId);
+    }
+
+    /** Hands it out to a consumer. */
+    void give(long ledgerId, long entryId) {
+        handOut(ledgerId, entryId);
+        given.add(ledgerId, entryId);
+    }
+
+    /** A consumer has gone: what any of them was given may be delivered again. */
+    void forgetGiven() {
+        given.clear();
     }
 
     /** False if it was not handed out; else it is near again. */
     boolean takeBack(long ledgerId, long entryId, long deliverAtMs) {
+        given.remove(ledgerId, entryId);
         return handedOut.remove(ledgerId, entryId) && near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
@@ -255,6 +275,7 @@ final class PositionStates {
         sought.takeBack();
         handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
         handedOut.clear();
+        given.clear();
     }
 
     /** Gates an entry that the daemon may not have, unless the broker has handed it out or is done with it. */
@@ -277,6 +298,7 @@ final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
+        given.remove(ledgerId, entryId);
         contained.remove(ledgerId, entryId);
         reported.add(ledgerId, entryId);
     }
@@ -291,6 +313,7 @@ final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
+        given.remove(ledgerId, entryId);
         contained.add(ledgerId, entryId);
         settling.add(ledgerId, entryId);
     }
@@ -332,6 +355,7 @@ final class PositionStates {
     void discardUpTo(TrackerHost.Position markDelete) {
         contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        given.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         settling.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         sought.discardUpTo(markDelete);
         near.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
@@ -347,6 +371,7 @@ final class PositionStates {
     void clear() {
         contained.clear();
         handedOut.clear();
+        given.clear();
         settling.clear();
         reported.clear();
         doubtful.clear();
@@ -364,6 +389,7 @@ final class PositionStates {
     void trim() {
         contained.trim();
         handedOut.trim();
+        given.trim();
         settling.trim();
         reported.trim();
         doubtful.trim();
@@ -372,8 +398,8 @@ final class PositionStates {
     }
 
     long memoryBytes() {
-        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
-                + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
+        return contained.memoryBytes() + handedOut.memoryBytes() + given.memoryBytes() + settling.memoryBytes()
+                + reported.memoryBytes() + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
     }
 
     /** @throws IllegalStateException if an invariant does not hold */
@@ -387,6 +413,8 @@ final class PositionStates {
             require(contained.contains(ledgerId, entryId), "handed out and not contained", ledgerId, entryId);
             require(!settling.contains(ledgerId, entryId), "handed out and settling", ledgerId, entryId);
         });
+        given.forEach((ledgerId, entryId) ->
+                require(handedOut.contains(ledgerId, entryId), "given and not handed out", ledgerId, entryId));
         PositionSet toRead = new PositionSet();
         sought.addTo(toRead);
         toRead.forEach((ledgerId, entryId) -> {

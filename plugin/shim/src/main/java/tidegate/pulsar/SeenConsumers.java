@@ -3,12 +3,22 @@ package tidegate.pulsar;
 import java.util.List;
 
 /**
- * Tells whether all consumers were replaced between two looks at them.
+ * Tells which consumers have gone between two looks at them.
  *
  * <p>By identity, not {@code equals}: a consumer that reconnects over the same connection equals its former self. Not
  * thread-safe.
  */
 final class SeenConsumers {
+    /** What has happened to those of the look before. */
+    enum Change {
+        /** All of them are there. */
+        NONE,
+        /** Some have gone: what they held is delivered again. */
+        SOME_GONE,
+        /** There were some, there are some now, and none of the former ones is among them. */
+        REPLACED
+    }
+
     /** The consumers of the last look that showed any. */
     private Object[] seen;
 
@@ -17,21 +27,22 @@ final class SeenConsumers {
         seen = consumers.toArray();
     }
 
-    /** Whether there were consumers, there are some now, and none of the former ones is among them. */
-    boolean replacedBy(List<?> consumers) {
+    /** Looks at those that are there now. */
+    Change look(List<?> consumers) {
         if (isUnchanged(consumers)) {
-            return false;
+            return Change.NONE;
         }
         Object[] now = consumers.toArray();
         if (now.length == 0) {
-            return false;
+            return Change.NONE;
         }
-        boolean replaced = seen.length > 0;
+        int gone = 0;
         for (Object former : seen) {
-            replaced &= !contains(now, former);
+            gone += contains(now, former) ? 0 : 1;
         }
+        Change change = gone == 0 ? Change.NONE : gone < seen.length ? Change.SOME_GONE : Change.REPLACED;
         seen = now;
-        return replaced;
+        return change;
     }
 
     /** The usual answer, without copying the list. */

@@ -111,10 +111,11 @@ interface TrackerHost {
     boolean isClosed();
 
     /**
-     * Whether none of the consumers seen at the last call is connected any more. Then Pulsar has forgotten what it had
-     * handed to them and has rewound its cursor. Called with the dispatcher's lock held.
+     * What has become of the consumers seen at the last call. Of those that have gone Pulsar delivers again what they held. If
+     * all were replaced, it has forgotten what it had handed to them and has rewound its cursor. Called with the dispatcher's
+     * lock held.
      */
-    boolean consumersReplaced();
+    SeenConsumers.Change lookAtConsumers();
 
     /** Whether any consumer is connected. */
     boolean hasConsumers();
@@ -130,6 +131,9 @@ interface TrackerHost {
      * on its way to one.
      */
     boolean isOutstanding(long ledgerId, long entryId);
+
+    /** Whether a consumer that stays has ever given the position back, by a negative acknowledgement or a time-out. */
+    boolean isGivenBack(long ledgerId, long entryId);
 
     /** How many positions the dispatcher itself has queued for redelivery. */
     long redeliveries();

@@ -1,7 +1,9 @@
 package tidegate.pulsar;
 
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static tidegate.pulsar.SeenConsumers.Change.NONE;
+import static tidegate.pulsar.SeenConsumers.Change.REPLACED;
+import static tidegate.pulsar.SeenConsumers.Change.SOME_GONE;
 
 import java.util.ArrayList;
 import java.util.Collections;
@@ -28,37 +30,37 @@ class SeenConsumersTest {
     /** A tracker is made amid a batch; its consumers may be gone before its dispatcher reads again. */
     @Test
     void thoseThatWereThereAtTheBeginningCount() {
-        assertTrue(new SeenConsumers(List.of("A")).replacedBy(List.of("B")));
-        assertFalse(new SeenConsumers(List.of("A")).replacedBy(List.of("A", "B")));
+        assertEquals(REPLACED, new SeenConsumers(List.of("A")).look(List.of("B")));
+        assertEquals(NONE, new SeenConsumers(List.of("A")).look(List.of("A", "B")));
     }
 
     @Test
     void aRollingReplacementIsNone() {
-        assertFalse(seen.replacedBy(List.of("A", "B", "C")));
-        assertFalse(seen.replacedBy(List.of("A", "B", "C", "A'", "B'", "C'")));
-        assertFalse(seen.replacedBy(List.of("A", "A'", "B'", "C'")));
-        assertFalse(seen.replacedBy(List.of("A'", "B'", "C'")));
+        assertEquals(NONE, seen.look(List.of("A", "B", "C")));
+        assertEquals(NONE, seen.look(List.of("A", "B", "C", "A'", "B'", "C'")));
+        assertEquals(SOME_GONE, seen.look(List.of("A", "A'", "B'", "C'")));
+        assertEquals(SOME_GONE, seen.look(List.of("A'", "B'", "C'")));
     }
 
     @Test
     void allGoneAndOthersThereIsOne() {
-        assertFalse(seen.replacedBy(List.of("A", "B")));
-        assertTrue(seen.replacedBy(List.of("C")));
-        assertFalse(seen.replacedBy(List.of("C")));
-        assertFalse(seen.replacedBy(List.of()), "nobody has come yet");
-        assertTrue(seen.replacedBy(List.of("D", "E")));
+        assertEquals(NONE, seen.look(List.of("A", "B")));
+        assertEquals(REPLACED, seen.look(List.of("C")));
+        assertEquals(NONE, seen.look(List.of("C")));
+        assertEquals(NONE, seen.look(List.of()), "nobody has come yet");
+        assertEquals(REPLACED, seen.look(List.of("D", "E")));
     }
 
     @Test
     void theFirstConsumersReplaceNobody() {
-        assertFalse(seen.replacedBy(List.of()));
-        assertFalse(seen.replacedBy(List.of("A")));
+        assertEquals(NONE, seen.look(List.of()));
+        assertEquals(NONE, seen.look(List.of("A")));
     }
 
     @Test
     void aConsumerThatEqualsItsFormerSelfIsAnother() {
-        assertFalse(seen.replacedBy(List.of(new Twin())));
-        assertTrue(seen.replacedBy(List.of(new Twin())));
+        assertEquals(NONE, seen.look(List.of(new Twin())));
+        assertEquals(REPLACED, seen.look(List.of(new Twin())));
     }
 
     @Test
@@ -74,8 +76,9 @@ class SeenConsumersTest {
                     now.remove(random.nextInt(now.size()));
                 }
             }
-            boolean expected = !now.isEmpty() && !before.isEmpty() && Collections.disjoint(before, now);
-            assertTrue(expected == seen.replacedBy(now), "look " + i);
+            SeenConsumers.Change expected = now.isEmpty() || now.containsAll(before) ? NONE
+                    : Collections.disjoint(before, now) ? REPLACED : SOME_GONE;
+            assertEquals(expected, seen.look(now), "look " + i);
             before = now.isEmpty() ? before : List.copyOf(now);
         }
     }

@@ -87,6 +87,7 @@ class ToyBroker implements TrackerHost {
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
+    private final Set<Position> givenBack = new TreeSet<>();
     private SeenConsumers seen = new SeenConsumers(List.of());
     private boolean trackerMade;
     int readBatch = 5;
@@ -398,6 +399,7 @@ class ToyBroker implements TrackerHost {
         consumers.remove(consumer);
         if (consumers.isEmpty()) {
             redelivery.clear();
+            givenBack.clear();
         } else {
             redelivery.addAll(consumer.pending);
             readRequested = true;
@@ -417,6 +419,7 @@ class ToyBroker implements TrackerHost {
     void negativeAcknowledge(ToyConsumer consumer, Position position) {
         consumer.pending.remove(position);
         redelivery.add(position);
+        givenBack.add(position);
         readRequested = true;
     }
 
@@ -540,8 +543,8 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
-    public boolean consumersReplaced() {
-        return seen.replacedBy(consumers);
+    public SeenConsumers.Change lookAtConsumers() {
+        return seen.look(consumers);
     }
 
     @Override
@@ -561,6 +564,11 @@ class ToyBroker implements TrackerHost {
     @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
         return consumers.stream().anyMatch(consumer -> consumer.pending.contains(new Position(ledgerId, entryId)));
+    }
+
+    @Override
+    public boolean isGivenBack(long ledgerId, long entryId) {
+        return givenBack.contains(new Position(ledgerId, entryId));
     }
 
     /** What Pulsar's dispatcher does when two replay reads overlap: it dispatches a position for the second time. */
@@ -605,6 +613,7 @@ class ToyBroker implements TrackerHost {
         }
         consumers.clear();
         redelivery.clear();
+        givenBack.clear();
     }
 
     /** The cursor is closed after having persisted what Pulsar can persist. */

@@ -197,6 +197,46 @@ class TrackerCoreTest extends TrackerScenario {
         assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
     }
 
+    /** Pulsar takes it from its consumer first, and the cursor hears of it when the whole command has been gone through. */
+    @Test
+    void whatIsBeingAcknowledgedIsNotDeliveredAgain() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        consumer.pending.remove(position);
+        world.broker.replayTwice(position);
+        world.broker.acknowledge(consumer, position);
+        world.runUntil(world.now() + 1000);
+        assertEquals(List.of(1L), delivered());
+        assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
+    }
+
+    @Test
+    void whatIsNotAcknowledgedAfterAllIsDeliveredAgain() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        world.broker.consumers.get(0).pending.remove(position);
+        world.broker.replayTwice(position);
+        assertEquals(List.of(1L), delivered());
+        world.runUntil(world.now() + 1000);
+        assertEquals(List.of(1L, 1L), delivered());
+    }
+
+    @Test
+    void whatAConsumerLeavesBehindIsDeliveredAgainAtOnce() {
+        start();
+        world.broker.connect();
+        publish(1, 100);
+        world.runUntil(world.now() + 100);
+        long beforeMs = world.now();
+        world.broker.disconnect(world.broker.consumers.get(0));
+        world.settle();
+        assertEquals(List.of(1L, 1L), delivered());
+        assertEquals(beforeMs, world.now());
+    }
+
     @Test
     void acknowledgementsOutliveAKilledBroker() {
         start();
