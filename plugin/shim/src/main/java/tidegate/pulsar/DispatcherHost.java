@@ -7,6 +7,8 @@ import java.util.concurrent.ScheduledFuture;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.PendingAcksMap;
+import org.apache.pulsar.broker.service.RedeliveryTracker;
+import org.apache.pulsar.broker.service.RedeliveryTrackerDisabled;
 import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
@@ -64,7 +66,9 @@ final class DispatcherHost extends CursorHost {
 
     @Override
     public boolean isGivenBack(long ledgerId, long entryId) {
-        return dispatcher.getRedeliveryTracker().getRedeliveryCount(ledgerId, entryId) > 0;
+        RedeliveryTracker tracker = dispatcher.getRedeliveryTracker();
+        return tracker == RedeliveryTrackerDisabled.REDELIVERY_TRACKER_DISABLED
+                || tracker.getRedeliveryCount(ledgerId, entryId) > 0;
     }
 
     @Override

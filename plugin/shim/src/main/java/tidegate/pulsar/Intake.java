@@ -10,8 +10,6 @@ import java.time.Clock;
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
-    /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
-    private static final long ACK_UNDER_WAY_MS = 20;
 
     private final TrackerHost host;
     private final Clock clock;
@@ -93,8 +91,7 @@ final class Intake {
             // What nobody held any more: as a new one, but for what came back by itself meanwhile.
             return takeNew(ledgerId, entryId, deliverAtMs);
         }
-        long nowMs = clock.millis();
-        if (deliverAtMs <= nowMs) {
+        if (deliverAtMs <= clock.millis()) {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
             // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
             if (positions.isHandedOut(ledgerId, entryId)
@@ -104,21 +101,17 @@ final class Intake {
             if (positions.isGiven(ledgerId, entryId) && !host.isGivenBack(ledgerId, entryId)) {
                 // Nobody has given it back: it is being acknowledged. Pulsar takes it, with all others of one command, from
                 // the consumer before the cursor hears of any. Should it be something else, it is only a little later.
-                gateBack(ledgerId, entryId, nowMs + ACK_UNDER_WAY_MS);
+                positions.awaitAcknowledgement(ledgerId, entryId);
                 return true;
             }
             positions.give(ledgerId, entryId);
             return false;
         }
         // The clock may have been set back since it was handed out.
-        gateBack(ledgerId, entryId, deliverAtMs);
-        return true;
-    }
-
-    private void gateBack(long ledgerId, long entryId, long deliverAtMs) {
         if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
             alarm.arm();
         }
+        return true;
     }
 
     /**

@@ -32,6 +32,9 @@ final class PositionStates {
     private final PositionSet handedOut = new PositionSet();
     /** Handed out ones that went on to consumers of whom none has gone since. */
     private final PositionSet given = new PositionSet();
+    /** Handed out ones that are most likely being acknowledged: those of late, and those before. */
+    private PositionSet awaited = new PositionSet();
+    private PositionSet awaitedLonger = new PositionSet();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
     private final PositionSet doubtful = new PositionSet();
@@ -247,12 +250,34 @@ final class PositionStates {
         sought.find(ledgerId, entryId);
         handedOut.add(ledgerId, entryId);
         given.remove(ledgerId, entryId);
+        awaited.remove(ledgerId, entryId);
+        awaitedLonger.remove(ledgerId, entryId);
     }
 
     /** Hands it out to a consumer. */
     void give(long ledgerId, long entryId) {
         handOut(ledgerId, entryId);
         given.add(ledgerId, entryId);
+    }
+
+    /** A handed out one stays so, though its dispatcher has nothing to deliver it again: see {@link #takeBackAwaited}. */
+    void awaitAcknowledgement(long ledgerId, long entryId) {
+        if (!awaitedLonger.contains(ledgerId, entryId)) {
+            awaited.add(ledgerId, entryId);
+        }
+    }
+
+    /** What has been awaited since the call before, and is still handed out, is due again. Whether there is any. */
+    boolean takeBackAwaited() {
+        if (awaited.isEmpty() && awaitedLonger.isEmpty()) {
+            return false;
+        }
+        boolean[] any = {false};
+        PositionSet over = awaitedLonger;
+        awaitedLonger = awaited;
+        awaited = new PositionSet();
+        over.forEach((ledgerId, entryId) -> any[0] |= takeBack(ledgerId, entryId, DUE_MS));
+        return any[0];
     }
 
     /** A consumer has gone: what any of them was given may be delivered again. */
@@ -276,6 +301,8 @@ final class PositionStates {
         handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
         handedOut.clear();
         given.clear();
+        awaited.clear();
+        awaitedLonger.clear();
     }
 
     /** Gates an entry that the daemon may not have, unless the broker has handed it out or is done with it. */
@@ -372,6 +399,8 @@ final class PositionStates {
         contained.clear();
         handedOut.clear();
         given.clear();
+        awaited.clear();
+        awaitedLonger.clear();
         settling.clear();
         reported.clear();
         doubtful.clear();
@@ -398,7 +427,8 @@ final class PositionStates {
     }
 
     long memoryBytes() {
-        return contained.memoryBytes() + handedOut.memoryBytes() + given.memoryBytes() + settling.memoryBytes()
+        return contained.memoryBytes() + handedOut.memoryBytes() + given.memoryBytes() + awaited.memoryBytes()
+                + awaitedLonger.memoryBytes() + settling.memoryBytes()
                 + reported.memoryBytes() + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
     }
 

@@ -132,7 +132,7 @@ interface TrackerHost {
      */
     boolean isOutstanding(long ledgerId, long entryId);
 
-    /** Whether a consumer that stays has ever given the position back, by a negative acknowledgement or a time-out. */
+    /** Whether a consumer that stays may have given the position back, by a negative acknowledgement or a time-out. */
     boolean isGivenBack(long ledgerId, long entryId);
 
     /** How many positions the dispatcher itself has queued for redelivery. */

@@ -14,6 +14,8 @@ import org.slf4j.LoggerFactory;
 final class WatchSide {
     private static final Logger LOG = LoggerFactory.getLogger(WatchSide.class);
     private static final long LOOK_INTERVAL_MS = 1000;
+    /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
+    private static final long ACK_UNDER_WAY_MS = 20;
 
     private final Object lock;
     private final TrackerHost host;
@@ -32,6 +34,7 @@ final class WatchSide {
     private final Ending ending;
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
+    private final Wait sinceAwaited = new Wait();
 
     WatchSide(TrackerParts parts, Intake intake, Ending ending) {
         lock = parts.lock;
@@ -100,6 +103,10 @@ final class WatchSide {
                 positions.trim();
             }
             read = decideAlone(nowMs);
+            if (sinceAwaited.isOver(nowMs, ACK_UNDER_WAY_MS)) {
+                sinceAwaited.begin(nowMs);
+                read |= positions.takeBackAwaited();
+            }
             // Another subscription's DURABLE may have made room.
             read |= gate.mayResume();
             read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);

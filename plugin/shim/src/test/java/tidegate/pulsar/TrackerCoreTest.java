@@ -212,6 +212,21 @@ class TrackerCoreTest extends TrackerScenario {
         assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
     }
 
+    /** Its acknowledgement is seen though the dispatcher has no consumer that takes anything. */
+    @Test
+    void whatIsBeingAcknowledgedIsWatched() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        consumer.pending.remove(position);
+        world.broker.replayTwice(position);
+        world.broker.permits = 0;
+        world.broker.acknowledge(consumer, position);
+        world.runUntil(world.now() + 1000);
+        assertFalse(world.broker.core.dispatcher().contains(1, 1));
+    }
+
     @Test
     void whatIsNotAcknowledgedAfterAllIsDeliveredAgain() {
         start();
