@@ -54,7 +54,7 @@ def test_a_topic_that_is_moved_sought_and_deleted_meanwhile(make_lane: Callable[
     inbox.wait_for(due[:1])
     lane.admin.unload(lane.topic)
     inbox.wait_for(due)
-    # A client holds acknowledgements back and sends them after a reset, too: those messages do not come again.
+    # A client holds acknowledgements back and sends them after a reset, too: those messages do not come then.
     lane.wait_stats(lambda now: now.backlog == FAR, "what has come is acknowledged")
     first = min(arrival.entry for arrival in inbox.arrivals)
     lane.admin.reset_to_position(lane.topic, "sub", first)
