@@ -205,8 +205,8 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
-    public boolean isGivenBack(long ledgerId, long entryId) {
-        return false;
+    public int redeliveryCount(long ledgerId, long entryId) {
+        return 0;
     }
 
     @Override

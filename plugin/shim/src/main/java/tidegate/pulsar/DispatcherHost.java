@@ -65,10 +65,10 @@ final class DispatcherHost extends CursorHost {
     }
 
     @Override
-    public boolean isGivenBack(long ledgerId, long entryId) {
+    public int redeliveryCount(long ledgerId, long entryId) {
         RedeliveryTracker tracker = dispatcher.getRedeliveryTracker();
         return tracker == RedeliveryTrackerDisabled.REDELIVERY_TRACKER_DISABLED
-                || tracker.getRedeliveryCount(ledgerId, entryId) > 0;
+                ? UNCOUNTED : tracker.getRedeliveryCount(ledgerId, entryId);
     }
 
     @Override

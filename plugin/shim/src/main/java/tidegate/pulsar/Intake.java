@@ -75,7 +75,7 @@ final class Intake {
             cursor.onReset();
         }
         if (deliverAtMs <= nowMs) {
-            positions.give(ledgerId, entryId);
+            positions.give(ledgerId, entryId, 0);
             return false;
         }
         track(ledgerId, entryId, deliverAtMs, nowMs);
@@ -98,13 +98,18 @@ final class Intake {
                     && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
                 return true;
             }
-            if (positions.isGiven(ledgerId, entryId) && !host.isGivenBack(ledgerId, entryId)) {
+            if (!positions.isGiven(ledgerId, entryId)) {
+                positions.give(ledgerId, entryId, 0);
+                return false;
+            }
+            int redeliveryCount = host.redeliveryCount(ledgerId, entryId);
+            if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
                 // Nobody has given it back: it is being acknowledged. Pulsar takes it, with all others of one command, from
                 // the consumer before the cursor hears of any. Should it be something else, it is only a little later.
-                positions.awaitAcknowledgement(ledgerId, entryId);
+                positions.await(ledgerId, entryId);
                 return true;
             }
-            positions.give(ledgerId, entryId);
+            positions.give(ledgerId, entryId, redeliveryCount);
             return false;
         }
         // The clock may have been set back since it was handed out.

@@ -11,7 +11,8 @@ import java.util.List;
  *   <li><b>undecided</b>: read before the daemon said what it holds; told to be tracked, decided by HELD;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
  *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at ({@link NearTier});
- *   <li><b>handed out</b>: given to the dispatcher, and perhaps by it to a consumer; not yet known acknowledged;
+ *   <li><b>handed out</b>: given to the dispatcher, and perhaps by it to a consumer; not yet known acknowledged
+ *   ({@link HandedOut});
  *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
  *   ({@link SoughtPositions});
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
@@ -29,12 +30,7 @@ final class PositionStates {
     private static final long DUE_MS = 0;
 
     private final PositionSet contained = new PositionSet();
-    private final PositionSet handedOut = new PositionSet();
-    /** Handed out ones that went on to consumers of whom none has gone since. */
-    private final PositionSet given = new PositionSet();
-    /** Handed out ones that are most likely being acknowledged: those of late, and those before. */
-    private PositionSet awaited = new PositionSet();
-    private PositionSet awaitedLonger = new PositionSet();
+    private final HandedOut handedOut = new HandedOut();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
     private final PositionSet doubtful = new PositionSet();
@@ -69,9 +65,14 @@ final class PositionStates {
         return handedOut.contains(ledgerId, entryId);
     }
 
-    /** Whether it was handed out, and went on to one of the consumers that are there. */
+    /** Whether it was handed out and went to a consumer, and none has gone since. */
     boolean isGiven(long ledgerId, long entryId) {
-        return given.contains(ledgerId, entryId);
+        return handedOut.isGiven(ledgerId, entryId);
+    }
+
+    /** How often a consumer had given it back when it was given last. */
+    int redeliveryCount(long ledgerId, long entryId) {
+        return handedOut.redeliveryCount(ledgerId, entryId);
     }
 
     /** Whether the dispatcher skips it though this broker neither gates it nor has handed it out. */
@@ -93,13 +94,13 @@ final class PositionStates {
 
     /** Whether the next look at the cursor may change something here. */
     boolean hasUnseen() {
-        return !handedOut.isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty() || sought.hasAsked()
-                || !decided;
+        return !handedOut.members().isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty()
+                || sought.hasAsked() || !decided;
     }
 
     /** Delayed messages that were not handed out. */
     long delayed() {
-        return Math.max(0, contained.size() - handedOut.size() - settling.size());
+        return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
     }
 
     /** The lowest that is contained; null if nothing is. */
@@ -114,7 +115,7 @@ final class PositionStates {
     }
 
     long handedOut() {
-        return handedOut.size();
+        return handedOut.members().size();
     }
 
     long settling() {
@@ -127,14 +128,14 @@ final class PositionStates {
 
     /** What may be acknowledged without anybody having seen it: handed out, asked for, or doubtful. */
     void forEachUnseen(Positions.Visitor visitor) {
-        handedOut.forEach(visitor);
+        handedOut.members().forEach(visitor);
         sought.forEachAsked(visitor);
         doubtful.forEach(visitor);
     }
 
     /** The lowest position that the dispatcher was given, and for which the test holds; null if there is none. Takes no lock. */
     TrackerHost.Position lowestUnseen(PositionSet.Test test) {
-        TrackerHost.Position handed = handedOut.first(test);
+        TrackerHost.Position handed = handedOut.members().first(test);
         TrackerHost.Position asked = sought.firstAsked(test);
         return asked == null || handed != null && handed.compareTo(asked) < 0 ? handed : asked;
     }
@@ -158,14 +159,14 @@ final class PositionStates {
     /** What the broker hands out up to that time, or has handed out. */
     PositionSet inFlight(long untilMs) {
         PositionSet all = near.dueUpTo(untilMs);
-        all.addAll(handedOut);
+        all.addAll(handedOut.members());
         return all;
     }
 
     /** Contained positions that nobody will hand out: neither who holds {@code others}, nor this broker. Changes {@code others}. */
     PositionSet lostBut(PositionSet others) {
         others.addAll(near.members());
-        others.addAll(handedOut);
+        others.addAll(handedOut.members());
         others.addAll(settling);
         sought.addTo(others);
         for (int i = 0; i < undecided.size(); i++) {
@@ -249,45 +250,34 @@ final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.add(ledgerId, entryId);
-        given.remove(ledgerId, entryId);
-        awaited.remove(ledgerId, entryId);
-        awaitedLonger.remove(ledgerId, entryId);
     }
 
-    /** Hands it out to a consumer. */
-    void give(long ledgerId, long entryId) {
-        handOut(ledgerId, entryId);
-        given.add(ledgerId, entryId);
-    }
-
-    /** A handed out one stays so, though its dispatcher has nothing to deliver it again: see {@link #takeBackAwaited}. */
-    void awaitAcknowledgement(long ledgerId, long entryId) {
-        if (!awaitedLonger.contains(ledgerId, entryId)) {
-            awaited.add(ledgerId, entryId);
-        }
-    }
-
-    /** What has been awaited since the call before, and is still handed out, is due again. Whether there is any. */
-    boolean takeBackAwaited() {
-        if (awaited.isEmpty() && awaitedLonger.isEmpty()) {
-            return false;
-        }
-        boolean[] any = {false};
-        PositionSet over = awaitedLonger;
-        awaitedLonger = awaited;
-        awaited = new PositionSet();
-        over.forEach((ledgerId, entryId) -> any[0] |= takeBack(ledgerId, entryId, DUE_MS));
-        return any[0];
+    /** Hands it out to a consumer. {@code redeliveryCount}: see {@link TrackerHost#redeliveryCount}. */
+    void give(long ledgerId, long entryId, int redeliveryCount) {
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
+        handedOut.give(ledgerId, entryId, redeliveryCount);
     }
 
     /** A consumer has gone: what any of them was given may be delivered again. */
     void forgetGiven() {
-        given.clear();
+        handedOut.forgetGiven();
+    }
+
+    /** A handed out one is most likely being acknowledged; if not, {@link #takeBackAwaited} has it. */
+    void await(long ledgerId, long entryId) {
+        handedOut.await(ledgerId, entryId);
+    }
+
+    /** What has been awaited since before the last call is due again. Whether there is any. */
+    boolean takeBackAwaited() {
+        PositionSet over = handedOut.nextAwaited();
+        over.forEach((ledgerId, entryId) -> takeBack(ledgerId, entryId, DUE_MS));
+        return !over.isEmpty();
     }
 
     /** False if it was not handed out; else it is near again. */
     boolean takeBack(long ledgerId, long entryId, long deliverAtMs) {
-        given.remove(ledgerId, entryId);
         return handedOut.remove(ledgerId, entryId) && near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
@@ -298,11 +288,8 @@ final class PositionStates {
      */
     void takeAllBack() {
         sought.takeBack();
-        handedOut.forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
+        handedOut.members().forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
         handedOut.clear();
-        given.clear();
-        awaited.clear();
-        awaitedLonger.clear();
     }
 
     /** Gates an entry that the daemon may not have, unless the broker has handed it out or is done with it. */
@@ -325,7 +312,6 @@ final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
-        given.remove(ledgerId, entryId);
         contained.remove(ledgerId, entryId);
         reported.add(ledgerId, entryId);
     }
@@ -340,7 +326,6 @@ final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
-        given.remove(ledgerId, entryId);
         contained.add(ledgerId, entryId);
         settling.add(ledgerId, entryId);
     }
@@ -382,7 +367,6 @@ final class PositionStates {
     void discardUpTo(TrackerHost.Position markDelete) {
         contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
-        given.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         settling.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         sought.discardUpTo(markDelete);
         near.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
@@ -398,9 +382,6 @@ final class PositionStates {
     void clear() {
         contained.clear();
         handedOut.clear();
-        given.clear();
-        awaited.clear();
-        awaitedLonger.clear();
         settling.clear();
         reported.clear();
         doubtful.clear();
@@ -418,7 +399,6 @@ final class PositionStates {
     void trim() {
         contained.trim();
         handedOut.trim();
-        given.trim();
         settling.trim();
         reported.trim();
         doubtful.trim();
@@ -427,9 +407,8 @@ final class PositionStates {
     }
 
     long memoryBytes() {
-        return contained.memoryBytes() + handedOut.memoryBytes() + given.memoryBytes() + awaited.memoryBytes()
-                + awaitedLonger.memoryBytes() + settling.memoryBytes()
-                + reported.memoryBytes() + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
+        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
+                + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
     }
 
     /** @throws IllegalStateException if an invariant does not hold */
@@ -439,12 +418,11 @@ final class PositionStates {
             require(!handedOut.contains(ledgerId, entryId), "near and handed out", ledgerId, entryId);
             require(!settling.contains(ledgerId, entryId), "near and settling", ledgerId, entryId);
         });
-        handedOut.forEach((ledgerId, entryId) -> {
+        handedOut.check();
+        handedOut.members().forEach((ledgerId, entryId) -> {
             require(contained.contains(ledgerId, entryId), "handed out and not contained", ledgerId, entryId);
             require(!settling.contains(ledgerId, entryId), "handed out and settling", ledgerId, entryId);
         });
-        given.forEach((ledgerId, entryId) ->
-                require(handedOut.contains(ledgerId, entryId), "given and not handed out", ledgerId, entryId));
         PositionSet toRead = new PositionSet();
         sought.addTo(toRead);
         toRead.forEach((ledgerId, entryId) -> {

@@ -132,8 +132,11 @@ interface TrackerHost {
      */
     boolean isOutstanding(long ledgerId, long entryId);
 
-    /** Whether a consumer that stays may have given the position back, by a negative acknowledgement or a time-out. */
-    boolean isGivenBack(long ledgerId, long entryId);
+    /** A broker that does not count redeliveries. */
+    int UNCOUNTED = -1;
+
+    /** How often a consumer has given the position back, by a negative acknowledgement or a time-out; or {@link #UNCOUNTED}. */
+    int redeliveryCount(long ledgerId, long entryId);
 
     /** How many positions the dispatcher itself has queued for redelivery. */
     long redeliveries();

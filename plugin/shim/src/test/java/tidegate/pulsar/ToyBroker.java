@@ -3,6 +3,7 @@ package tidegate.pulsar;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.NavigableMap;
 import java.util.NavigableSet;
 import java.util.Set;
@@ -87,7 +88,7 @@ class ToyBroker implements TrackerHost {
 
     // The dispatcher.
     private final NavigableSet<Position> redelivery = new TreeSet<>();
-    private final Set<Position> givenBack = new TreeSet<>();
+    private final Map<Position, Integer> redeliveryCounts = new TreeMap<>();
     private SeenConsumers seen = new SeenConsumers(List.of());
     private boolean trackerMade;
     int readBatch = 5;
@@ -399,7 +400,7 @@ class ToyBroker implements TrackerHost {
         consumers.remove(consumer);
         if (consumers.isEmpty()) {
             redelivery.clear();
-            givenBack.clear();
+            redeliveryCounts.clear();
         } else {
             redelivery.addAll(consumer.pending);
             readRequested = true;
@@ -419,7 +420,7 @@ class ToyBroker implements TrackerHost {
     void negativeAcknowledge(ToyConsumer consumer, Position position) {
         consumer.pending.remove(position);
         redelivery.add(position);
-        givenBack.add(position);
+        redeliveryCounts.merge(position, 1, Integer::sum);
         readRequested = true;
     }
 
@@ -567,8 +568,8 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
-    public boolean isGivenBack(long ledgerId, long entryId) {
-        return givenBack.contains(new Position(ledgerId, entryId));
+    public int redeliveryCount(long ledgerId, long entryId) {
+        return redeliveryCounts.getOrDefault(new Position(ledgerId, entryId), 0);
     }
 
     /** What Pulsar's dispatcher does when two replay reads overlap: it dispatches a position for the second time. */
@@ -613,7 +614,7 @@ class ToyBroker implements TrackerHost {
         }
         consumers.clear();
         redelivery.clear();
-        givenBack.clear();
+        redeliveryCounts.clear();
     }
 
     /** The cursor is closed after having persisted what Pulsar can persist. */

@@ -200,13 +200,8 @@ class TrackerCoreTest extends TrackerScenario {
     /** Pulsar takes it from its consumer first, and the cursor hears of it when the whole command has been gone through. */
     @Test
     void whatIsBeingAcknowledgedIsNotDeliveredAgain() {
-        start();
-        Position position = publish(1, 100);
-        world.runUntil(world.now() + 100);
-        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
-        consumer.pending.remove(position);
-        world.broker.replayTwice(position);
-        world.broker.acknowledge(consumer, position);
+        Position position = readTwiceWhileAcknowledged();
+        acknowledge(position);
         world.runUntil(world.now() + 1000);
         assertEquals(List.of(1L), delivered());
         assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
@@ -215,28 +210,58 @@ class TrackerCoreTest extends TrackerScenario {
     /** Its acknowledgement is seen though the dispatcher has no consumer that takes anything. */
     @Test
     void whatIsBeingAcknowledgedIsWatched() {
-        start();
-        Position position = publish(1, 100);
-        world.runUntil(world.now() + 100);
-        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
-        consumer.pending.remove(position);
-        world.broker.replayTwice(position);
+        Position position = readTwiceWhileAcknowledged();
         world.broker.permits = 0;
-        world.broker.acknowledge(consumer, position);
+        acknowledge(position);
         world.runUntil(world.now() + 1000);
         assertFalse(world.broker.core.dispatcher().contains(1, 1));
     }
 
     @Test
     void whatIsNotAcknowledgedAfterAllIsDeliveredAgain() {
+        readTwiceWhileAcknowledged();
+        assertEquals(List.of(1L), delivered());
+        world.runUntil(world.now() + 1000);
+        assertEquals(List.of(1L, 1L), delivered());
+    }
+
+    @Test
+    void whatWasRefusedOnceIsNotDeliveredAgainEither() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        world.broker.negativeAcknowledge(world.broker.consumers.get(0), position);
+        world.settle();
+        world.broker.consumers.get(0).pending.remove(position);
+        world.broker.replayTwice(position);
+        acknowledge(position);
+        world.runUntil(world.now() + 1000);
+        assertEquals(List.of(1L, 1L), delivered());
+    }
+
+    @Test
+    void refusedAndRefusedAgainIsDeliveredEachTimeAtOnce() {
+        start();
+        Position position = publish(1, 100);
+        world.runUntil(world.now() + 100);
+        for (int time = 0; time < 3; time++) {
+            world.broker.negativeAcknowledge(world.broker.consumers.get(0), position);
+            world.settle();
+        }
+        assertEquals(List.of(1L, 1L, 1L, 1L), delivered());
+    }
+
+    private Position readTwiceWhileAcknowledged() {
         start();
         Position position = publish(1, 100);
         world.runUntil(world.now() + 100);
         world.broker.consumers.get(0).pending.remove(position);
         world.broker.replayTwice(position);
-        assertEquals(List.of(1L), delivered());
-        world.runUntil(world.now() + 1000);
-        assertEquals(List.of(1L, 1L), delivered());
+        return position;
+    }
+
+    private void acknowledge(Position position) {
+        world.broker.acknowledge(world.broker.consumers.get(0), position);
     }
 
     @Test
