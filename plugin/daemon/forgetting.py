@@ -43,7 +43,7 @@ class Forgetting:
         self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
 
     def unserved(self, index: DelayIndex) -> None:
-        """The subscription has no stream from now on: its index is neither popped nor read ahead.
+        """The subscription has no stream from now on: its index is neither popped nor prefetched.
 
         Nothing is done if that index was replaced: it is no subscription's any more.
         """

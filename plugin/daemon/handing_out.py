@@ -2,7 +2,7 @@
 
 Invariants:
 
-- a subscription is handed out to its current stream only, and read ahead only while that can take something;
+- a subscription is handed out to its current stream only, and prefetched only while that can take something;
 - a stream whose connection takes no more for now is looked at again when that does;
 - a stream whose next block is still to come is looked at again when that is here;
 - what a bug meets between the index and the wire is not kept back: its stream ends, and is opened again;

@@ -270,7 +270,7 @@ class Metrics:
         self.bytes_received = self._count("bytes_received", "Bytes received from clients")
         self.bytes_sent = self._count("bytes_sent", "Bytes sent to clients")
         self.reconnects = self._count("reconnects", "Connections of a broker that had been connected before")
-        self.entries_added = self._count("entries_added", "Entries received in ADD frames")
+        self.entries_added = self._count("entries_added", "Entries in ADD frames, and new ones of a rebuild")
         self.entries_due = self._count("entries_due", "Entries handed out in DUE frames")
         self.credit_exhausted = self._count("credit_exhausted", "Times that a stream ran out of credit")
         self.read_pause_seconds = self._count(
@@ -289,7 +289,7 @@ class Metrics:
         )
         self.index_log_bytes = self._count("index_log_bytes", "Bytes appended to index logs")
         self.index_log_failures = self._count(
-            "index_log_failures", "Times that an index log could not be written and was left for later"
+            "index_log_failures", "Times that an index log could not be written or reached, or was taken"
         )
         self.index_log_restored = self._count(
             "index_log_restored", "Indexes restored from their logs when a topic came to this daemon"

@@ -6,7 +6,7 @@ import java.util.List;
 /**
  * The positions that a tracker has met, by the state they are in.
  *
- * <p>Each position is in at most one of these states:
+ * <p>Each position is in at most one of these states; only what is settling is reported, too:
  * <ul>
  *   <li><b>undecided</b>: read before the daemon said what it holds; told to be tracked, decided by HELD;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;

@@ -8,8 +8,8 @@ import org.slf4j.LoggerFactory;
  * What a tracker does from time to time: it looks at its cursor, tells how far mark-delete has got, has settling positions
  * deleted, finds what cannot be read, and gives up waits that have lasted too long.
  *
- * <p>Called every few ms by one thread, that of {@link AckWatch}, without any lock; it takes the tracker's lock, but not while it
- * asks the cursor about many positions.
+ * <p>Called at each poll, or once a second, by one thread, that of {@link AckWatch}, without any lock; it takes the
+ * tracker's lock, but not while it asks the cursor about many positions.
  */
 final class WatchSide {
     private static final Logger LOG = LoggerFactory.getLogger(WatchSide.class);
