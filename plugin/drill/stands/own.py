@@ -154,7 +154,7 @@ class OwnStand:
             if part.state() is not State.RUNNING:
                 self.left.append(f"the {name} is {part.state()}: it was not brought back")
         if self._is_new:
-            answer = self._admin.request("DELETE", f"/{topic_path(self._own.topic)}")
+            answer = self._admin.delete_unused(self._own.topic)
             if answer is None or (answer.is_error and answer.status_code != httpx.codes.NOT_FOUND):
                 said = "nobody answers" if answer is None else _reason(answer)
                 self.left.append(f"{self._own.topic}, which was not there before: {said}")
