@@ -300,9 +300,16 @@ class Promises:
         found.durable = belief.copy()
         for stream in waiting:
             found.durable.outlast(local, stream._request, certain=False)
+        unanswered = found.unanswered()
+        for each in found.streams:
+            if not each.answered and each not in unanswered:  # given up, and served perhaps
+                found.durable.fold(each._request, each.generation, certain=False)
         found.live, found.folded = found.durable.copy(), 0
         for stream in waiting:
             stream.restored(belief)
+            for each in found.streams:
+                if not each.answered and each.order[2] < stream.order[2]:
+                    stream.may_come_after(each)  # also one that was given up while it waited
         if waiting:
             life, epoch, number = waiting[0].order
             found.based_on = (life, epoch, number - 1)
@@ -521,8 +528,7 @@ class StreamWatch:
                 actual.fold(other._request, other.generation, certain=False)
         for other in found.unanswered():
             if other.order[2] < self.order[2]:  # it was sent before, on a slower wire, and may come after
-                for belief in (other.expected, other.doubted):
-                    belief.fold(self._request, self.generation, certain=False)
+                other.may_come_after(self)
         if self.log_unreadable:
             # Held, and perhaps in a block that never came: when it is met, the topic is to be read again.
             actual.fold(Disowned(frozenset(found.away)), 0, certain=False)
@@ -550,6 +556,11 @@ class StreamWatch:
         self.expected, self.doubted = belief.copy(), belief.copy()
         self.expected.outlast(local[0], self._request, certain=True)
         self.doubted.outlast(local[1], self._request, certain=False)
+
+    def may_come_after(self, other: StreamWatch) -> None:
+        """The OPEN of another stream may have been served before this one's."""
+        for belief in (self.expected, self.doubted):
+            belief.fold(other._request, other.generation, certain=False)
 
     def _own_open(self) -> int | None:
         """Where this stream's OPEN is among what was sent; None if the daemon has died since."""
