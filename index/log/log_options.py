@@ -13,8 +13,8 @@ class LogOptions:
 
     interval_ms: what is written is put into the log so much later at most, together with what came since.
     crowd_logs: where more logs than this are written to, each is so much less often, down to half as often.
-    tail_bytes: a log whose records after the snapshot are longer than this, and than twice the snapshot, is
-        begun anew.
+    tail_bytes, tail_snapshots: a log whose records after the snapshot are longer than this, and than so many
+        times the snapshot, is begun anew.
     journal_records, journal_bytes: a subscription with more in its journal is persisted: who opens the log
         replays them, one by one.
     queue_bytes: what waits of one subscription, at most; past it the log is begun anew when that is possible.
@@ -33,6 +33,7 @@ class LogOptions:
     record_bytes: int = MIB
     inline_bytes: int = 4 * MIB
     blocks_ledger_bytes: int = 64 * MIB
+    tail_snapshots: int = 2
 
     def pause_ms(self, written_logs: int) -> float:
         """How long one of so many logs waits for more to write. An append costs the broker and the bookies

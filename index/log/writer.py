@@ -2,7 +2,8 @@
 
 The caller notes what the store has written (`note`) and calls `ship` from time to time; pauses and retries
 are its business. A ledger that cannot be gone on with, because an append failed or too much waited, is left,
-and the next `ship` begins another one with a snapshot.
+and the next `ship` begins another one with a snapshot. One that has only grown too long is gone on with until
+the next one counts: the snapshot may take seconds, and whoever took over meanwhile would miss them.
 
 With many blocks, a log has them in ledgers of their own (`places`): the next log goes on naming what is
 there, so that beginning it costs next to nothing, and so does the next owner's.
@@ -16,7 +17,8 @@ Invariants:
 - a place is appended to the log only when the block has been appended there;
 - a ledger that may count, because the write of a pointer was not answered, is not deleted, nor one of blocks
   that it names;
-- what waits is never more than `queue_bytes` and one write.
+- what a former log is given while the next one is begun, it has for itself: nothing of that is in `places`;
+- what waits for a ledger is never more than `queue_bytes` and one write.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from tidegate.index.log.records import (
     encode_record,
 )
 from tidegate.index.log.snapshot import Snapshot
+from tidegate.index.log.waiting import Waiting
 from tidegate.index.store import Batch
 from tidegate.index.tap import Noted, Operation, TappedStore
 
@@ -168,11 +171,14 @@ class LogWriter:
         self._blocks: LedgerWriter | None = None
         """The ledger that blocks are appended to; None if they go into the log itself."""
         self._dirty_ns = dirty_ns
-        self._collects = False
-        self._queue: deque[Noted] = deque()
-        self._queue_bytes = 0
-        self._sending_ns: int | None = None
         self._ledger: LedgerWriter | None = None
+        """The log that counts, as long as it is gone on with."""
+        self._waiting = Waiting(options.queue_bytes)
+        """For `_ledger`."""
+        self._next_waiting: Waiting | None = None
+        """For the ledger that is being begun: what was written since its snapshot was."""
+        self._may_switch = False
+        """Whether that ledger may be the one that counts, as the pointer is being changed."""
         self._snapshot_bytes = 0
         self._snapshot_entries = 0
 
@@ -183,28 +189,29 @@ class LogWriter:
         for kind, key, _ in noted.operations:
             if kind == Batch.PUT and key[:1] == keys.BLOCK:
                 self._places.pop(key, None)  # what lies there, if anything, is not this block
-        if not self._collects:
-            # The snapshot that is still to be begun will have it.
+        if self._next_waiting is not None:
+            self._next_waiting.put(noted)
+        if self._ledger is None:
+            # The snapshot that is to be begun, or has been, will have it.
             if self._dirty_ns is None:
                 self._dirty_ns = noted.written_ns
             return
-        self._queue.append(noted)
-        self._queue_bytes += noted.size_bytes
-        if self._queue_bytes > self._options.queue_bytes:
+        self._waiting.put(noted)
+        if self._waiting.full:
             self._leave()
 
     @property
     def since_ns(self) -> int | None:
         """When the oldest change was written that is not known to be in the log; None if all is."""
-        times = [self._dirty_ns, self._sending_ns]
-        if self._queue:
-            times.append(self._queue[0].written_ns)
+        following = self._next_waiting if self._may_switch else None
+        times = (self._dirty_ns, self._waiting.since_ns, None if following is None else following.since_ns)
         return min((at for at in times if at is not None), default=None)
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes that wait to be appended; what only a snapshot will have is not among them."""
-        return self._queue_bytes
+        following = 0 if self._next_waiting is None else self._next_waiting.size_bytes
+        return max(self._waiting.size_bytes, following)
 
     @property
     def ledger_id(self) -> int:
@@ -219,7 +226,8 @@ class LogWriter:
     @property
     def wants_to_ship(self) -> bool:
         """Whether `ship` has something to do."""
-        return self.since_ns is not None or self._too_long
+        unsettled = self._ledger is None and bool(self._unanswered)
+        return self.since_ns is not None or self._too_long or unsettled
 
     @property
     def _too_long(self) -> bool:
@@ -228,24 +236,25 @@ class LogWriter:
         tail_bytes = self._ledger.size_bytes - self._snapshot_bytes
         if self._ledger.entries - self._snapshot_entries > self._home.tail_entries_max:
             return True
-        return tail_bytes > max(self._options.tail_bytes, 2 * self._snapshot_bytes)
+        return tail_bytes > max(self._options.tail_bytes, self._options.tail_snapshots * self._snapshot_bytes)
 
     def _leave(self) -> None:
-        """From here on only a snapshot helps, which will have all that waits."""
+        """The log is not gone on with: from here on only a snapshot helps, which will have all that waits."""
         self._dirty_ns = self.since_ns
-        self._sending_ns = None
-        self._collects = False
         self._ledger = None
         self._blocks = None
-        self._queue.clear()
-        self._queue_bytes = 0
+        self._waiting = Waiting(self._options.queue_bytes)
 
     def check(self) -> None:
         """Raise CheckError if an invariant does not hold. Whether a `ship` is under way or not."""
         named = self._others | {self._current}
-        require(self._queue_bytes == sum(each.size_bytes for each in self._queue), "waiting bytes are wrong")
-        require(self._collects or not self._queue, "something waits that a snapshot is to have")
-        require(self._ledger is None or self._collects, "a ledger is gone on with that misses what was noted")
+        self._waiting.check()
+        if self._next_waiting is not None:
+            self._next_waiting.check()
+        require(self._ledger is not None or self._waiting.since_ns is None, "something waits for no ledger")
+        require(
+            self._ledger is None or self._dirty_ns is None, "a ledger is gone on with that misses something"
+        )
         require(self._ledger is None or self._ledger.ledger_id == self._current, "another ledger counts")
         require(self._blocks is None or self._blocks.ledger_id in named, "no pointer names where blocks go")
         require(ledgers_of(self._places) <= named, "blocks lie in ledgers that no pointer names")
@@ -257,51 +266,71 @@ class LogWriter:
 
         Raises HomeError, StorageError, CorruptRecordError: call again later then.
         """
+        if self._ledger is None or self._too_long:
+            if self.wants_to_ship:
+                await self._begin()
+            return
         try:
-            if self._ledger is None or self._too_long:
-                if self.wants_to_ship:
-                    await self._begin()
-            else:
-                await self._put_queue(self._ledger, self._blocks, EntryKind.BATCH)
+            await self._put_waiting(self._waiting, self._ledger, self._blocks, EntryKind.BATCH, self._places)
         except BaseException:
             self._leave()
             raise
 
+    async def _follow(self) -> None:
+        """Go on with the log that counts while the next one is begun. If that fails, it is left, no more.
+
+        What is put there lies in none of the `places`: the next log has its own.
+        """
+        if self._ledger is None:
+            return
+        try:
+            await self._put_waiting(self._waiting, self._ledger, self._blocks, EntryKind.BATCH, {})
+        except BaseException as error:
+            self._leave()
+            if not isinstance(error, HomeError):
+                raise
+
     async def _begin(self) -> None:
-        """Another ledger, with a snapshot."""
-        self._ledger = None
-        blocks, self._blocks = self._blocks, None
+        """Another ledger, with a snapshot. If that fails, the former one is gone on with where it can be."""
         made: list[LedgerWriter] = []
         former = self._current
         names_places, wasteful = self._choose_places()
+        blocks = self._blocks
+        if blocks is not None and (
+            not names_places
+            or blocks.ledger_id in wasteful
+            or blocks.size_bytes >= self._options.blocks_ledger_bytes
+        ):
+            blocks = None
         try:
-            if blocks is not None and (
-                not names_places
-                or blocks.ledger_id in wasteful
-                or blocks.size_bytes >= self._options.blocks_ledger_bytes
-            ):
-                blocks = None
+            await self._follow()
             if names_places and blocks is None:
                 blocks = await self._make(PLACES_VERSION, made)
             ledger = await self._make(PLACES_VERSION if names_places else GRAMMAR_VERSION, made)
             await self._point(former, self._others)
             for each in made:
                 await each.put_header(self._identity)
-            await self._put_snapshot(ledger, blocks)
+            waiting = await self._put_snapshot(ledger, blocks, wasteful)
+            await self._follow()
             others = (self._others | {former}) - {ledger.ledger_id, NO_LEDGER}
+            self._may_switch = True
             await self._point(ledger.ledger_id, others)
-        except Exception:
-            if not any(self._may_count(each.ledger_id) for each in made):
+        except BaseException as error:
+            if self._may_switch or self._unanswered or (blocks is not None and blocks is self._blocks):
+                self._leave()
+            if isinstance(error, Exception) and not any(self._may_count(each.ledger_id) for each in made):
                 for each in made:
                     self._forget_places_in(each.ledger_id)
                     await self._delete(each.ledger_id)
             raise
+        finally:
+            self._may_switch, self._next_waiting = False, None
         self._current, self._others = ledger.ledger_id, others
-        self._sending_ns = None  # not before: until now another ledger counts, which has less
-        if self._collects:  # else more has come meanwhile than may wait: the next `ship` begins another one
-            self._ledger = ledger
-            self._blocks = blocks
-            self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
+        self._dirty_ns = None  # not before: until now another ledger counted, which may have had less
+        self._ledger, self._blocks, self._waiting = ledger, blocks, waiting
+        self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
+        if waiting.full:
+            self._leave()  # more came meanwhile than may wait: the next `ship` begins another one
         self._chained(ledger.ledger_id)
         kept = ledgers_of(self._places)
         if blocks is not None:
@@ -328,12 +357,8 @@ class LogWriter:
         if not self._complete():
             return True, set()
         if self._block_bytes() <= self._options.inline_bytes:
-            self._places.clear()
-            return False, set()
-        wasteful = wasteful_ledgers(self._places)
-        for ledger_id in wasteful:
-            self._forget_places_in(ledger_id)
-        return True, wasteful
+            return False, ledgers_of(self._places)
+        return True, wasteful_ledgers(self._places)
 
     def _forget_places_in(self, ledger_id: int) -> None:
         for key in [key for key, place in self._places.items() if place.ledger_id == ledger_id]:
@@ -374,23 +399,31 @@ class LogWriter:
                     return
             raise
 
-    async def _put_snapshot(self, ledger: LedgerWriter, blocks: LedgerWriter | None) -> None:
+    async def _put_snapshot(
+        self, ledger: LedgerWriter, blocks: LedgerWriter | None, wasteful: set[int]
+    ) -> Waiting:
+        """Begin the ledger with what the store has; what is to be put behind that waits."""
         # What was noted until now is in the store, and so in the snapshot; what is noted from now on is kept.
         self._catch_up()
-        since_ns = self.since_ns
-        self._leave()
-        self._sending_ns, self._dirty_ns, self._collects = since_ns, None, True
+        self._next_waiting = waiting = Waiting(self._options.queue_bytes)
+        for ledger_id in wasteful:
+            self._forget_places_in(ledger_id)
         before = dict(self._places)
         snapshot = Snapshot(self._store.untapped, self._subscription_id, None if blocks is None else before)
         while (piece := await self._next_piece(snapshot)) is not None:
-            await self._put(ledger, blocks, EntryKind.SNAPSHOT, piece)
+            await self._put(ledger, blocks, EntryKind.SNAPSHOT, piece, self._places)
+            _refuse_more(waiting)
+            await self._follow()
         for key in before.keys() - snapshot.met:
             self._places.pop(key, None)  # there is no such block any more
         # The snapshot has perhaps a part of a write that is not noted yet.
         await self._offload(self._store.drain)
         self._catch_up()
-        await self._put_queue(ledger, blocks, EntryKind.SNAPSHOT)
-        await self._put(ledger, blocks, EntryKind.SNAPSHOT_END, [])
+        await self._put_waiting(waiting, ledger, blocks, EntryKind.SNAPSHOT, self._places)
+        await self._put(ledger, blocks, EntryKind.SNAPSHOT_END, [], self._places)
+        _refuse_more(waiting)
+        waiting.appended()
+        return waiting
 
     async def _next_piece(self, snapshot: Snapshot) -> list[Operation] | None:
         try:
@@ -400,48 +433,58 @@ class LogWriter:
             if damaged:
                 self._damaged(damaged)
 
-    async def _put_queue(self, ledger: LedgerWriter, blocks: LedgerWriter | None, kind: EntryKind) -> None:
-        """Append what is in the queue now. In a snapshot, it counts with all of that."""
-        left = len(self._queue)
+    async def _put_waiting(
+        self,
+        waiting: Waiting,
+        ledger: LedgerWriter,
+        blocks: LedgerWriter | None,
+        kind: EntryKind,
+        places: Places,
+    ) -> None:
+        """Append what waits now. In a snapshot it counts when that has ended."""
+        left = len(waiting)
         while left:
-            operations: list[Operation] = []
-            size_bytes = 0
-            oldest_ns = self._queue[0].written_ns
-            while left and size_bytes < self._options.record_bytes:
-                noted = self._queue.popleft()
-                left -= 1
-                operations += noted.operations
-                size_bytes += noted.size_bytes
-            self._queue_bytes -= size_bytes
-            self._sending_ns = oldest_ns if self._sending_ns is None else min(self._sending_ns, oldest_ns)
-            await self._put(ledger, blocks, kind, operations)
+            operations, taken = waiting.take(self._options.record_bytes, left)
+            left -= taken
+            await self._put(ledger, blocks, kind, operations, places)
+            _refuse_more(waiting)
             if kind is EntryKind.BATCH:
-                self._sending_ns = None
+                waiting.appended()
 
     async def _put(
-        self, ledger: LedgerWriter, blocks: LedgerWriter | None, kind: EntryKind, operations: list[Operation]
+        self,
+        ledger: LedgerWriter,
+        blocks: LedgerWriter | None,
+        kind: EntryKind,
+        operations: list[Operation],
+        places: Places,
     ) -> None:
-        """Append a record, its blocks to the ledger of blocks if there is one."""
+        """Append a record, its blocks to the ledger of blocks if there is one; `places` is told where."""
         if blocks is not None:
-            operations = await self._placed(blocks, operations)
+            operations = await self._placed(blocks, operations, places)
         before = ledger.size_bytes
         await ledger.put(kind, encode_operations(operations))
         self.written_bytes += ledger.size_bytes - before
-        if not self._collects:
-            raise AwayError("it is slower than what is written")
 
-    async def _placed(self, blocks: LedgerWriter, operations: list[Operation]) -> list[Operation]:
+    async def _placed(
+        self, blocks: LedgerWriter, operations: list[Operation], places: Places
+    ) -> list[Operation]:
         """The same operations, with places instead of blocks, which are appended."""
         found = [each for each in operations if each[0] == Batch.PUT and each[1][:1] == keys.BLOCK]
         if not found:
             return operations
         before = blocks.size_bytes
-        places = await blocks.put_blocks(found)
+        made = await blocks.put_blocks(found)
         self.written_bytes += blocks.size_bytes - before
-        self._places.update(places)
+        places.update(made)
         return [
-            (PLACE, key, places[key].encode())
+            (PLACE, key, made[key].encode())
             if kind == Batch.PUT and key[:1] == keys.BLOCK
             else (kind, key, value)
             for kind, key, value in operations
         ]
+
+
+def _refuse_more(waiting: Waiting) -> None:
+    if waiting.full:
+        raise AwayError("it is slower than what is written")

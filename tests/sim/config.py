@@ -71,6 +71,7 @@ class Config:
     log_record_bytes: int = 1 << 20
     log_inline_bytes: int = 4 << 20
     log_blocks_ledger_bytes: int = 64 << 20
+    log_tail_snapshots: int = 2
     logs_at_once: int = 32
     long_logs_at_once: int = 4
     long_log_bytes: int = 1 << 20
@@ -211,6 +212,7 @@ class Config:
             record_bytes=self.log_record_bytes,
             inline_bytes=self.log_inline_bytes,
             blocks_ledger_bytes=self.log_blocks_ledger_bytes,
+            tail_snapshots=self.log_tail_snapshots,
         )
         return DaemonOptions(
             index,

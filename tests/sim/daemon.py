@@ -8,7 +8,7 @@ logs as a bug of its own, or lets escape to the loop, is a violation.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +29,7 @@ from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.pointer import NO_LEDGER
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.tap import TappedStore
+from tidegate.index.tap import Noted, TappedStore
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.histories import Break
@@ -126,8 +126,11 @@ class _Logs(IndexLogs):
 
     def _check_queue(self, log: StreamLog) -> None:
         """Raises Violation if more waits for a log than may, and one write."""
-        queue = log.writer._queue
-        sizes = [sum(len(key) + len(value) for _, key, value in each.operations) for each in queue]
+        for waiting in (log.writer._waiting, log.writer._next_waiting):
+            self._check_size(() if waiting is None else waiting._noted)
+
+    def _check_size(self, waiting: Iterable[Noted]) -> None:
+        sizes = [sum(len(key) + len(value) for _, key, value in each.operations) for each in waiting]
         if sum(sizes) - max(sizes, default=0) > self.queue_bytes:
             raise Violation(
                 f"{sum(sizes)} bytes wait for an index log, and {self.queue_bytes} and one write are allowed"

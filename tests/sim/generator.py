@@ -171,6 +171,7 @@ class _Generator:
             long_log_bytes=luck.choice((0, 500, 1 << 20)),
             log_beginnings=luck.choice((1, 4)),
             claims_max=luck.choice((2, 5, 64, 64)),
+            log_tail_snapshots=luck.choice((0, 2)),
         )
 
     # ---- the steps

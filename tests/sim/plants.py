@@ -32,6 +32,7 @@ from tidegate.index.leftovers import Leftovers
 from tidegate.index.log.home import AwayError, NoLedgerError
 from tidegate.index.log.landing import Landing
 from tidegate.index.log.object_home import ObjectHome
+from tidegate.index.log.waiting import Waiting
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
 from tidegate.index.position_state import PositionState
@@ -290,7 +291,7 @@ def _forgotten_beside_a_snapshot() -> Iterator[None]:
     """What is written while the snapshot of an index log is put together is not in the log."""
 
     def note(self: Any, noted: Noted) -> None:
-        if self._ledger is not None or not self._collects:
+        if self._next_waiting is None:
             original(self, noted)
 
     original = LogWriter.note
@@ -302,12 +303,11 @@ def _forgotten_beside_a_snapshot() -> Iterator[None]:
 def _waits_without_a_bound() -> Iterator[None]:
     """However much waits for an index log, it is kept."""
 
-    def leave(self: Any) -> None:
-        if self._queue_bytes <= self._options.queue_bytes:
-            original(self)
+    def put(self: Any, noted: Noted) -> None:
+        self._noted.append(noted)
+        self.size_bytes += noted.size_bytes
 
-    original = LogWriter._leave
-    with replaced(LogWriter, "_leave", leave):
+    with replaced(Waiting, "put", put):
         yield
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.index_logs import Shipper, adopted, copy_of, land, read, restored
+from tests.support.index_logs import Shipper, adopted, copy_of, land, read, restored, run_beside
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
 from tests.support.stores import CrashStore
 from tidegate.index.catalog import Catalog
@@ -84,7 +84,8 @@ class LogMachine(RuleBasedStateMachine):
         ),
         log_options=st.builds(
             LogOptions,
-            tail_bytes=st.sampled_from([100, 3_000, 1 << 20]),
+            tail_bytes=st.sampled_from([1, 100, 3_000, 1 << 20]),
+            tail_snapshots=st.sampled_from([0, 2]),
             queue_bytes=st.sampled_from([100, 5_000, 1 << 20]),
             record_bytes=st.sampled_from([1, 500, 1 << 20]),
             inline_bytes=st.sampled_from([0, 0, 300, 1 << 20]),
@@ -186,12 +187,46 @@ class LogMachine(RuleBasedStateMachine):
     ) -> None:
         """The home goes away after some appends; between them, and within a snapshot, the index changes."""
         self.world.appends_left = left
-        self.shipper.home.meanwhile = lambda: self._something(meanwhile)
+
+        def between_appends() -> None:
+            self._something(meanwhile)
+            self._require_claim()
+
+        self.shipper.home.meanwhile = between_appends
         self.store.meanwhile = lambda: self._something(during_scan)
         with contextlib.suppress(HomeError):
             self.loop.run_until_complete(self.shipper.ship())
         self.shipper.home.meanwhile = self.store.meanwhile = lambda: None
         self.world.appends_left, self.world.away = None, False
+        self._require_claim()
+
+    @precondition(lambda self: self._shipper is not None)
+    @rule(
+        which=position_sets,
+        left=st.none() | st.integers(3, 12),
+        meanwhile=st.lists(position_sets, max_size=8),
+    )
+    def ship_more(self, which: set[Position], left: int | None, meanwhile: list[set[Position]]) -> None:
+        """The log has all, and goes on; it may have grown too long by that."""
+        self.settle()
+        self.add(sorted(which))
+        self.catalog.commit()
+        self.loop.run_until_complete(self.shipper.ship())
+        self.ship(left, [each for some in meanwhile for each in (("commit", some), ("add", some))], [])
+
+    def _require_claim(self) -> None:
+        """If the writer says that the log has all, whoever reads it now finds all that the store has."""
+        self.shipper.note()
+        pointer = Pointer.parse(self.world.pointer)
+        if self.shipper.writer.since_ns is not None or pointer is None:
+            return
+        log = run_beside(read(copy_of(self.world), IDENTITY))
+        store = self.store.crashed(self.store.unsynced)
+        stored = Catalog.open(store, self.clock, self.options).get(IDENTITY.name)
+        assert stored is not None
+        found = restored(log, IDENTITY, self.clock, self.options)
+        assert list(found.held()) == list(stored.held())
+        assert list(found.acknowledged()) == list(stored.acknowledged())
 
     def _something(self, left: list[tuple[str, set[Position]]]) -> None:
         what, which = left.pop() if left else ("nothing", set())

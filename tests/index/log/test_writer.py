@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
-from tests.support.index_logs import Shipper, read, restored, run
+from tests.support.index_logs import Shipper, copy_of, read, restored, run, run_beside
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
@@ -23,6 +24,91 @@ from tidegate.index.tap import TappedStore
 
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), b"\x01" * 16)
 QUEUE_BYTES = 200
+
+
+class Stand:
+    """An index, whose positions are in ledger 1, and its log. `amid` something, the clock stands at 11 ns."""
+
+    def __init__(self, options: LogOptions, dirty_ns: int | None = 0) -> None:
+        self.clock, self.world = ManualClock(), World()
+        self._options = IndexOptions()
+        store = TappedStore(MemoryStore(), self.clock)
+        self._catalog = Catalog.open(store, self.clock, self._options)
+        self._index = self._catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
+        self.shipper = Shipper(
+            store,
+            self._index.own_journal.subscription_id,
+            IDENTITY,
+            self.world,
+            options=options,
+            dirty_ns=dirty_ns,
+        )
+
+    def add(self, entry_id: int) -> None:
+        """Have the index hold one more, and the writer know."""
+        self._index.add(Entries.of([(1_000, 1, entry_id)]))
+        self._catalog.commit()
+        self.shipper.note()
+
+    def fill_the_log(self) -> None:
+        """Ship until all is in the log, and another one is to be begun."""
+        self.add(1)
+        run(self.shipper.ship())
+        while not self.shipper.writer.wants_to_ship:
+            self.add(len(self.held()) + 1)
+            run(self.shipper.ship())
+        assert self.shipper.writer.since_ns is None
+
+    def counting(self) -> int:
+        """The ledger that counts."""
+        pointer = Pointer.parse(self.world.pointer)
+        assert pointer is not None
+        return pointer.ledger_id
+
+    def logged(self) -> set[int]:
+        """The entries that whoever took over now would find."""
+        log = run_beside(read(copy_of(self.world), IDENTITY))
+        return {entry_id for _, entry_id in restored(log, IDENTITY, self.clock, self._options).held()}
+
+    def held(self) -> set[int]:
+        """The entries of the index."""
+        return {entry_id for _, entry_id in self._index.held()}
+
+    def before_point(self, do: Callable[[], None]) -> None:
+        """Whenever the pointer is written, before it is."""
+        point = self.shipper.home.point
+
+        async def point_watched(old: str, new: str) -> None:
+            do()
+            await point(old, new)
+
+        self.shipper.home.point = point_watched  # type: ignore[method-assign]
+
+    def amid(self, kind: EntryKind, do: Callable[[], None]) -> None:
+        """Once, while an entry of this kind is appended."""
+        append = self.shipper.home.append
+        done = False
+
+        async def append_watched(ledger_id: int, entry: bytes) -> int:
+            nonlocal done
+            if entry[3:4] == kind.value and not done:
+                done = True
+                self.clock.work(11)
+                do()
+            return await append(ledger_id, entry)
+
+        self.shipper.home.append = append_watched  # type: ignore[method-assign]
+
+    def lose(self, lost: int) -> None:
+        """Nothing can be appended to a ledger any more."""
+        append = self.shipper.home.append
+
+        async def append_or_not(ledger_id: int, entry: bytes) -> int:
+            if ledger_id == lost:
+                raise AwayError("no bookie")
+            return await append(ledger_id, entry)
+
+        self.shipper.home.append = append_or_not  # type: ignore[method-assign]
 
 
 def test_more_than_may_wait_while_the_pointer_is_written_begins_another_log() -> None:
@@ -60,51 +146,83 @@ def test_more_than_may_wait_while_the_pointer_is_written_begins_another_log() ->
     assert len(found.held()) == 1 + QUEUE_BYTES
 
 
-@pytest.mark.parametrize("meanwhile", [False, True])
-def test_nothing_is_in_the_log_before_the_pointer_says_so(meanwhile: bool) -> None:
-    """Who asks before would take the former ledger for one that has it all.
+def test_nothing_is_in_the_log_before_the_pointer_says_so() -> None:
+    """Who asks before would take the former ledger for one that has it all."""
+    stand = Stand(LogOptions(), dirty_ns=7)
+    stand.add(1)
+    seen: list[int | None] = []
+    stand.before_point(lambda: seen.append(stand.shipper.writer.since_ns))
 
-    meanwhile: it comes while another ledger is begun, for the length of the first one.
+    run(stand.shipper.ship())
+
+    assert seen == [7, 7]
+    assert stand.shipper.writer.since_ns is None
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_log_that_has_grown_too_long_is_gone_on_with_until_the_next_one_counts(away: bool) -> None:
+    """Its snapshot may take seconds: whoever took over meanwhile would miss what came.
+
+    away: the former ledger cannot be appended to; then what is missing there is said.
     """
-    clock, options, world = ManualClock(), IndexOptions(), World()
-    store = TappedStore(MemoryStore(), clock)
-    catalog = Catalog.open(store, clock, options)
-    index = catalog.subscription(IDENTITY.name, IDENTITY.incarnation)
-    log_options = LogOptions(tail_bytes=100)
-    shipper = Shipper(
-        store, index.own_journal.subscription_id, IDENTITY, world, options=log_options, dirty_ns=7
-    )
-    point, append = shipper.home.point, shipper.home.append
-    since_ns: list[int | None] = []
+    stand = Stand(LogOptions(tail_bytes=100))
+    stand.fill_the_log()
+    former = stand.counting()
+    stand.amid(EntryKind.SNAPSHOT, lambda: stand.add(100))
+    if away:
+        stand.lose(former)
+    seen: list[tuple[int | None, bool]] = []
+    stand.before_point(lambda: seen.append((stand.shipper.writer.since_ns, 100 in stand.logged())))
 
-    def add(entry_id: int) -> None:
-        index.add(Entries.of([(1_000, 1, entry_id)]))
-        catalog.commit()
+    run(stand.shipper.ship())
 
-    async def point_watched(old: str, new: str) -> None:
-        since_ns.append(shipper.writer.since_ns)
-        await point(old, new)
+    assert seen == [(None, False), (11, False) if away else (None, True)]
+    assert stand.counting() != former
+    assert stand.shipper.writer.since_ns is None
+    assert stand.logged() == stand.held()
 
-    async def append_and_add(ledger_id: int, entry: bytes) -> int:
-        if entry[3:4] == EntryKind.SNAPSHOT.value and not index.holds(Entries.of([(1_000, 1, 100)])).any():
-            clock.work(11)
-            add(100)
-        return await append(ledger_id, entry)
 
-    add(1)
-    if meanwhile:
-        run(shipper.ship())
-        while not shipper.writer.wants_to_ship:
-            add(len(index.held()) + 1)
-            run(shipper.ship())
-        assert shipper.writer.since_ns is None
-        shipper.home.append = append_and_add  # type: ignore[method-assign]
-    shipper.home.point = point_watched  # type: ignore[method-assign]
+def test_what_the_next_log_misses_is_said_while_it_may_be_the_one_that_counts() -> None:
+    """The former one has it; which of them counts, nobody knows until the pointer is answered for."""
+    stand = Stand(LogOptions(tail_bytes=100))
+    stand.fill_the_log()
+    stand.amid(EntryKind.SNAPSHOT_END, lambda: stand.add(100))
+    seen: list[tuple[int | None, bool]] = []
+    stand.before_point(lambda: seen.append((stand.shipper.writer.since_ns, 100 in stand.logged())))
 
-    run(shipper.ship())
+    run(stand.shipper.ship())
 
-    assert since_ns == ([None, 11] if meanwhile else [7, 7])
-    assert shipper.writer.since_ns is None
+    assert seen == [(None, False), (11, True)]
+    assert 100 not in stand.logged() and stand.shipper.writer.since_ns == 11
+    run(stand.shipper.ship())
+    assert stand.logged() == stand.held()
+
+
+def test_where_no_ledger_can_be_made_the_former_one_is_gone_on_with() -> None:
+    stand = Stand(LogOptions(tail_bytes=100))
+    stand.fill_the_log()
+    former, create = stand.counting(), stand.shipper.home.create
+    away = True
+
+    async def create_or_not() -> int:
+        if away:
+            raise AwayError("no bookie")
+        return await create()
+
+    stand.shipper.home.create = create_or_not  # type: ignore[method-assign]
+    for entry_id in (100, 101):
+        stand.add(entry_id)
+        with pytest.raises(AwayError, match="no bookie"):
+            run(stand.shipper.ship())
+        assert stand.counting() == former
+        assert stand.logged() == stand.held()
+        assert stand.shipper.writer.since_ns is None and stand.shipper.writer.wants_to_ship
+    away = False
+
+    run(stand.shipper.ship())
+
+    assert stand.counting() != former
+    assert stand.logged() == stand.held()
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -1,0 +1,76 @@
+"""What waits to be appended to a ledger: writes of the store, in their order, and never more than may wait.
+
+Invariant: once more has come than may wait, nothing is kept any more; since when is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidegate.index.checks import require
+from tidegate.index.tap import Noted, Operation
+
+
+class Waiting:
+    """Writes that wait.
+
+    size_bytes: of what waits, at most `max_bytes` and one write. since_ns: when the oldest one was written
+    that is not known to be in the ledger; None if all are. full: whether more has come than may wait.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.size_bytes = 0
+        self.full = False
+        self._max_bytes = max_bytes
+        self._noted: deque[Noted] = deque()
+        self._taken_ns: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    @property
+    def since_ns(self) -> int | None:
+        """See above."""
+        if self._taken_ns is not None:
+            return self._taken_ns  # taken from the front: nothing that waits is older
+        return self._noted[0].written_ns if self._noted else None
+
+    def put(self, noted: Noted) -> None:
+        """One more."""
+        if self.full:
+            return
+        self._noted.append(noted)
+        self.size_bytes += noted.size_bytes
+        if self.size_bytes > self._max_bytes:
+            self._taken_ns = self.since_ns
+            self.full = True
+            self._noted.clear()
+            self.size_bytes = 0
+
+    def take(self, record_bytes: int, count: int) -> tuple[list[Operation], int]:
+        """The oldest `count` writes, or as many of them as fill a record; what they are, and how many.
+
+        They count in `since_ns` until `appended` is called.
+        """
+        operations: list[Operation] = []
+        taken = size_bytes = 0
+        if self._taken_ns is None:
+            self._taken_ns = self.since_ns
+        while taken < count and self._noted and size_bytes < record_bytes:
+            noted = self._noted.popleft()
+            taken += 1
+            operations += noted.operations
+            size_bytes += noted.size_bytes
+        self.size_bytes -= size_bytes
+        return operations, taken
+
+    def appended(self) -> None:
+        """What was taken is in the ledger."""
+        if not self.full:
+            self._taken_ns = None
+
+    def check(self) -> None:
+        """Raise CheckError if an invariant does not hold."""
+        require(self.size_bytes == sum(each.size_bytes for each in self._noted), "waiting bytes are wrong")
+        require(not (self.full and self._noted), "something waits where more came than may wait")
+        require(not self.full or self.since_ns is not None, "nobody knows since when something is missing")
