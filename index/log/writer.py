@@ -292,6 +292,7 @@ class LogWriter:
 
     async def _begin(self) -> None:
         """Another ledger, with a snapshot. If that fails, the former one is gone on with where it can be."""
+        await self._follow()
         made: list[LedgerWriter] = []
         former = self._current
         names_places, wasteful = self._choose_places()
@@ -303,7 +304,6 @@ class LogWriter:
         ):
             blocks = None
         try:
-            await self._follow()
             if names_places and blocks is None:
                 blocks = await self._make(PLACES_VERSION, made)
             ledger = await self._make(PLACES_VERSION if names_places else GRAMMAR_VERSION, made)
@@ -316,7 +316,9 @@ class LogWriter:
             self._may_switch = True
             await self._point(ledger.ledger_id, others)
         except BaseException as error:
-            if self._may_switch or self._unanswered or (blocks is not None and blocks is self._blocks):
+            # A ledger of blocks that both logs append to may end in the midst of a record.
+            shared = blocks is not None and blocks is self._blocks and self._next_waiting is not None
+            if self._may_switch or shared:
                 self._leave()
             if isinstance(error, Exception) and not any(self._may_count(each.ledger_id) for each in made):
                 for each in made:

@@ -108,6 +108,8 @@ class StreamLog:
 
     async def ship_last(self) -> None:
         """Return when all is shipped, or it is not worth waiting for."""
+        if self._failures and self.writer.since_ns is None:
+            return  # the log has all; what fails is to begin the next one
         self._hurry.set()
         self.wake()
         with contextlib.suppress(TimeoutError):

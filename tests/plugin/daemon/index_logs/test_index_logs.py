@@ -20,14 +20,15 @@ from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.format import encode_block, keys
 from tidegate.index.format.manifest import Identity
+from tidegate.index.log.home import AwayError
 from tidegate.index.log.log_options import LogOptions
-from tidegate.index.log.memory_home import World
+from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon.index_logs import restoring
+from tidegate.plugin.daemon.index_logs import restoring, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.session import DaemonSession
@@ -483,3 +484,27 @@ async def test_what_was_on_its_way_to_the_disk_when_its_stream_ended_gets_into_t
             assert len(stream.held) == 95
             await until(lambda: up_to_date(daemon))
             assert len((await logged(world)).held()) == 95
+
+
+async def test_close_waits_for_no_next_log_that_cannot_be_begun(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former log has all."""
+    monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 3_600.0)
+
+    async def no_bookie(_: MemoryHome) -> int:
+        raise AwayError("no bookie")
+
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        assert daemon.engine._logs is not None
+        daemon.engine._logs.options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        await fill(client, daemon, world)
+        monkeypatch.setattr(MemoryHome, "create", no_bookie)
+        stream = client.streams[1]
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
+        await stream.durable()
+        await until(lambda: any("no bookie" in one.failure for one in daemon.engine.log_states()))
+        await until(lambda: up_to_date(daemon))
+        await asyncio.wait_for(stream.close(), 60)
+        assert len((await logged(world)).held()) == 95
