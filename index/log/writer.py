@@ -3,7 +3,7 @@
 The caller notes what the store has written (`note`) and calls `ship` from time to time; pauses and retries
 are its business. A ledger that cannot be gone on with, because an append failed or too much waited, is left,
 and the next `ship` begins another one with a snapshot. One that has only grown too long is gone on with until
-the next one counts: the snapshot may take seconds, and whoever took over meanwhile would miss them.
+the next one counts: the snapshot may take seconds, and whoever took over meanwhile would miss what came.
 
 With many blocks, a log has them in ledgers of their own (`places`): the next log goes on naming what is
 there, so that beginning it costs next to nothing, and so does the next owner's.
@@ -23,7 +23,6 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -32,25 +31,23 @@ from typing import Protocol, TypeVar
 from tidegate.index.checks import require
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
-from tidegate.index.log.home import AwayError, Home, HomeError, NoLedgerError, StalePointerError
+from tidegate.index.log.home import AwayError, Home, HomeError, StalePointerError
+from tidegate.index.log.ledger_writer import LedgerWriter
 from tidegate.index.log.log_options import LogOptions
-from tidegate.index.log.places import Place, Places, ledgers_of, wasteful_ledgers
+from tidegate.index.log.places import Places, ledgers_of, wasteful_ledgers
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
 from tidegate.index.log.records import (
     GRAMMAR_VERSION,
     PLACE,
     PLACES_VERSION,
     EntryKind,
-    Header,
     encode_operations,
-    encode_record,
 )
 from tidegate.index.log.snapshot import Snapshot
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.store import Batch
 from tidegate.index.tap import Noted, Operation, TappedStore
 
-_OVERLAPPING_APPENDS = 4
 _UNANSWERED_MAX = 16
 _DEAD_NAMES_MAX = 8
 """So many deleted ledgers the pointer may go on naming."""
@@ -64,57 +61,6 @@ class Offload(Protocol):
     def __call__(self, work: Callable[[], ResultT]) -> Awaitable[ResultT]:
         """The result of `work`."""
         ...
-
-
-class LedgerWriter:
-    """One log ledger while it is written. Any error of the home ends it.
-
-    size_bytes, entries: of what was appended.
-    """
-
-    def __init__(self, home: Home, ledger_id: int, chain: int, version: int = GRAMMAR_VERSION) -> None:
-        self.ledger_id = ledger_id
-        self.size_bytes = 0
-        self._home = home
-        self._chain = chain
-        self._version = version
-        self._next = 0
-
-    @property
-    def entries(self) -> int:
-        """See above."""
-        return self._next
-
-    async def put_header(self, identity: Identity) -> None:
-        """Append the header."""
-        await self._append([Header(self._chain, identity, self._version).encode()])
-
-    async def put(self, kind: EntryKind, data: bytes) -> None:
-        """Append a record; it is kept on return. Raises HomeError."""
-        await self._append(encode_record(kind, data, self._chain, self._next))
-
-    async def put_blocks(self, blocks: list[Operation]) -> Places:
-        """Append a record of blocks; where they lie. Raises HomeError."""
-        first = self._next
-        await self.put(EntryKind.BLOCKS, encode_operations(blocks))
-        return {
-            key: Place(self.ledger_id, self._chain, first, self.size_bytes, len(value))
-            for _, key, value in blocks
-        }
-
-    async def _append(self, entries: list[bytes]) -> None:
-        for at in range(0, len(entries), _OVERLAPPING_APPENDS):
-            group = entries[at : at + _OVERLAPPING_APPENDS]
-            numbers = await asyncio.gather(
-                *(self._home.append(self.ledger_id, entry) for entry in group), return_exceptions=True
-            )
-            for number in numbers:
-                if isinstance(number, BaseException):
-                    raise number
-                if number != self._next:
-                    raise NoLedgerError(f"ledger {self.ledger_id} has taken entry {self._next} as {number}")
-                self._next += 1
-        self.size_bytes += sum(map(len, entries))
 
 
 class LogWriter:
@@ -203,15 +149,16 @@ class LogWriter:
     @property
     def since_ns(self) -> int | None:
         """When the oldest change was written that is not known to be in the log; None if all is."""
-        following = self._next_waiting if self._may_switch else None
-        times = (self._dirty_ns, self._waiting.since_ns, None if following is None else following.since_ns)
+        times = [self._dirty_ns, self._waiting.since_ns]
+        if self._may_switch and self._next_waiting is not None:
+            times.append(self._next_waiting.since_ns)
         return min((at for at in times if at is not None), default=None)
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes that wait to be appended; what only a snapshot will have is not among them."""
-        following = 0 if self._next_waiting is None else self._next_waiting.size_bytes
-        return max(self._waiting.size_bytes, following)
+        next_bytes = 0 if self._next_waiting is None else self._next_waiting.size_bytes
+        return max(self._waiting.size_bytes, next_bytes)
 
     @property
     def ledger_id(self) -> int:

@@ -25,7 +25,7 @@ from tidegate.index import (
     staging,
 )
 from tidegate.index.format import packing
-from tidegate.index.log import object_home, writer
+from tidegate.index.log import ledger_writer, object_home, writer
 from tidegate.plugin.daemon import handing_out, ingestion, outgoing, small_adds, streams
 from tidegate.plugin.daemon.index_logs import index_logs, restoring
 
@@ -50,7 +50,7 @@ _SMALL: dict[tuple[ModuleType, str], int] = {
     (roaring, "_BULK"): 2,
     (staging, "_PART_MIN"): 2,
     (object_home, "READ_ENTRIES_MAX"): 2,
-    (writer, "_OVERLAPPING_APPENDS"): 1,
+    (ledger_writer, "_OVERLAPPING_APPENDS"): 1,
     (writer, "_UNANSWERED_MAX"): 2,
     (handing_out, "FRAME_RECORDS_MAX"): 2,
     (ingestion, "PIECE_ENTRIES"): 2,
