@@ -19,6 +19,7 @@ from tidegate.pipeline.topic.schema import NOT_SET, MessageMetadata, SingleMessa
 
 UNCOMPRESSED_MAX_BYTES = 256 * 1024 * 1024
 
+_MAGIC = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _CHECKSUM = struct.Struct(">HII")
 _CHECKSUM_MAGIC = 0x0E01
@@ -55,13 +56,14 @@ def parse_entry(entry_id: int, data: bytes, *, checked: bool = False) -> Entry:
     Raises ``WireError``.
     """
     try:
-        magic, expected, size = _CHECKSUM.unpack_from(data)
+        (magic,) = _MAGIC.unpack_from(data)
         if magic == _BROKER_METADATA_MAGIC:
             _, size = _BROKER_METADATA.unpack_from(data)
             data = data[_BROKER_METADATA.size + size :]
-            magic, expected, size = _CHECKSUM.unpack_from(data)
-        begin = _CHECKSUM.size
+            (magic,) = _MAGIC.unpack_from(data)
         if magic == _CHECKSUM_MAGIC:
+            _, expected, size = _CHECKSUM.unpack_from(data)
+            begin = _CHECKSUM.size
             if not checked and crc32c(data[begin - _U32.size :]) != expected:
                 raise WireError(f"entry {entry_id} fails its checksum")
         else:

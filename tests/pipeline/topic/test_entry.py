@@ -38,6 +38,11 @@ def test_without_a_checksum() -> None:
     assert parsed(entry(checksum=False)).payload == b"hello"
 
 
+def test_what_is_shorter_than_a_checksum_would_be() -> None:
+    one = parsed(b"\x00\x00\x00\x04\x0a\x00\x18\x00")
+    assert (one.metadata.producer_name, one.metadata.publish_time, one.payload) == ("", 0, b"")
+
+
 def test_with_what_a_broker_adds_in_front() -> None:
     added = b"\x08\x01\x10\x02"
     data = b"\x0e\x02" + struct.pack(">I", len(added)) + added + entry()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.pipeline.entries import entry
@@ -64,6 +64,7 @@ def together(payloads: list[bytes]) -> list[tuple[int, bool, bool]]:
 
 @settings(deadline=None)
 @given(st.lists(stored(), max_size=12))
+@example([b"\x00\x00\x00\x04\x0a\x00\x18\x00"])
 def test_as_each_by_itself(payloads: list[bytes]) -> None:
     assert together(payloads) == [alone(at, payload) for at, payload in enumerate(payloads)]
 
