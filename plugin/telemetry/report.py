@@ -229,7 +229,7 @@ async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
     found = (daemon.catalog.get(name) for name in survey.most_held[:subscriptions_max])
     return await with_subscriptions(
         answer,
-        (index for index in found if index is not None),
+        found,
         lambda index: _subscription(daemon, index, now_ms),
         survey.totals.subscriptions,
     )
@@ -237,16 +237,20 @@ async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
 
 async def with_subscriptions(
     answer: dict[str, Any],
-    indexes: Iterable[DelayIndex],
+    indexes: Iterable[DelayIndex | None],
     describe: Callable[[DelayIndex], dict[str, Any]],
     count: int,
 ) -> bytes:
     """``answer`` as JSON with ``subscriptions``, as many as there is room for, and how many of ``count`` are
-    left out. It is put together in turns: with a thousand of them it is megabytes.
+    left out. It is put together in turns: with a thousand of them it is megabytes. None in the place of an
+    index: it was counted, and has been forgotten since.
     """
     parts: list[str] = []
     left_bytes = _ANSWER_BYTES
     async for index in in_turns(indexes):
+        if index is None:
+            count -= 1
+            continue
         part = json.dumps(describe(index), separators=_COMPACT)
         left_bytes -= len(part) + 1
         if left_bytes < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.stats import IndexStats
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.telemetry import lately, survey
+from tidegate.plugin.telemetry.report import with_subscriptions
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns
 
 COUNT = 60
@@ -139,6 +141,18 @@ async def test_what_is_removed_meanwhile_is_left_out(
     found = await walking
     assert found.totals.held == sum(range(COUNT - 1))
     assert found.totals.subscriptions == COUNT - 1
+
+
+async def test_what_was_forgotten_since_it_was_counted_is_not_said_to_be_left_out(catalog: Catalog) -> None:
+    names = [name(number) for number in range(COUNT)]
+    catalog.remove(name(3))
+    catalog.remove(name(COUNT - 1))
+    shown = (catalog.get(one) for one in names[: COUNT - 10])
+    answer = json.loads(
+        await with_subscriptions({"schema": 1}, shown, lambda index: {"held": index.stats().held}, COUNT)
+    )
+    assert len(answer["subscriptions"]) == COUNT - 11
+    assert answer["subscriptions_omitted"] == 10
 
 
 @pytest.mark.usefixtures("short_turns")
