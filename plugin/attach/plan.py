@@ -54,6 +54,9 @@ _OF_ONE_BROKER = ("rocksdb:", "memory:")
 ACK_RANGES_KEY = "managedLedgerMaxUnackedRangesToPersist"
 ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
+_ACK_DEFAULTS = (10_000, "false")
+_ACK_DEFAULTS_5 = (200_000, "true")
+"""What Pulsar takes for the two keys where a conf file does not have them, up to 4.2 and from 5.0 on."""
 HORIZON_MS_DEFAULT = 2_000
 
 
@@ -173,7 +176,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         current = home.read_conf(conf)
         original, _ = _original(home, conf, current, record)
         original_text = conf_file.decode(original)
-        keys = _keys(settings, conf_file.values(original_text))
+        keys = _keys(settings, conf_file.values(original_text), home.version)
         text, edit = conf_file.apply(original_text, keys)
         attached = conf_file.encode(text)
         backup = home.record_dir / conf.name
@@ -182,7 +185,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         records[conf.name] = ConfRecord(_sha256(original), _sha256(attached), edit)
         if settings.index_log == AUTO_INDEX_LOG and INDEX_LOG_KEY in keys:
             in_cluster.append(conf.name)
-        for line in _advice(conf_file.values(text)):
+        for line in _advice(conf_file.values(text), home.version):
             advice.setdefault(line, []).append(conf.name)
     record_path = home.record_dir / attach_record.FILE_NAME
     record_bytes = attach_record.dump(Record(settings, records))
@@ -299,14 +302,14 @@ def _index_log(wanted: str) -> str:
         raise AttachError(f"--index-log is refused: {error}") from None
 
 
-def _keys(settings: AttachedSettings, values: Mapping[str, str]) -> dict[str, str]:
+def _keys(settings: AttachedSettings, values: Mapping[str, str], version: str) -> dict[str, str]:
     keys = {
         TRACKER_KEY: TRACKER_FACTORY,
         SOCKET_KEY: settings.socket,
         HORIZON_KEY: str(settings.horizon_ms),
     }
     if settings.tune_acks:
-        keys |= _ack_keys(values)
+        keys |= _ack_keys(values, version, ACK_RANGES)
     if settings.allow_unknown_version:
         keys[ALLOW_UNKNOWN_KEY] = "true"
     index_log = settings.index_log
@@ -323,20 +326,31 @@ def _is_of_cluster(values: Mapping[str, str]) -> bool:
     return any(store and not store.startswith(_OF_ONE_BROKER) for store in stores)
 
 
-def _ack_keys(values: Mapping[str, str]) -> dict[str, str]:
-    """The cursor settings that keep acknowledgements, as far as ``values`` has not got them (or more)."""
+def _ack_defaults(version: str) -> tuple[int, str]:
+    major = version.partition(".")[0]
+    return _ACK_DEFAULTS_5 if major.isdecimal() and int(major) >= 5 else _ACK_DEFAULTS
+
+
+def _ack_keys(values: Mapping[str, str], version: str, at_least: int) -> dict[str, str]:
+    """The cursor settings that keep acknowledgements of ``at_least`` ranges, as far as ``values``, or the
+    defaults of this version of Pulsar, have not got them (or more).
+    """
+    default_ranges, default_long_array = _ack_defaults(version)
     keys = {}
-    ranges = values.get(ACK_RANGES_KEY, "").strip()
-    if not ranges.isdecimal() or int(ranges) < ACK_RANGES:
-        keys[ACK_RANGES_KEY] = str(ACK_RANGES)
-    if values.get(ACK_LONG_ARRAY_KEY, "").strip() != "true":
+    ranges = values.get(ACK_RANGES_KEY, "").strip() or str(default_ranges)
+    if not ranges.isdecimal() or int(ranges) < at_least:
+        keys[ACK_RANGES_KEY] = str(at_least)
+    if (values.get(ACK_LONG_ARRAY_KEY, "").strip() or default_long_array) != "true":
         keys[ACK_LONG_ARRAY_KEY] = "true"
     return keys
 
 
-def _advice(values: Mapping[str, str]) -> list[str]:
+def _advice(values: Mapping[str, str], version: str) -> list[str]:
     advice: list[str] = []
-    missing = [f"{key}={value}" for key, value in _ack_keys(values).items()]
+    # Pulsar 5's own defaults will do; a conf file that was carried over from 4 has 10,000 instead.
+    default_ranges, _ = _ack_defaults(version)
+    wanted = default_ranges if default_ranges == _ACK_DEFAULTS_5[0] else ACK_RANGES
+    missing = [f"{key}={value}" for key, value in _ack_keys(values, version, wanted).items()]
     if missing:
         advice.append(
             f"set {' and '.join(missing)}, or Pulsar forgets acknowledgements "

@@ -20,7 +20,7 @@ from tidegate.plugin.errors import AttachError
 LIB, CONF, RECORD = "lib", "conf", "tidegate"
 CONF_NAMES = ("broker.conf", "standalone.conf")
 JAR_NAME = "tidegate-pulsar-shim.jar"
-KNOWN_LINES = ("4.0", "4.1", "4.2")
+KNOWN_LINES = ("4.0", "4.1", "4.2", "5.0")
 _BROKER_JAR = re.compile(r"(?:org\.apache\.pulsar-)?pulsar-broker-(\d+\.\d+\.\d+[^/]*)\.jar")
 _SHIM_JARS = ("tidegate-pulsar-shim", ".jar")
 # In every broker's conf file: Pulsar does not start without it.

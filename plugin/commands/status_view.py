@@ -36,6 +36,8 @@ def render(answer: dict[str, Any], console: Console) -> None:
         say(console, f"broker {name} ({broker['product']}) connected, {broker['streams']} streams")
     if not answer["brokers"]:
         say(console, "no broker is connected")
+    for line in _bypassed(answer.get("bypassed")):  # an older daemon does not say
+        say(console, line)
     if "attached" in answer:
         say(console, attachment_line(answer["attached"]))
     say(
@@ -61,6 +63,19 @@ def render(answer: dict[str, Any], console: Console) -> None:
         _say_rows(rows, console)
     if answer["subscriptions_omitted"]:
         say(console, f"… and {answer['subscriptions_omitted']:,} subscriptions more")
+
+
+def _bypassed(bypassed: dict[str, Any] | None) -> list[str]:
+    """A line for each dispatcher that bypasses Tidegate, and one for those without a name."""
+    if bypassed is None:
+        return []
+    lines = [
+        f"BYPASSED: {shown(one['topic'])}:{shown(one['subscription'])} at {shown(one['broker'])}: "
+        f"Tidegate does not have its {one['delayed']:,} delayed messages: {shown(one['reason'])}"
+        for one in bypassed["named"]
+    ]
+    more = bypassed["dispatchers"] - len(lines)
+    return [*lines, f"BYPASSED: and {more:,} dispatchers more"] if more > 0 else lines
 
 
 def _say_rows(rows: list[_Row], console: Console) -> None:

@@ -35,6 +35,7 @@ from tidegate.plugin.wire.frames import Frame, FrameDecoder, FrameType
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
+    Bypassed,
     Clear,
     Close,
     Credit,
@@ -345,6 +346,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._on_error(frame.stream, message)
             case LogAnswer() if self.hello.role == Role.BROKER:
                 self.log_requests.answered(frame.stream, frame.seq, message)
+            case Bypassed() if self.hello.role == Role.BROKER:
+                self._engine.bypassed(self, message)
             case Open() if self.hello.role == Role.BROKER:
                 self._streams.open(frame.stream, message)
             case Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (

@@ -30,6 +30,7 @@ from tidegate.index import (
     TidegateIndexError,
 )
 from tidegate.plugin.daemon.brokers import Brokers
+from tidegate.plugin.daemon.bypasses import Bypasses
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.failures import Failures
@@ -56,6 +57,7 @@ from tidegate.plugin.telemetry.survey import Surveyor
 from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
     Add,
+    Bypassed,
     Close,
     Hello,
     Ingest,
@@ -94,6 +96,7 @@ class DaemonEngine:
         self.daemon_id = daemon_id
         self.started_at_ms = clock.now_ms()
         self._brokers = Brokers(metrics, log)
+        self.bypasses = Bypasses(health, log)
         self.ownership: Ownership[Stream] = Ownership()
         self._loop = loop
         self._metrics = metrics
@@ -195,6 +198,11 @@ class DaemonEngine:
         self._handing_out.gone(connection)
         self._queries.gone(connection)
         self._brokers.gone(connection)
+        self.bypasses.gone(connection)
+
+    def bypassed(self, connection: Link, told: Bypassed) -> None:
+        """See ``stream.Engine``."""
+        self.bypasses.tell(connection, told)
 
     def writable(self, connection: Link) -> None:
         """See ``stream.Engine``."""

@@ -14,7 +14,7 @@ from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import Hello, Ingest, Message, Open, Welcome
+from tidegate.plugin.wire.messages import Bypassed, Hello, Ingest, Message, Open, Welcome
 
 
 class Stream:
@@ -177,6 +177,10 @@ class Engine(Protocol):
 
     def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
         """Entries of a control client; ``reply`` is called once they are durable."""
+        ...
+
+    def bypassed(self, connection: Link, told: Bypassed) -> None:
+        """A broker says what bypasses Tidegate there."""
         ...
 
     def gone(self, connection: Link) -> None:

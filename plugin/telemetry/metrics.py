@@ -83,6 +83,17 @@ class SubscriptionGauges:
 
 
 @dataclass(frozen=True)
+class BypassGauge:
+    """A dispatcher whose delayed messages Tidegate does not have."""
+
+    broker: str
+    topic: str
+    subscription: str
+    delayed: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Gauges:
     """The state of the daemon at the moment of a scrape; sums over all subscriptions."""
 
@@ -118,6 +129,8 @@ class Gauges:
     ready: bool
     uptime_seconds: float
     series: Sequence[SubscriptionGauges]
+    bypassed_dispatchers: int = 0
+    bypassed: Sequence[BypassGauge] = ()
 
 
 class _GaugeCollector:
@@ -196,6 +209,11 @@ class _GaugeCollector:
                 "How old the oldest change is that is not in its index log",
                 state.index_log_lag_seconds,
             ),
+            (
+                "bypassed_dispatchers",
+                "Dispatchers with delayed messages that Tidegate does not have",
+                state.bypassed_dispatchers,
+            ),
             ("ready", "1 if /readyz says so", int(state.ready)),
             ("uptime_seconds", "Seconds since the daemon started", state.uptime_seconds),
         ):
@@ -220,6 +238,15 @@ class _GaugeCollector:
         yield CounterMetricFamily(
             "tidegate_compactions", "Slices of which runs were merged", value=state.compactions
         )
+        bypassed = GaugeMetricFamily(
+            "tidegate_bypassed_messages",
+            "Delayed messages that Tidegate does not have, by dispatcher, the first of them",
+            labels=["broker", "topic", "subscription", "reason"],
+        )
+        for one in state.bypassed:
+            names = (one.broker, one.topic, one.subscription, one.reason)
+            bypassed.add_metric(list(map(shown, names)), one.delayed)
+        yield bypassed
         yield from self._by_subscription(state.series)
 
     @staticmethod

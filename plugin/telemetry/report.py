@@ -9,20 +9,23 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.telemetry.health import Health
-from tidegate.plugin.telemetry.metrics import Gauges, SubscriptionGauges
+from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
 from tidegate.plugin.wire.frames import LENGTH_MAX
+from tidegate.plugin.wire.messages import BYPASSED_MAX
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
 SLICES_MAX = 24
 NEAR_DUE_MS = 60_000
-_ANSWER_BYTES = LENGTH_MAX - 262_144  # the rest is for what is not of subscriptions
+_HEAD_BYTES = 196_608  # what is not of subscriptions; if it has more, fewer of them have room
+_ANSWER_BYTES = LENGTH_MAX - 262_144
 _COMPACT = (",", ":")
 
 
@@ -127,6 +130,43 @@ class Limits(Protocol):
         ...
 
 
+class Bypass(Protocol):
+    """A dispatcher that bypasses Tidegate, as far as it is told of."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        ...
+
+    @property
+    def subscription(self) -> str:
+        """Its subscription."""
+        ...
+
+    @property
+    def delayed(self) -> int:
+        """How many delayed messages it has."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why they are not Tidegate's."""
+        ...
+
+
+class Bypasses(Protocol):
+    """What bypasses Tidegate at all brokers."""
+
+    @property
+    def dispatchers(self) -> int:
+        """How many dispatchers."""
+        ...
+
+    def named(self) -> Iterable[tuple[str, Bypass]]:
+        """Those known by name, each with its broker's."""
+        ...
+
+
 class Daemon(Protocol):
     """What a report is made from."""
 
@@ -173,6 +213,11 @@ class Daemon(Protocol):
     @property
     def brokers(self) -> Mapping[str, Broker]:
         """The connected brokers by name."""
+        ...
+
+    @property
+    def bypasses(self) -> Bypasses:
+        """What bypasses this daemon."""
         ...
 
     @property
@@ -223,6 +268,19 @@ async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
             }
             for name, connection in sorted(daemon.brokers.items())
         ],
+        "bypassed": {
+            "dispatchers": daemon.bypasses.dispatchers,
+            "named": [
+                {
+                    "broker": broker,
+                    "topic": one.topic,
+                    "subscription": one.subscription,
+                    "delayed": one.delayed,
+                    "reason": one.reason,
+                }
+                for broker, one in islice(daemon.bypasses.named(), BYPASSED_MAX)
+            ],
+        },
         "totals": survey.totals._asdict()
         | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.damaged_bytes},
     }
@@ -246,7 +304,8 @@ async def with_subscriptions(
     index: it was counted, and has been forgotten since.
     """
     parts: list[str] = []
-    left_bytes = _ANSWER_BYTES
+    head = json.dumps(answer, separators=_COMPACT).removesuffix("}")
+    left_bytes = _ANSWER_BYTES - max(0, len(head) - _HEAD_BYTES)
     async for index in in_turns(indexes):
         if index is None:
             count -= 1
@@ -256,7 +315,6 @@ async def with_subscriptions(
         if left_bytes < 0:
             break
         parts.append(part)
-    head = json.dumps(answer, separators=_COMPACT).removesuffix("}")
     omitted = max(0, count - len(parts))
     return f'{head},"subscriptions":[{",".join(parts)}],"subscriptions_omitted":{omitted}}}'.encode()
 
@@ -347,6 +405,11 @@ async def gauges(daemon: Daemon) -> Gauges:
         ready=daemon.health.ready,
         uptime_seconds=(daemon.clock.now_ms() - daemon.started_at_ms) / 1_000,
         series=series,
+        bypassed_dispatchers=daemon.bypasses.dispatchers,
+        bypassed=[
+            BypassGauge(broker, one.topic, one.subscription, one.delayed, one.reason)
+            for broker, one in islice(daemon.bypasses.named(), BYPASSED_MAX)
+        ],
     )
 
 

@@ -28,8 +28,11 @@ from tidegate.index import (
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.frames import FLAG_DISOWN, FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
 from tidegate.plugin.wire.messages import (
+    BYPASSED_MAX,
     Ack,
     Add,
+    Bypassed,
+    BypassedDispatcher,
     Clear,
     Close,
     Credit,
@@ -67,6 +70,7 @@ RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side s
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _POSITION = struct.Struct("<qq")
+_DELAYED = struct.Struct("<q")
 _LEDGER = struct.Struct("<qI")
 _HELLO = struct.Struct("<4sHHB")
 _WELCOME = struct.Struct("<HIQ")
@@ -75,6 +79,7 @@ _LOG_ANSWER = struct.Struct("<Bq")
 _OPEN = struct.Struct("<16sQQIIqq")
 _CLAIM_BYTES = 4
 _ON_STREAM_0 = {
+    FrameType.BYPASSED,
     FrameType.HELLO,
     FrameType.WELCOME,
     FrameType.PING,
@@ -227,6 +232,20 @@ def _read_log_answer(reader: _Reader, _: int) -> LogAnswer:
     )
 
 
+def _read_bypassed(reader: _Reader, _: int) -> Bypassed:
+    dispatchers, count = reader.u32(), reader.u16()
+    if count > min(dispatchers, BYPASSED_MAX):
+        raise reader.malformed(
+            f"{count} of {dispatchers} dispatchers are named, {BYPASSED_MAX} at most can be"
+        )
+    return Bypassed(dispatchers, tuple(_read_dispatcher(reader) for _ in range(count)))
+
+
+def _read_dispatcher(reader: _Reader) -> BypassedDispatcher:
+    topic, subscription = reader.string(), reader.string()
+    return BypassedDispatcher(topic, subscription, int(reader.unpack(_DELAYED)[0]), reader.string())
+
+
 _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.HELLO: _read_hello,
     FrameType.WELCOME: _read_welcome,
@@ -247,6 +266,7 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
+    FrameType.BYPASSED: _read_bypassed,
     FrameType.QUERY: lambda r, _: Query(r.rest()),
     FrameType.REPLY: lambda r, _: Reply(r.rest()),
     FrameType.INGEST: lambda r, flags: Ingest(
@@ -325,6 +345,8 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             payload = _POSITION.pack(*message.position)
         case LogRequest() | LogAnswer():
             payload = _log(message)
+        case Bypassed():
+            payload = _bypassed(message)
         case Query() | Reply():
             payload = message.body
         case Ingest():
@@ -366,6 +388,14 @@ def _log(message: LogRequest | LogAnswer) -> bytes:
     head = _LOG_ANSWER.pack(message.code, message.number) + _string(message.message)
     entries = [_U32.pack(len(entry)) + entry for entry in message.entries]
     return b"".join([head, _U32.pack(len(entries)), *entries])
+
+
+def _bypassed(message: Bypassed) -> bytes:
+    head = _U32.pack(message.dispatchers) + _U16.pack(len(message.named))
+    return head + b"".join(
+        _string(one.topic) + _string(one.subscription) + _DELAYED.pack(one.delayed) + _string(one.reason)
+        for one in message.named
+    )
 
 
 def split_positions(

@@ -21,7 +21,7 @@ from enum import IntEnum
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 
 VERSION_MIN = 3
-VERSION_MAX = 3
+VERSION_MAX = 4
 LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
@@ -56,6 +56,7 @@ class FrameType(IntEnum):
     UNHELD = 0x1B
     LOG_REQUEST = 0x1C
     LOG_ANSWER = 0x1D
+    BYPASSED = 0x1E
     QUERY = 0x20
     REPLY = 0x21
     INGEST = 0x22

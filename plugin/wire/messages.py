@@ -17,6 +17,7 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
 
 NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools take no longer URL
 QUERY_BYTES_MAX = 65_536
+BYPASSED_MAX = 32
 
 
 class Role(IntEnum):
@@ -240,6 +241,28 @@ class LogAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class BypassedDispatcher:
+    """A dispatcher with so many delayed messages that no tracker of the shim has, and why."""
+
+    topic: str
+    subscription: str
+    delayed: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bypassed:
+    """What bypasses Tidegate at a broker, all of it each time.
+
+    dispatchers: how many. named: the first of them, ``BYPASSED_MAX`` at most.
+    """
+
+    type: ClassVar[FrameType] = FrameType.BYPASSED
+    dispatchers: int
+    named: tuple[BypassedDispatcher, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A question of a control client; ``body`` is a JSON object."""
 
@@ -304,6 +327,7 @@ Message = (
     | Unheld
     | LogRequest
     | LogAnswer
+    | Bypassed
     | Query
     | Reply
     | Ingest

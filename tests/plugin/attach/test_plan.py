@@ -214,6 +214,22 @@ def test_tuning_acknowledgements_raises_and_never_lowers(home: Path) -> None:
     assert {conf_values(home, name)[ACK_LONG_ARRAY_KEY] for name in CONFS} == {"true"}
 
 
+def test_the_advice_on_acknowledgements_knows_the_defaults_of_pulsar_5(home: Path) -> None:
+    jar = home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar"
+    jar.rename(jar.with_name("org.apache.pulsar-pulsar-broker-5.0.1.jar"))
+    carried_over = "".join(attach(home).advice)
+    assert f"set {ACK_RANGES_KEY}=200000" in carried_over
+    for name in CONFS:
+        path = home / "conf" / name
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        keys = (ACK_RANGES_KEY, ACK_LONG_ARRAY_KEY)
+        path.write_text("".join(line for line in lines if not line.startswith(keys)), "utf-8")
+    assert attach(home).advice == ()
+    attach(home, tune_acks=True)
+    assert {conf_values(home, name)[ACK_RANGES_KEY] for name in CONFS} == {"1000000"}
+    assert ACK_LONG_ARRAY_KEY not in conf_values(home, "broker.conf")
+
+
 def test_delayed_delivery_that_is_off_is_pointed_out(home: Path) -> None:
     edit(home / "conf" / "broker.conf", "delayedDeliveryEnabled=true", "delayedDeliveryEnabled=false")
     assert any("delayedDeliveryEnabled is false" in line for line in attach(home).advice)
@@ -405,7 +421,7 @@ def test_a_conf_file_without_end_is_refused(home: Path) -> None:
     assert "is longer than" in refused(home)
 
 
-@pytest.mark.parametrize("version", ["3.3.9", "4.3.0", "5.0.0-rc-1"])
+@pytest.mark.parametrize("version", ["3.3.9", "4.3.0", "5.1.0-rc-1"])
 def test_a_pulsar_that_the_shim_does_not_know_is_refused_unless_allowed(home: Path, version: str) -> None:
     jar = home / "lib" / "org.apache.pulsar-pulsar-broker-4.0.8.jar"
     jar.rename(jar.with_name(f"org.apache.pulsar-pulsar-broker-{version}.jar"))

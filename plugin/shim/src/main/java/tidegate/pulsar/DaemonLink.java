@@ -57,6 +57,7 @@ final class DaemonLink implements AutoCloseable {
     private int failures;
     private boolean lossLogged;
     private boolean strangerLogged;
+    private Frame.Bypassed bypassed = Frame.Bypassed.NOTHING;
 
     private volatile boolean running = true;
     private volatile boolean draining;
@@ -101,6 +102,16 @@ final class DaemonLink implements AutoCloseable {
     void framesWaiting(TrackerCore core) {
         waiting.add(core);
         wake();
+    }
+
+    /** What bypasses the shim now; told the daemon at once, and after each connection. Any thread. */
+    void bypassed(Frame.Bypassed now) {
+        submit(() -> {
+            bypassed = now;
+            if (trackers.session() != null) {
+                trackers.session().tell(now);
+            }
+        });
     }
 
     /** How many notes of {@link #framesWaiting} nobody has read yet. */
@@ -223,6 +234,9 @@ final class DaemonLink implements AutoCloseable {
         }
         if (session.welcome() != null && !connected) {
             onConnected(session.welcome());
+            if (bypassed.dispatchers() > 0) {
+                session.tell(bypassed);
+            }
         }
         session.tick(nowMs);
         return session.idleMs(nowMs);

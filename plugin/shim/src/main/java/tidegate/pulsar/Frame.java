@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.nio.ByteBuffer;
+import java.util.Comparator;
 import java.util.List;
 
 /**
@@ -228,6 +229,29 @@ sealed interface Frame {
         static final int CLOSE = 5;
         static final int DELETE = 6;
         static final int POINT = 7;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /**
+     * What bypasses Tidegate at this broker, all of it each time: how many dispatchers have delayed messages that no tracker of
+     * ours has, and the first of them by name.
+     */
+    record Bypassed(int dispatchers, List<Dispatcher> named) implements Frame {
+        static final int TYPE = 0x1e;
+        static final int MOST_NAMED = 32;
+        static final Bypassed NOTHING = new Bypassed(0, List.of());
+
+        /** One of them, with how many delayed messages it has, and why they are not ours. */
+        record Dispatcher(String topic, String subscription, long delayed, String reason) implements Comparable<Dispatcher> {
+            @Override
+            public int compareTo(Dispatcher other) {
+                return Comparator.comparing(Dispatcher::topic).thenComparing(Dispatcher::subscription).compare(this, other);
+            }
+        }
 
         @Override
         public int type() {

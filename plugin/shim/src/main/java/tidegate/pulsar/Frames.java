@@ -12,7 +12,11 @@ import tidegate.pulsar.Frame.Envelope;
 
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 final class Frames {
-    static final int VERSION = 3;
+    /** Of the newest protocol that the shim speaks, and of the oldest. */
+    static final int VERSION = 4;
+    static final int VERSION_MIN = 3;
+    /** A daemon that speaks an older version than this takes no BYPASSED. */
+    static final int VERSION_WITH_BYPASSED = 4;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;
     /** A set of positions larger than this is cut into several frames. */
@@ -133,6 +137,9 @@ final class Frames {
         } else if (frame instanceof Frame.LogAnswer f) {
             return 1 + Long.BYTES + stringBytes(f.message()) + Integer.BYTES
                     + f.entries().stream().mapToInt(entry -> Integer.BYTES + entry.remaining()).sum();
+        } else if (frame instanceof Frame.Bypassed f) {
+            return Integer.BYTES + Short.BYTES + f.named().stream().mapToInt(one -> stringBytes(one.topic())
+                    + stringBytes(one.subscription()) + Long.BYTES + stringBytes(one.reason())).sum();
         }
         return 0;
     }
@@ -186,6 +193,14 @@ final class Frames {
             writeString(f.message(), out);
             out.putInt(f.entries().size());
             f.entries().forEach(entry -> out.putInt(entry.remaining()).put(entry.duplicate()));
+        } else if (frame instanceof Frame.Bypassed f) {
+            out.putInt(f.dispatchers()).putShort((short) f.named().size());
+            f.named().forEach(one -> {
+                writeString(one.topic(), out);
+                writeString(one.subscription(), out);
+                out.putLong(one.delayed());
+                writeString(one.reason(), out);
+            });
         }
     }
 
@@ -225,6 +240,7 @@ final class Frames {
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),
                     readEntries(in));
+            case Frame.Bypassed.TYPE -> readBypassed(in);
             default -> throw malformed("frames of type 0x" + Integer.toHexString(type) + " are not known");
         };
     }
@@ -247,6 +263,19 @@ final class Frames {
             claims.add(in.getInt());
         }
         return claims;
+    }
+
+    private static Frame.Bypassed readBypassed(ByteBuffer in) throws ProtocolException {
+        int dispatchers = in.getInt();
+        int count = u16(in);
+        if (count > Math.min(dispatchers, Frame.Bypassed.MOST_NAMED)) {
+            throw malformed(count + " of " + dispatchers + " dispatchers are named, " + Frame.Bypassed.MOST_NAMED + " at most can be");
+        }
+        List<Frame.Bypassed.Dispatcher> named = new ArrayList<>(count);
+        for (int i = 0; i < count; i++) {
+            named.add(new Frame.Bypassed.Dispatcher(readString(in), readString(in), in.getLong(), readString(in)));
+        }
+        return new Frame.Bypassed(dispatchers, named);
     }
 
     private static List<ByteBuffer> readEntries(ByteBuffer in) {

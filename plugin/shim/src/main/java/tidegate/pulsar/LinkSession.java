@@ -63,7 +63,7 @@ final class LinkSession {
         lastTickMs = nowMs;
         lastSentMs = nowMs;
         askedAllMs = nowMs;
-        send(0, 0, new Frame.Hello(Frames.VERSION, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
+        send(0, 0, new Frame.Hello(Frames.VERSION_MIN, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
     }
 
     /** The daemon's greeting, or null before it has come. */
@@ -125,6 +125,13 @@ final class LinkSession {
             if (unopened.contains(core)) {
                 toAsk.add(core);
             }
+        }
+    }
+
+    /** Tells what bypasses the shim, once the daemon has greeted; one of an older version does not take it. */
+    void tell(Frame.Bypassed bypassed) {
+        if (welcome != null && welcome.version() >= Frames.VERSION_WITH_BYPASSED) {
+            send(0, 0, bypassed);
         }
     }
 
@@ -235,9 +242,9 @@ final class LinkSession {
             if (!(frame instanceof Frame.Welcome greeting)) {
                 throw new ProtocolException(ProtocolException.OUT_OF_ORDER, frame.name() + " came before WELCOME");
             }
-            if (greeting.version() != Frames.VERSION) {
+            if (greeting.version() < Frames.VERSION_MIN || greeting.version() > Frames.VERSION) {
                 throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
-                        + greeting.version() + ", the shim speaks " + Frames.VERSION + ": upgrade both to the same Tidegate");
+                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION + ": upgrade both to the same Tidegate");
             }
             if (greeting.heartbeatMs() < 1) {
                 throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");

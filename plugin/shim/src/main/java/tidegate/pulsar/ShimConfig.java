@@ -43,8 +43,8 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     static final String READ_AHEAD_PER_SECOND = "tidegateReadAheadPerSecond";
     static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
 
-    /** 4.0 and 4.2, which the shim was compiled and tested against, and what lies between: no 4.1 could be had to try. */
-    private static final Pattern KNOWN_VERSIONS = Pattern.compile("4\\.[012]\\.\\d+.*");
+    /** 4.0, 4.2 and 5.0, which the shim was compiled and tested against, and 4.1 between: none could be had to try. */
+    private static final Pattern KNOWN_VERSIONS = Pattern.compile("(4\\.[012]|5\\.0)\\.\\d+.*");
 
     private static final Pattern URL = Pattern.compile("[a-z][a-z0-9+.-]*://[!-?A-~]{1,1000}");
     private static final int MAX_SOCKET_BYTES = 107;
@@ -91,7 +91,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     static void checkVersion(Properties properties, String pulsarVersion) throws ShimConfigException {
         boolean allowed = Boolean.parseBoolean(text(properties, ALLOW_UNKNOWN_VERSION, "false"));
         if (!allowed && !KNOWN_VERSIONS.matcher(pulsarVersion).matches()) {
-            throw new ShimConfigException("Tidegate knows Pulsar 4.0.x, 4.1.x and 4.2.x; this is " + pulsarVersion
+            throw new ShimConfigException("Tidegate knows Pulsar 4.0.x, 4.1.x, 4.2.x and 5.0.x; this is " + pulsarVersion
                     + ". Use a Tidegate for this version, or set " + ALLOW_UNKNOWN_VERSION + "=true to try it");
         }
     }

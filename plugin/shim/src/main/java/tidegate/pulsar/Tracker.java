@@ -25,6 +25,8 @@ import org.slf4j.LoggerFactory;
 public final class Tracker extends BucketDelayedDeliveryTracker {
     private static final Logger LOG = LoggerFactory.getLogger(Tracker.class);
 
+    /** From 5.0 on the super class has none. */
+    private final AbstractPersistentDispatcherMultipleConsumers subscribed;
     private final TrackerCore core;
     private final DaemonLink link;
     private final LogLedgers log;
@@ -32,6 +34,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, LogLedgers log,
             Timer unusedTimer, BucketSnapshotStorage leftovers) throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
+        subscribed = dispatcher;
         this.core = core;
         this.link = link;
         this.log = log;
@@ -39,7 +42,8 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
-        return !EarlyTrackers.isWish(ledgerId) && core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
+        // Where Pulsar (5.0) has gathered what it read before there was a tracker, false would have it deliver the wish.
+        return EarlyTrackers.isWish(ledgerId) || core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
     }
 
     @Override
@@ -93,7 +97,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     @Override
     public CompletableFuture<Void> clear() {
         // With consumers it is the backlog that goes, without perhaps the subscription.
-        boolean goes = !dispatcher.isConsumerConnected();
+        boolean goes = !subscribed.isConsumerConnected();
         return core.dispatcher().clear().thenCompose(done -> goes ? log.deleteAll() : CompletableFuture.completedFuture(null));
     }
 
@@ -113,7 +117,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
             try {
                 closeable.close();
             } catch (Exception e) {
-                LOG.warn("[{}] Freeing the unused bucket failed", dispatcher.getName(), e);
+                LOG.warn("[{}] Freeing the unused bucket failed", core == null ? "a tracker" : subscribed.getName(), e);
             }
         }
     }

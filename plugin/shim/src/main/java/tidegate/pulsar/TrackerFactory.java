@@ -47,6 +47,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private Wakeups wakeups;
     private ReadAhead readAhead;
     private Lookout lookout;
+    private volatile BypassWatch bypassWatch;
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
     private TopicReopening reopening;
@@ -61,6 +62,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         var properties = pulsar.getConfig().getProperties();
         String version = PulsarVersion.getVersion();
         ShimConfig.checkVersion(properties, version);
+        PulsarInterfaces.check(version);
         config = ShimConfig.read(properties);
         budget = new PendingBudget(config.maxPendingEntries());
         background = Executors.newSingleThreadExecutor(task -> {
@@ -90,8 +92,12 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         lookout = new Lookout(System::nanoTime);
         lookout.start();
         // Now the broker's service is only being made.
-        pulsar.runWhenReadyForIncomingRequests(() ->
-                pulsar.getBrokerService().addTopicEventListener(new EarlyTrackers(pulsar.getBrokerService(), lookout, undone)));
+        pulsar.runWhenReadyForIncomingRequests(() -> {
+            BrokerService broker = pulsar.getBrokerService();
+            broker.addTopicEventListener(new EarlyTrackers(broker, lookout, undone));
+            bypassWatch = new BypassWatch(new BrokerDispatchers(broker), link::bypassed);
+            bypassWatch.start();
+        });
         LOG.info("Tidegate is attached to this Pulsar {}: daemon socket {}, horizon {} ms, index log {}", version,
                 config.socket(), config.horizonMs(), config.indexLog());
     }
@@ -140,6 +146,13 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         watch.add(core);
         link.register(core);
         return tracker;
+    }
+
+    /** Pulsar 5.0 asks for a tracker with this method, without the dispatcher's lock; earlier ones do not know it. */
+    public CompletableFuture<DelayedDeliveryTracker> newTrackerAsync(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
+        synchronized (dispatcher) {
+            return CompletableFuture.completedFuture(newTracker(dispatcher));
+        }
     }
 
     private TrackerCore newCore(CursorHost host, String topic, String subscription, Ownership ownership) {
@@ -192,6 +205,9 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             return;
         }
         lookout.close();
+        if (bypassWatch != null) {
+            bypassWatch.close();
+        }
         wakeups.close();
         link.close(CLOSE_TIMEOUT_MS);
         watch.close();

@@ -24,6 +24,11 @@ final class TrackerMetrics {
         return metrics;
     }
 
+    /** Whether a dispatcher that shows these has a tracker of ours. */
+    static boolean areOurs(Map<String, TopicMetricBean> metrics) {
+        return metrics.containsKey(PREFIX + "connected");
+    }
+
     private static void put(Map<String, TopicMetricBean> metrics, String name, double value) {
         metrics.put(PREFIX + name, new TopicMetricBean(PREFIX + name, value, null));
     }

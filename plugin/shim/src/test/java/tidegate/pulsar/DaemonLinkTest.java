@@ -228,7 +228,7 @@ class DaemonLinkTest {
         link.register(core);
         accept();
         Envelope hello = receive();
-        assertEquals(new Envelope(0, 0, new Frame.Hello(3, 3, 1, "127.0.0.1:6650", "pulsar test")), hello);
+        assertEquals(new Envelope(0, 0, new Frame.Hello(3, 4, 1, "127.0.0.1:6650", "pulsar test")), hello);
         send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
         Frame.Open open = open(1);
         assertEquals("topic", open.topic());
@@ -394,6 +394,35 @@ class DaemonLinkTest {
         send(0, 0, new Frame.Welcome(Frames.VERSION + 1, 2000, 7, "test"));
         assertEquals(ProtocolException.VERSION, assertInstanceOf(Frame.Error.class, receive().frame()).code());
         assertNull(receive());
+    }
+
+    private static final Frame.Bypassed BYPASSED = new Frame.Bypassed(1,
+            List.of(new Frame.Bypassed.Dispatcher("topic", "sub", 3, "another tracker has them")));
+
+    @Test
+    void tellsWhatBypassesAtOnceAndAfterEachConnection() throws Exception {
+        startLink();
+        greet(20_000);
+        await(link::isConnected);
+        link.bypassed(BYPASSED);
+        assertEquals(new Envelope(0, 0, BYPASSED), receiveOther());
+        hangUp();
+        greet(20_000);
+        assertEquals(new Envelope(0, 0, BYPASSED), receiveOther());
+        link.bypassed(Frame.Bypassed.NOTHING);
+        assertEquals(Frame.Bypassed.NOTHING, receiveOther().frame());
+    }
+
+    @Test
+    void aDaemonOfAnOlderVersionIsNotToldWhatItDoesNotKnow() throws Exception {
+        startLink();
+        accept();
+        receive();
+        send(0, 0, new Frame.Welcome(3, 2000, 7, "test"));
+        await(link::isConnected);
+        link.bypassed(BYPASSED);
+        link.register(newCore("sub"));
+        assertInstanceOf(Frame.Open.class, receiveOther().frame());
     }
 
     @Test

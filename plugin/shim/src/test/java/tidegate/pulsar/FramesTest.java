@@ -32,9 +32,9 @@ class FramesTest {
 
     private static Map<String, Envelope> golden() {
         Map<String, Envelope> frames = new LinkedHashMap<>();
-        frames.put("01_hello", frame(0, 0, new Frame.Hello(3, 3, 1, "127.0.0.1:6650", "pulsar 4.0.8")));
+        frames.put("01_hello", frame(0, 0, new Frame.Hello(3, 4, 1, "127.0.0.1:6650", "pulsar 4.0.8")));
         frames.put("01_hello_control", frame(0, 0, new Frame.Hello(1, 3, 2, "gezeiten-tür", "tidegate 0.1.0")));
-        frames.put("02_welcome", frame(0, 0, new Frame.Welcome(3, 2000, 0x0123456789abcdefL, "tidegate 0.1.0")));
+        frames.put("02_welcome", frame(0, 0, new Frame.Welcome(4, 2000, 0x0123456789abcdefL, "tidegate 0.1.0")));
         frames.put("03_error",
                 frame(0, 0, new Frame.Error(1, "the daemon speaks versions 2 to 3, the client 1 to 1")));
         frames.put("03_error_stream", frame(7, 0, new Frame.Error(8, "no space left in the data directory")));
@@ -69,6 +69,9 @@ class FramesTest {
         frames.put("1d_log_answer", frame(7, 43, new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "",
                 List.of(ByteBuffer.wrap(new byte[] {0x54, 0x47, 0x01, 0x68}), ByteBuffer.wrap(new byte[] {7})))));
         frames.put("1d_log_answer_away", frame(7, 44, Frame.LogAnswer.failed(Frame.LogAnswer.AWAY, "no bookie")));
+        frames.put("1e_bypassed", frame(0, 0, new Frame.Bypassed(40, List.of(new Frame.Bypassed.Dispatcher(
+                "persistent://public/default/t", "s", 1234, "Pulsar's Bucket tracker has them")))));
+        frames.put("1e_bypassed_nothing", frame(0, 0, Frame.Bypassed.NOTHING));
         return frames;
     }
 

@@ -77,6 +77,11 @@ class LogLedgersTest {
     /** No proxy: that would load what the client is configured with. */
     private BookKeeper client() {
         return new BookKeeper() {
+            /** From 4.18 on. */
+            public boolean isDriverMetadataServiceAvailable() {
+                return true;
+            }
+
             @Override
             public CreateBuilder newCreateLedgerOp() {
                 return played(CreateBuilder.class, (method, arguments) -> is(Map.of("execute", made), method));

@@ -85,13 +85,13 @@ class ShimConfigTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"4.0.0", "4.0.8", "4.1.1", "4.2.4", "4.0.9-SNAPSHOT"})
+    @ValueSource(strings = {"4.0.0", "4.0.8", "4.1.1", "4.2.4", "4.0.9-SNAPSHOT", "5.0.0", "5.0.1"})
     void knownVersionsAreAccepted(String version) {
         assertDoesNotThrow(() -> ShimConfig.checkVersion(properties, version));
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"3.3.9", "4.3.0", "5.0.0", "4.10.1", "unknown", ""})
+    @ValueSource(strings = {"3.3.9", "4.3.0", "5.1.0", "4.10.1", "unknown", ""})
     void otherVersionsOnlyIfAllowed(String version) {
         String message = assertThrows(ShimConfigException.class,
                 () -> ShimConfig.checkVersion(properties, version)).getMessage();

@@ -1,0 +1,74 @@
+package tidegate.pulsar;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
+import org.apache.pulsar.broker.service.BrokerService;
+import org.apache.pulsar.broker.service.Subscription;
+import org.apache.pulsar.broker.service.Topic;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+
+/** The Shared and Key_Shared dispatchers of a broker's topics, through Pulsar's public methods. */
+final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch.Watched>> {
+    private static final int MOST_REASON = 500;
+
+    private final BrokerService broker;
+
+    BrokerDispatchers(BrokerService broker) {
+        this.broker = broker;
+    }
+
+    /** Those of the topics that are loaded now. What is asked of each is asked when it is its turn. */
+    @Override
+    public Iterator<BypassWatch.Watched> get() {
+        List<Topic> topics = new ArrayList<>();
+        broker.forEachTopic(topics::add);
+        return topics.stream().flatMap(this::of).iterator();
+    }
+
+    private Stream<BypassWatch.Watched> of(Topic topic) {
+        return topic.getSubscriptions().values().stream().map(Subscription::getDispatcher)
+                .filter(AbstractPersistentDispatcherMultipleConsumers.class::isInstance)
+                .map(one -> new OneDispatcher(broker, (AbstractPersistentDispatcherMultipleConsumers) one));
+    }
+
+    private record OneDispatcher(BrokerService broker, AbstractPersistentDispatcherMultipleConsumers dispatcher)
+            implements BypassWatch.Watched {
+        @Override
+        public Object identity() {
+            return dispatcher;
+        }
+
+        @Override
+        public String topic() {
+            return dispatcher.getTopic().getName();
+        }
+
+        @Override
+        public String subscription() {
+            return dispatcher.getSubscription().getName();
+        }
+
+        @Override
+        public long delayed() {
+            return dispatcher.getNumberOfDelayedMessages();
+        }
+
+        /** By the metrics that its tracker has: the dispatcher shows nothing else of it. */
+        @Override
+        public Optional<String> bypass() {
+            var metrics = dispatcher.getBucketDelayedIndexStats();
+            if (TrackerMetrics.areOurs(metrics) || dispatcher.isClosed()) {
+                return Optional.empty();
+            }
+            Object factory = broker.getDelayedDeliveryTrackerFactory();
+            String reason = (metrics.isEmpty() ? "another tracker has them" : "Pulsar's Bucket tracker has them")
+                    + (factory instanceof TrackerFactory ? ", which Tidegate's factory did not make"
+                    : ", made by " + factory.getClass().getName());
+            return Optional.of(reason.substring(0, Math.min(reason.length(), MOST_REASON)));
+        }
+    }
+}

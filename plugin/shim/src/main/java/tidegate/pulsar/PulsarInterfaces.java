@@ -1,0 +1,89 @@
+package tidegate.pulsar;
+
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.util.Arrays;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
+import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
+
+/**
+ * Compares what the running Pulsar may call on a tracker and its factory with what the shim's classes implement.
+ *
+ * <p>A method that the shim inherits is Pulsar's: it may make a tracker of Pulsar's own, or answer from buckets that are empty
+ * here, and nobody would see it. So each must be implemented, or stand on the list of those that were read and do neither.
+ */
+final class PulsarInterfaces {
+    /** Of {@link BucketDelayedDeliveryTracker}, 4.0 to 5.0: getters, the timer that never starts, and the recovery of no buckets. */
+    private static final Set<String> HARMLESS = Set.of(
+            "getCutoffTime()", "isDeliverAtTimeStrict()", "updateTimer()",
+            "getLastMutableBucket()", "getSharedBucketPriorityQueue()", "getImmutableBuckets()",
+            "getCtx()", "getIndex()", "getBucketsCount()", "getTotalSnapshotLengthBytes()",
+            "recoverBucketSnapshot()", "recoverBucketSnapshotAsync(ScheduledExecutorService)");
+
+    private PulsarInterfaces() {}
+
+    /**
+     * Refuses a Pulsar that could bypass the shim. No setting allows it: the messages would not come, and nothing would say so.
+     *
+     * @throws ShimConfigException if the running Pulsar can call what the shim does not implement
+     */
+    static void check(String pulsarVersion) throws ShimConfigException {
+        Set<String> missing = new TreeSet<>();
+        try {
+            missing.addAll(missing(BucketDelayedDeliveryTrackerFactory.class, TrackerFactory.class, Set.of()));
+            missing.addAll(missing(BucketDelayedDeliveryTracker.class, Tracker.class, HARMLESS));
+        } catch (LinkageError e) {
+            throw new ShimConfigException("Tidegate's classes do not fit this Pulsar " + pulsarVersion + " (" + e
+                    + "). Use a Tidegate for this version; no setting allows it");
+        }
+        refuse(missing, pulsarVersion);
+    }
+
+    /** @throws ShimConfigException if anything is missing */
+    static void refuse(Set<String> missing, String pulsarVersion) throws ShimConfigException {
+        if (!missing.isEmpty()) {
+            throw new ShimConfigException("Pulsar " + pulsarVersion + " calls what this Tidegate does not implement, so that delayed"
+                    + " messages would bypass it: " + String.join(", ", missing)
+                    + ". Use a Tidegate for this version; no setting allows it");
+        }
+    }
+
+    /** The methods of {@code theirs} and its super types that others may call or override, and that {@code ours} only inherits. */
+    static Set<String> missing(Class<?> theirs, Class<?> ours, Set<String> harmless) {
+        Set<String> implemented = Arrays.stream(ours.getDeclaredMethods()).map(PulsarInterfaces::signature)
+                .collect(Collectors.toSet());
+        Set<String> missing = new TreeSet<>();
+        collect(theirs, implemented, harmless, missing);
+        return missing;
+    }
+
+    private static void collect(Class<?> type, Set<String> implemented, Set<String> harmless, Set<String> missing) {
+        if (type == null || type == Object.class) {
+            return;
+        }
+        for (Method method : type.getDeclaredMethods()) {
+            String signature = signature(method);
+            if (isOpen(method) && !implemented.contains(signature) && !harmless.contains(signature)) {
+                missing.add(type.getSimpleName() + "." + signature);
+            }
+        }
+        collect(type.getSuperclass(), implemented, harmless, missing);
+        for (Class<?> one : type.getInterfaces()) {
+            collect(one, implemented, harmless, missing);
+        }
+    }
+
+    private static boolean isOpen(Method method) {
+        int modifiers = method.getModifiers();
+        return (Modifier.isPublic(modifiers) || Modifier.isProtected(modifiers)) && !Modifier.isStatic(modifiers)
+                && !Modifier.isFinal(modifiers) && !method.isSynthetic();
+    }
+
+    private static String signature(Method method) {
+        return Arrays.stream(method.getParameterTypes()).map(Class::getSimpleName)
+                .collect(Collectors.joining(", ", method.getName() + "(", ")"));
+    }
+}
