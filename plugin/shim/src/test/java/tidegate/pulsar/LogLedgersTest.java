@@ -78,8 +78,8 @@ class LogLedgersTest {
     private BookKeeper client() {
         return new BookKeeper() {
             /** From 4.18 on. */
-            public boolean isDriverMetadataServiceAvailable() {
-                return true;
+            public CompletableFuture<Boolean> isDriverMetadataServiceAvailable() {
+                return CompletableFuture.completedFuture(true);
             }
 
             @Override
