@@ -14,7 +14,7 @@ from tests.sim.kernel import NS_PER_MS
 from tests.sim.lateness import FOREVER_NS
 from tests.sim.log_home import LogDamage, Trap
 from tests.sim.objects import URL
-from tests.sim.store import PowerCut, Trouble
+from tests.sim.store import PowerCut, Refusal, Trouble
 from tests.sim.world import World
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
 from tidegate.plugin.wire.messages import LogOp
@@ -341,11 +341,12 @@ def refuse_writes(world: World, machine: int, for_ms: int, written: bool = False
 
 
 @action
-def fail_write(world: World, machine: int, write: int, written: bool = False) -> None:
-    """A machine's disk refuses the n-th write from now; with `written`, it is there all the same."""
+def fail_write(world: World, machine: int, write: int, written: bool = False, kinds: str = "") -> None:
+    """A machine's disk refuses the n-th write from now, or the n-th with a value of one of these kinds
+    (`index.keys`); with `written`, it is there all the same."""
     number = machine % len(world.clocks)
     trouble = Trouble.REFUSES_BUT_WRITES if written else Trouble.REFUSES
-    world.disks[number].fail_at_write = (write, trouble)
+    world.disks[number].fail_at_write = Refusal(write, trouble, kinds.encode())
     world.daemons[number].promises.troubled = True
 
 

@@ -18,9 +18,11 @@ Fault = tuple[str, dict[str, Any]]
 
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
-    *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup"),
+    *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
 )
 _LATER = ("backup",)  # not drawn with the others, so that older seeds have their kinds
+_PUT_IN = ("persist",)  # put into a history that has been drawn, so that older seeds have their steps
+_PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
     *("slice_width_ms", "slice_width_auto", "staging_budget_bytes", "carry_ms", "persist_age_ms"),
@@ -41,7 +43,7 @@ def generate(seed: int, faults: Collection[str] = FAULTS, settings: Mapping[str,
 class _Generator:
     def __init__(self, seed: int, faults: Collection[str], settings: Mapping[str, Any]) -> None:
         self.seed = seed
-        wanted = [kind for kind in FAULTS if kind in faults]
+        wanted = [kind for kind in FAULTS if kind in faults and kind not in _PUT_IN]
         kinds = [kind for kind in wanted if kind not in _LATER]
         self.luck = random.Random(seed)  # noqa: S311 a simulation
         # Each history has a few kinds of faults and not others: the rare combinations come up that way.
@@ -51,11 +53,17 @@ class _Generator:
         self.faults += self._later(wanted)
         self.fault_share = self.luck.choice((0.1, 0.3, 0.5))
         self.after_a_fault = False
+        self._persists = random.Random(f"failing persists of {seed}")  # noqa: S311 a simulation
+        self.fails_persists = "persist" in faults and (not wanted or self._persists.random() < _PUT_IN_SHARE)
         self.config = replace(self._with_more(self._with_index_log(self._config())), **settings)
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
         steps = [self._step() for _ in range(self.luck.randint(*_STEPS))]
+        if self.fails_persists:
+            for _ in range(self._persists.randint(1, 4)):
+                at = self._persists.randint(0, len(steps))
+                steps[at:at] = self._failing_persist()
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -64,6 +72,32 @@ class _Generator:
         later = [kind for kind in _LATER if kind in wanted]
         drawn = [kind for kind in later if luck.random() * len(wanted) < luck.choice(_KINDS)]
         return 2 * drawn  # of a backup it takes two to show
+
+    def _failing_persist(self) -> list[Step]:
+        """The disk refuses what a persist writes and takes the next one's; then the daemon dies, perhaps with
+        the broker. What the first one had taken and the second one left out is forgotten then, unless the
+        same ledger has changed once more: so little else comes in between."""
+        luck, config = self._persists, self.config
+        turn_ms = 2 * config.maintain_interval_ms
+        kinds, write = luck.choice(("A", "A", "A", "H", "B", "M")), luck.choice((1, 1, 2))
+        fail = {"write": write, "written": luck.random() < 0.2, "kinds": kinds}
+        told = {"client": luck.randrange(6), "skip": luck.choice((0, 1, 2)), "count": luck.choice((1, 3))}
+        down_ms, number = luck.choice((0, 50, 1_000)), luck.randrange(2)
+        dies = luck.choice(("kill_daemon", "stop_daemon"))
+        wait_ms = luck.randint(config.persist_age_ms // 2, config.persist_age_ms + turn_ms)
+        again_ms = luck.randint(turn_ms, 2 * (config.retry_ms + turn_ms))
+        steps: list[tuple[int, str, dict[str, Any]]] = [
+            # Of both machines: which of them has the topic is not known here.
+            (0, "fail_write", {"machine": 0, **fail}),
+            (0, "fail_write", {"machine": 1, **fail}),
+            (luck.randint(0, 60), "acknowledge", told),
+            (wait_ms, "wait", {}),
+            (again_ms, dies, {"daemon": 0, "down_ms": down_ms}),
+            (0, dies, {"daemon": 1, "down_ms": down_ms}),
+        ]
+        if luck.random() < 0.5:
+            steps.append((0, "kill_broker", {"broker": number, "down_ms": down_ms}))
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, do, args in steps]
 
     # ---- the world
 
@@ -159,6 +193,7 @@ class _Generator:
     def _with_more(self, config: Config) -> Config:
         """What was not drawn at first: by luck of its own, so that a seed stays the history that it was."""
         luck = random.Random(f"more of {self.seed}")  # noqa: S311 a simulation
+        often_ms = self._persists.choice((200, 2_000))
         return replace(
             config,
             credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)),
@@ -172,6 +207,7 @@ class _Generator:
             log_beginnings=luck.choice((1, 4)),
             claims_max=luck.choice((2, 5, 64, 64)),
             log_tail_snapshots=luck.choice((0, 2)),
+            persist_age_ms=often_ms if self.fails_persists else config.persist_age_ms,
         )
 
     # ---- the steps

@@ -35,7 +35,8 @@ from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
-from tidegate.index.position_state import PositionState
+from tidegate.index.persisting import Persisting
+from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch
 from tidegate.index.tap import Noted
@@ -82,6 +83,23 @@ def _applied_but_failed() -> Iterator[None]:
         replaced(Leftovers, "orphan", lambda self, keys: None),
         replaced(Leftovers, "doubt", lambda self, slices: None),
     ):
+        yield
+
+
+@contextmanager
+def acknowledgements_not_put_back() -> Iterator[None]:
+    """Issue 42: what a failed persist had taken of the acknowledgements was in no later one either."""
+
+    def abandon(self: Any) -> None:
+        with replaced(
+            PositionState,
+            "put_back",
+            lambda positions, changed: put_back(positions, ChangedLedgers(changed.held, set())),
+        ):
+            original(self)
+
+    put_back, original = PositionState.put_back, Persisting.abandon
+    with replaced(Persisting, "abandon", abandon):
         yield
 
 
@@ -608,6 +626,15 @@ PLANTS = (
             **_MUCH_CREDIT,
         },
         "fea1ddf",
+    ),
+    Plant(
+        "acknowledgements of a failed persist are not put back",
+        acknowledgements_not_put_back,
+        "is unknown to it, but it must be acknowledged",
+        ("persist",),
+        {},
+        # What a mark-delete position or a seal had taken from the bitmap is in it again.
+        or_says=("is acknowledged, but it must be unknown to it", "up to the mark-delete position"),
     ),
     Plant(
         "credit after CLOSE",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tests.sim.kernel import NS_PER_MS, Kernel, Killed, Process
@@ -46,6 +46,19 @@ class Trouble(StrEnum):
     REFUSES_BUT_WRITES = "refuses_but_writes"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The disk refuses the n-th write from now, or the n-th with a value of one of these kinds (`keys`)."""
+
+    write: int
+    trouble: Trouble
+    kinds: bytes = b""
+
+    def counts(self, batch: Batch) -> bool:
+        """Whether a write is one of them."""
+        return not self.kinds or any(key[0] in self.kinds for _, key, _ in batch.operations)
+
+
 @dataclass(slots=True)
 class _Written:
     """A batch, and what it replaced: (key, value before), newest last. `sync`: it was to be synced itself."""
@@ -69,7 +82,7 @@ class Disk:
         self.unreadable: set[bytes] = set()
         self.damaged = False  # something was returned, or will be, that was not written
         self.kill_at_write: int | None = None
-        self.fail_at_write: tuple[int, Trouble] | None = None  # the n-th write from now
+        self.fail_at_write: Refusal | None = None
         self._keys: list[bytes] = []
         self._values: dict[bytes, bytes] = {}
         self.loss: Loss | None = None
@@ -241,7 +254,7 @@ class SimStore:
         self._require_open()
         disk = self._disk
         self._crash_point()
-        trouble = self._trouble()
+        trouble = self._trouble(batch)
         if trouble is not Trouble.NONE:
             disk.refused = True
             disk.kernel.disturb()
@@ -255,13 +268,16 @@ class SimStore:
             disk.synced(number)
         self._crash_point()
 
-    def _trouble(self) -> Trouble:
+    def _trouble(self, batch: Batch) -> Trouble:
         disk = self._disk
-        if disk.fail_at_write is None:
+        refusal = disk.fail_at_write
+        if refusal is None or not refusal.counts(batch):
             return disk.trouble
-        number, trouble = disk.fail_at_write
-        disk.fail_at_write = (number - 1, trouble) if number > 1 else None
-        return disk.trouble if number > 1 else trouble
+        if refusal.write > 1:
+            disk.fail_at_write = replace(refusal, write=refusal.write - 1)
+            return disk.trouble
+        disk.fail_at_write = None
+        return refusal.trouble
 
     def loss(self) -> Loss | None:
         return self._disk.loss

@@ -15,6 +15,7 @@ from tests.sim.history import History
 from tests.sim.plants import (
     PLANTS,
     Plant,
+    acknowledgements_not_put_back,
     brings_what_was_dropped,
     given_back_in_eighths,
     landed_without_a_mark,
@@ -30,6 +31,7 @@ from tests.sim.report import command, explain
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
 SEEDS_MAX = 60
+HISTORIES_MAX = 300
 
 
 def first_failure(plant: Plant) -> Failure:
@@ -75,6 +77,20 @@ def test_a_kept_history_fails_with_the_bug_that_it_once_showed(
 
     assert says in (outcome.failure or "")
     assert play(history).passed
+
+
+@pytest.mark.parametrize("first", [2_000_000, 500_000])
+def test_acknowledgements_that_are_forgotten_are_met_by_a_campaign(first: int) -> None:
+    """Among all kinds of faults, as `make sim` draws them: the disk fails after DURABLE, the daemon dies."""
+    with acknowledgements_not_put_back():
+        for seed in range(first, first + HISTORIES_MAX):
+            failure = play(generate(seed)).failure
+            if failure is not None:
+                break
+
+    assert failure is not None, f"none of {HISTORIES_MAX} histories meets it"
+    assert "is unknown to it, but it must be acknowledged" in failure
+    assert play(generate(seed)).passed, "it fails without the bug, too"
 
 
 def test_ten_bugs_are_planted_and_five_are_real() -> None:
