@@ -7,6 +7,12 @@ SHIM_SOURCES := $(shell find plugin/shim/pom.xml plugin/shim/src -type f 2>/dev/
 MAVEN := mvn -B -ntp
 # Pulsar 4.1 is not here: Maven Central has no pulsar-broker of that line.
 COMPATIBLE_PULSARS := 4.2.4
+# Their class files need a JDK 21 or newer: left out, and said, where there is none.
+NEWER_PULSARS := 5.0.1
+NEWER_JDK := 21
+# What `make test-pulsar5` runs on.
+PULSAR5 ?= 5.0.1
+PULSAR5_TESTS ?= tests/broker
 WRITABLE := test -w . || { echo "tidegate: cannot write to this checkout: work in a copy that is yours" >&2; exit 1; }
 # The first Python on PATH that is new enough; looked for only when the virtual environment is made.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -22,7 +28,7 @@ SIM_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim test-shim shim-compat lint format setup classes pulsar shim \
-	bench-peers bench-quick wheel lock clean
+	test-pulsar5 bench-peers bench-quick wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -65,7 +71,20 @@ shim-compat: build/.tools ## the shim, compiled and tested against newer Pulsars
 		copy=build/shim-$$version; rm -rf $$copy; mkdir -p $$copy; cp -R plugin/shim/pom.xml plugin/shim/src $$copy/; \
 		$(MAVEN) -q -f $$copy/pom.xml -Ppulsar-$$version -Dframes.dir=$(CURDIR)/tests/testdata/frames test; \
 		echo "shim: compiled and tested against Pulsar $$version"; \
+	done; \
+	java_home=$$($(PYTHON) -B plugin/local/toolchain.py --java-home $(NEWER_JDK)) || \
+		{ echo "shim: NOT tested against Pulsar $(NEWER_PULSARS), which needs a JDK $(NEWER_JDK) or newer"; exit 0; }; \
+	for version in $(NEWER_PULSARS); do \
+		copy=build/shim-$$version; rm -rf $$copy; mkdir -p $$copy; cp -R plugin/shim/pom.xml plugin/shim/src $$copy/; \
+		JAVA_HOME=$$java_home $(MAVEN) -q -f $$copy/pom.xml -Ppulsar-$$version -Dframes.dir=$(CURDIR)/tests/testdata/frames test; \
+		echo "shim: compiled and tested against Pulsar $$version with $$java_home"; \
 	done
+
+# Not in CI: docs/decisions/assembled-homes.md.
+test-pulsar5: setup ## the tests beside a real broker of PULSAR5=5.0.1, put together from its jars (a JDK 21 or newer)
+	@TIDEGATE_PULSAR=$(PULSAR5) $(BIN)/python -m tidegate.plugin.commands.setup
+	@$(MAKE) --no-print-directory shim-compat
+	@TIDEGATE_PULSAR=$(PULSAR5) $(BIN)/python -m pytest $(PULSAR5_TESTS) $(PYTEST_ARGS)
 
 bench-peers: $(VENV)/.installed ## Redis, PostgreSQL and their clients, for the bench `peers`
 	@bench/install_servers

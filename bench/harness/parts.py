@@ -6,15 +6,17 @@ import os
 from pathlib import Path
 
 from bench.harness.errors import BenchError
-from tidegate.plugin.local.distribution import PULSAR, default_cache_dir, home_of
+from tidegate.plugin.local.assembled import VARIABLE
+from tidegate.plugin.local.assembled import pulsar_home as chosen_home
+from tidegate.plugin.local.distribution import PULSAR
 from tidegate.plugin.local.shim import SHIM_JAR
 
-PULSAR_VERSION = PULSAR.version
+PULSAR_VERSION = os.environ.get(VARIABLE) or PULSAR.version
 
 
 def pulsar_home() -> Path:
     """The Pulsar that ``make`` fetches, or PULSAR_HOME; raises BenchError when it is not there."""
-    home = Path(os.environ.get("PULSAR_HOME") or home_of(default_cache_dir(os.environ)))
+    home = Path(os.environ.get("PULSAR_HOME") or chosen_home(os.environ))
     if not (home / "bin" / "pulsar").exists():
         raise BenchError(f"no Apache Pulsar in {home}: `make setup` fetches it, or set PULSAR_HOME")
     return home

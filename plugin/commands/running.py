@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local import toolchain
-from tidegate.plugin.local.distribution import default_cache_dir, home_of
+from tidegate.plugin.local.assembled import pulsar_home
 from tidegate.plugin.local.shim import SHIM_JAR
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_home(chosen: Path | None) -> Path:
     jdk = toolchain.find_jdk(os.environ)
     if isinstance(jdk, toolchain.Problem):
         raise MissingPartError(jdk.text)
-    home = (chosen or home_of(default_cache_dir(os.environ))).absolute()
+    home = (chosen or pulsar_home(os.environ)).absolute()
     if not (home / "bin" / "pulsar").is_file():
         advice = "correct --pulsar-home" if chosen else "run: make setup (or: tidegate setup)"
         raise MissingPartError(f"there is no Pulsar in {home}: {advice}")

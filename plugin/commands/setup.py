@@ -18,7 +18,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from tidegate.plugin.environment import refuse_misspelt, require_linux
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir, fetch, home_of
+from tidegate.plugin.local.assembled import VARIABLE, fetch_home, pulsar_home
+from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir
 from tidegate.plugin.shown import one_line
 
 _LINE_EVERY_PERCENT = 25
@@ -62,22 +63,32 @@ def setup(
             help="Where to keep Pulsar [default: TIDEGATE_CACHE_DIR, or .cache of the checkout].",
         ),
     ] = None,
+    pulsar: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help=f"Another Pulsar than {PULSAR.version}, put together from its jars [env: {VARIABLE}].",
+        ),
+    ] = None,
 ) -> None:
     """Fetch Apache Pulsar, once, and print where it is.
 
     It comes from Maven Central.
     """
     environment = dict(os.environ)
+    if pulsar is not None:
+        environment[VARIABLE] = pulsar
     directory = (cache_dir or default_cache_dir(environment)).absolute()
-    if not home_of(directory).is_dir():
+    home = pulsar_home(environment, directory)
+    if not home.is_dir():
         with progress_reporter(Console(stderr=True)) as report:
-            fetch(directory, environment, report)
-    typer.echo(home_of(directory))
+            fetch_home(directory, environment, report)
+    typer.echo(home)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command(epilog="Example: tidegate setup --cache-dir /var/cache/tidegate")(setup)
+    app.command(epilog="Example: tidegate setup --cache-dir /var/cache/tidegate --pulsar 5.0.1")(setup)
 
 
 def main() -> int:

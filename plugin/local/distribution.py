@@ -31,9 +31,9 @@ from xml.etree import ElementTree
 from tidegate.plugin.errors import SetupError
 from tidegate.plugin.local import toolchain
 
-_DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _WATCH_INTERVAL_S = 0.2
-_TEMPORARY = ".unpacking-"
+TEMPORARY = ".unpacking-"
 
 Report = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes of it are done, and of how many."""
@@ -113,9 +113,9 @@ def fetch(
         return home
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(home.parent / ".lock"):
+        with locked(home.parent / ".lock"):
             if not home.is_dir():
-                _remove_leftovers(home.parent)
+                remove_leftovers(home.parent)
                 archive = _archive(home.parent, environment, report, distribution)
                 _unpack(archive, home, report)
                 shutil.rmtree(home.parent / "download", ignore_errors=True)
@@ -150,23 +150,23 @@ def _archive(
     stored = maven_repository(environment) / distribution.repository_directory / distribution.file_name
     fetched = directory / "download" / distribution.file_name
     for archive in (fetched, stored):
-        if archive.is_file() and _sha256(archive) == distribution.sha256:
-            _require_disk(directory, distribution.unpacked_bytes)
+        if archive.is_file() and sha256_of(archive) == distribution.sha256:
+            require_disk(directory, distribution.unpacked_bytes)
             return archive
     jdk, maven = toolchain.find_jdk(environment), toolchain.find_maven(environment)
     if isinstance(jdk, toolchain.Problem):
         raise SetupError(jdk.text)
     if isinstance(maven, toolchain.Problem):
         raise SetupError(maven.text)
-    _require_disk(directory, 2 * distribution.size_bytes + distribution.unpacked_bytes)
+    require_disk(directory, 2 * distribution.size_bytes + distribution.unpacked_bytes)
     what = f"fetching {distribution.file_name}"
     command = [
-        str(maven.path), "-B", "-ntp", f"{_DEPENDENCY_PLUGIN}:copy",
+        str(maven.path), "-B", "-ntp", f"{DEPENDENCY_PLUGIN}:copy",
         f"-Dartifact={distribution.coordinates}",
         f"-DoutputDirectory={fetched.parent}",
     ]  # fmt: skip
     log_path = directory / "maven.log"
-    exit_code = _run_watched(
+    exit_code = run_watched(
         command,
         environment,
         log_path,
@@ -174,11 +174,11 @@ def _archive(
     )
     if exit_code != 0 or not fetched.is_file():
         raise SetupError(
-            f"Maven could not fetch Pulsar {distribution.version}: {_first_error(log_path)}; check the "
+            f"Maven could not fetch Pulsar {distribution.version}: {first_error(log_path)}; check the "
             f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
         )
     report(what, distribution.size_bytes, distribution.size_bytes)
-    if _sha256(fetched) != distribution.sha256:
+    if sha256_of(fetched) != distribution.sha256:
         fetched.unlink()
         raise SetupError(
             f"{distribution.file_name} is not the one that was pinned (its SHA-256 differs): "
@@ -187,9 +187,10 @@ def _archive(
     return fetched
 
 
-def _run_watched(
+def run_watched(
     command: Sequence[str], environment: Mapping[str, str], log_path: Path, watch: Callable[[], None]
 ) -> int:
+    """Run Maven to its end, with a look now and then; its exit code. It ends with this process."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
@@ -214,7 +215,7 @@ def _run_watched(
 
 def _unpack(archive: Path, home: Path, report: Report) -> None:
     what, size_bytes = f"unpacking {archive.name}", archive.stat().st_size
-    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=home.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.parent))
     try:
         with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:gz") as tar:
             # The archive's checksum is pinned; the filter, which early 3.11s have not, is a second lock.
@@ -230,25 +231,29 @@ def _unpack(archive: Path, home: Path, report: Report) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _require_disk(directory: Path, needed_bytes: int) -> None:
+def require_disk(directory: Path, needed_bytes: int) -> None:
+    """Raises ``SetupError`` unless so much is left."""
     elsewhere = "set TIDEGATE_CACHE_DIR to a directory on another disk"
     if problem := toolchain.check_disk(directory, needed_bytes, elsewhere):
         raise SetupError(problem.text)
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time, the others wait."""
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _remove_leftovers(directory: Path) -> None:
-    for leftover in directory.glob(f"{_TEMPORARY}*"):
+def remove_leftovers(directory: Path) -> None:
+    """What an interrupted set-up has left."""
+    for leftover in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """In hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -262,7 +267,8 @@ def _largest(stored: Path) -> int:
     return max(sizes)
 
 
-def _first_error(log_path: Path) -> str:
+def first_error(log_path: Path) -> str:
+    """What Maven has said first, in one line."""
     for line in log_path.read_text(encoding="utf-8", errors="replace").splitlines():
         text = re.sub(r"\x1b\[[0-9;]*m", "", line)
         if text.startswith("[ERROR] "):

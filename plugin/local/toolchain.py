@@ -91,6 +91,28 @@ def find_jdk(environment: Mapping[str, str]) -> Tool | Problem:
     return Tool(Path(java), (major,))
 
 
+def find_jdk_of(
+    major_min: int, environment: Mapping[str, str], roots: Sequence[Path] = (Path("/usr/lib/jvm"),)
+) -> Tool | Problem:
+    """The ``java`` of a JDK ``major_min`` or newer: as ``find_jdk``, else the oldest such in ``roots``.
+
+    For what needs a newer one than the rest does, so that nobody has to change the machine's own.
+    """
+    usual = find_jdk(environment)
+    if isinstance(usual, Tool) and usual.version >= (major_min,):
+        return usual
+    homes = sorted(home for root in roots if root.is_dir() for home in root.iterdir())
+    found = [
+        find_jdk({**environment, "JAVA_HOME": str(home)})
+        for home in homes
+        if (home / "bin" / "java").is_file()
+    ]
+    fitting = [jdk for jdk in found if isinstance(jdk, Tool) and jdk.version >= (major_min,)]
+    if not fitting:
+        return Problem(f"no JDK {major_min} or newer found: install one, or set JAVA_HOME to it")
+    return min(fitting, key=lambda jdk: jdk.version)
+
+
 def find_maven(environment: Mapping[str, str]) -> Tool | Problem:
     """Maven from ``PATH``."""
     advice = f"install Maven {_dotted(MAVEN_MIN)} or newer (Debian: apt-get install maven)"
@@ -188,9 +210,19 @@ def _dotted(version: Sequence[int]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print one line for each problem; the exit code is 1 if there is one."""
     parser = argparse.ArgumentParser(description="check what this machine must have")
-    parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"], required=True)
+    parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"])
+    parser.add_argument("--java-home", type=int, metavar="N", help="print the home of a JDK N or newer")
     parser.add_argument("--path", type=Path, help="where Pulsar will run")
     chosen = parser.parse_args(arguments)
+    if chosen.java_home is not None:
+        jdk = find_jdk_of(chosen.java_home, os.environ)
+        if isinstance(jdk, Problem):
+            print(f"tidegate: {jdk.text}", file=sys.stderr)
+            return 1
+        print(jdk.path.resolve().parents[1])
+        return 0
+    if not chosen.need:
+        parser.error("say what to look for: --need or --java-home")
     elsewhere = check_platform(sys.platform)
     if elsewhere is None:
         problems = check(chosen.need, os.environ)

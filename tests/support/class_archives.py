@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegate.plugin.local import toolchain
+from tidegate.plugin.local.assembled import pulsar_home
 from tidegate.plugin.local.broker import Broker
-from tidegate.plugin.local.distribution import default_cache_dir, home_of
 from tidegate.plugin.local.process import LOOPBACK, LocalProcessError
 from tidegate.plugin.local.pulsar_process import Jvm
 
@@ -63,7 +63,7 @@ def spark_java() -> str:
 
 
 def _pulsar_home() -> Path:
-    return Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or home_of(default_cache_dir(os.environ)))
+    return Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or pulsar_home(os.environ))
 
 
 def _pulsar_archive() -> Path | None:

@@ -19,14 +19,14 @@ from pathlib import Path
 import pulsar
 
 from tests.support.admin import Admin
+from tidegate.plugin.local.assembled import pulsar_home
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
-from tidegate.plugin.local.distribution import default_cache_dir, home_of
 from tidegate.plugin.local.shim import SHIM_JAR as BUILT_JAR
 from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, tidegate_conf
 from tidegate.plugin.wire.client import ask_socket
 
-PULSAR_HOME = Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or home_of(default_cache_dir(os.environ)))
+PULSAR_HOME = Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or pulsar_home(os.environ))
 SHIM_JAR = Path(os.environ.get("TIDEGATE_TEST_SHIM_JAR") or BUILT_JAR)
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"

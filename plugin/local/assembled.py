@@ -1,0 +1,239 @@
+"""A Pulsar that Maven Central has no distribution of, put together from its jars.
+
+``homes/pulsar-VERSION.lock`` names each jar with its SHA-256; scripts and conf files are those of the
+distribution that is fetched anyway. A stand-in to try a version on, not what Apache ships: see
+``docs/decisions/assembled-homes.md``. Invariants:
+
+- nothing is put into a home whose SHA-256 is not the locked one;
+- the home appears under its name only when it is complete;
+- Maven resolves nothing by itself: each jar is asked for by its coordinates, so that poms which Central
+  lacks, and versions that others would choose, have no say.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tidegate.plugin.errors import SetupError
+from tidegate.plugin.local import toolchain
+from tidegate.plugin.local.distribution import (
+    DEPENDENCY_PLUGIN,
+    PULSAR,
+    TEMPORARY,
+    Report,
+    default_cache_dir,
+    fetch,
+    first_error,
+    home_of,
+    locked,
+    remove_leftovers,
+    require_disk,
+    run_watched,
+    sha256_of,
+)
+
+VARIABLE = "TIDEGATE_PULSAR"
+JAVA_MIN = {"5": 21}
+"""By major version of Pulsar, what its class files need."""
+_LOCKS = Path(__file__).parent / "homes"
+_FIELDS = 3
+# Keys of 4.0's conf files whose defaults are others in 5.0, or that it does not know any more.
+_GONE_IN_5 = frozenset(
+    (
+        "acknowledgmentAtBatchIndexLevelEnabled",
+        "dispatcherDispatchMessagesInSubscriptionThread",
+        "dispatcherMaxReadBatchSize",
+        "managedLedgerMaxBatchDeletedIndexToPersist",
+        "managedLedgerMaxUnackedRangesToPersist",
+        "managedLedgerMaxUnackedRangesToPersistInMetadataStore",
+        "managedLedgerMaxUnackedRangesToPersistInZooKeeper",
+        "managedLedgerPersistIndividualAckAsLongArray",
+        "managedLedgerUnackedRangesOpenCacheSetEnabled",
+        "numIOThreads",
+        "subscriptionKeySharedUseClassicPersistentImplementation",
+        "subscriptionSharedUseClassicPersistentImplementation",
+    )
+)
+
+
+@dataclass(frozen=True)
+class LockedJar:
+    """A jar as the lock names it."""
+
+    group: str
+    artifact: str
+    version: str
+    classifier: str
+    sha256: str
+    size_bytes: int
+
+    @property
+    def file_name(self) -> str:
+        """Its name in a Maven repository."""
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{suffix}.jar"
+
+    @property
+    def name_in_home(self) -> str:
+        """Its name in ``lib``: with its group, as in Pulsar's own distributions."""
+        return f"{self.group}-{self.file_name}"
+
+
+def versions() -> list[str]:
+    """What can be set up, the distribution's version first."""
+    found = (path.name.removeprefix("pulsar-").removesuffix(".lock") for path in _LOCKS.glob("pulsar-*.lock"))
+    return [PULSAR.version, *sorted(found)]
+
+
+def check_version(version: str) -> None:
+    """Raises ``SetupError`` unless ``version`` can be set up."""
+    if version not in versions():
+        raise SetupError(f"Pulsar {version[:40]!r} cannot be set up: choose one of {', '.join(versions())}")
+
+
+def pulsar_home(environment: Mapping[str, str], cache_dir: Path | None = None) -> Path:
+    """Where the Pulsar of ``TIDEGATE_PULSAR`` is, or will be; the distribution's without it.
+
+    Raises ``SetupError`` if there is no such version.
+    """
+    version = environment.get(VARIABLE) or PULSAR.version
+    check_version(version)
+    directory = default_cache_dir(environment) if cache_dir is None else cache_dir
+    if version == PULSAR.version:
+        return home_of(directory)
+    return directory / "pulsar" / f"assembled-pulsar-{version}"
+
+
+def fetch_home(
+    cache_dir: Path, environment: Mapping[str, str], report: Report = lambda _what, _done, _total: None
+) -> Path:
+    """The home of ``TIDEGATE_PULSAR``, fetched or put together first if it is not there.
+
+    Raises ``SetupError`` if Maven, a JDK, the network, the disk or a jar is not as needed.
+    """
+    home = pulsar_home(environment, cache_dir)
+    base = fetch(cache_dir, environment, report)
+    if home == base or home.is_dir():
+        return home
+    java_min = JAVA_MIN.get(environment[VARIABLE].partition(".")[0], toolchain.JDK_MIN)
+    jdk = toolchain.find_jdk_of(java_min, environment)
+    if isinstance(jdk, toolchain.Problem):
+        raise SetupError(jdk.text)
+    try:
+        with locked(home.parent / ".lock"):
+            if not home.is_dir():
+                remove_leftovers(home.parent)
+                _assemble(home, base, jdk.path, environment, report)
+    except OSError as error:
+        raise SetupError(
+            f"cannot write to {home.parent}: {error.strerror or error}; free or correct it"
+        ) from error
+    return home
+
+
+def read_lock(text: str) -> list[LockedJar]:
+    """The jars of a lock. Raises ``ValueError`` for a line that is none."""
+    jars = []
+    for line in text.splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        fields = line.split(" ")
+        parts = fields[0].split(":")
+        if len(fields) != _FIELDS or len(parts) not in (_FIELDS, _FIELDS + 1):
+            raise ValueError(f"no jar in a line: {line[:120]}")
+        classifier = parts[_FIELDS] if len(parts) > _FIELDS else ""
+        jars.append(LockedJar(parts[0], parts[1], parts[2], classifier, fields[1], int(fields[2])))
+    return jars
+
+
+def pom_of(jars: list[LockedJar], to: Path) -> str:
+    """A pom whose ``dependency:copy`` copies exactly ``jars`` to ``to``."""
+    items = "".join(
+        f"<artifactItem><groupId>{jar.group}</groupId><artifactId>{jar.artifact}</artifactId>"
+        f"<version>{jar.version}</version>"
+        + (f"<classifier>{jar.classifier}</classifier>" if jar.classifier else "")
+        + "</artifactItem>\n"
+        for jar in jars
+    )
+    group, artifact, version = DEPENDENCY_PLUGIN.split(":")
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>tidegate</groupId><artifactId>home</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<build><plugins><plugin><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version><configuration><outputDirectory>{escape(str(to))}</outputDirectory>"
+        f"<prependGroupId>true</prependGroupId><artifactItems>\n{items}</artifactItems>"
+        "</configuration></plugin></plugins></build></project>\n"
+    )
+
+
+def conf_of(text: str) -> str:
+    """A conf file of 4.0's without the keys that 5.0 has other defaults for, or does not know."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if line.partition("=")[0].strip() not in _GONE_IN_5)
+
+
+def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str], report: Report) -> None:
+    version = environment[VARIABLE]
+    jars = read_lock((_LOCKS / f"pulsar-{version}.lock").read_text("utf-8"))
+    total = sum(jar.size_bytes for jar in jars)
+    require_disk(home.parent, 3 * total)
+    maven = toolchain.find_maven(environment)
+    if isinstance(maven, toolchain.Problem):
+        raise SetupError(maven.text)
+    temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.parent))
+    try:
+        lib = temporary / "home" / "lib"
+        lib.mkdir(parents=True)
+        (temporary / "pom.xml").write_text(pom_of(jars, lib), "utf-8")
+        what, log_path = f"fetching the {len(jars)} jars of Pulsar {version}", home.parent / "maven.log"
+        goal = ":".join((DEPENDENCY_PLUGIN, "copy"))
+        exit_code = run_watched(
+            [str(maven.path), "-B", "-ntp", "-f", str(temporary / "pom.xml"), goal],
+            environment,
+            log_path,
+            lambda: report(what, sum(one.stat().st_size for one in lib.glob("*.jar")), total),
+        )
+        if exit_code != 0:
+            raise SetupError(
+                f"Maven could not fetch the jars of Pulsar {version}: {first_error(log_path)}; check the "
+                f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
+            )
+        report(what, total, total)
+        _check(jars, lib)
+        _furnish(temporary / "home", base, java)
+        (temporary / "home").rename(home)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check(jars: list[LockedJar], lib: Path) -> None:
+    """Each jar is the locked one, under the name that the start script and ``attach`` look for."""
+    for jar in jars:
+        path = lib / jar.name_in_home
+        prefixed = lib / f"{jar.group}.{jar.file_name}"  # as the plugin names it
+        if prefixed.is_file():
+            prefixed.rename(path)
+        if not path.is_file() or sha256_of(path) != jar.sha256:
+            raise SetupError(
+                f"{jar.file_name} is not the one that was locked (its SHA-256 differs): delete it from "
+                "Maven's local repository and run the same command again"
+            )
+
+
+def _furnish(home: Path, base: Path, java: Path) -> None:
+    for name in ("bin", "conf", "instances"):
+        shutil.copytree(base / name, home / name)
+    for name in ("broker.conf", "standalone.conf"):
+        path = home / "conf" / name
+        path.write_text(conf_of(path.read_text("utf-8")), "utf-8")
+    for name in ("bkenv.sh", "pulsar_env.sh"):
+        path = home / "conf" / name
+        # Before all else: what follows asks this Java for its version.
+        text = f"JAVA_HOME={shlex.quote(str(java.resolve().parents[1]))}\nexport JAVA_HOME\n"
+        path.write_text(text + path.read_text("utf-8"), "utf-8")

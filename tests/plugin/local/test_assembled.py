@@ -1,0 +1,70 @@
+"""A Pulsar put together from its jars: the lock, the conf files, and which home is meant."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tidegate.plugin.errors import SetupError
+from tidegate.plugin.local import assembled, toolchain
+from tidegate.plugin.local.distribution import PULSAR
+
+
+def test_every_lock_can_be_read_and_names_each_jar_once() -> None:
+    assert assembled.versions()[0] == PULSAR.version
+    assert "5.0.1" in assembled.versions()
+    for version in assembled.versions()[1:]:
+        text = (Path(assembled.__file__).parent / "homes" / f"pulsar-{version}.lock").read_text("utf-8")
+        jars = assembled.read_lock(text)
+        assert len({jar.name_in_home for jar in jars}) == len(jars)
+        assert all(len(bytes.fromhex(jar.sha256)) == hashlib.sha256().digest_size for jar in jars)
+        assert f"org.apache.pulsar-pulsar-broker-{version}.jar" in {jar.name_in_home for jar in jars}
+        pom = ElementTree.fromstring(assembled.pom_of(jars, Path("/x & y")))  # noqa: S314
+        assert len(pom.findall(".//{*}artifactItem")) == len(jars)
+
+
+def test_a_line_that_is_no_jar_is_refused() -> None:
+    with pytest.raises(ValueError, match="no jar in a line"):
+        assembled.read_lock("group:artifact abc 7\n")
+
+
+def test_keys_with_other_defaults_leave_a_conf_file() -> None:
+    text = "clusterName=x\n# numIOThreads=1\nnumIOThreads=4\ndispatcherMaxReadBatchSize = 100\n"
+    assert assembled.conf_of(text) == "clusterName=x\n# numIOThreads=1\n"
+
+
+def test_the_environment_chooses_the_pulsar(tmp_path: Path) -> None:
+    assert assembled.pulsar_home({}, tmp_path).name == PULSAR.directory_name
+    assert assembled.pulsar_home({"TIDEGATE_PULSAR": PULSAR.version}, tmp_path).name == PULSAR.directory_name
+    assert assembled.pulsar_home({"TIDEGATE_PULSAR": "5.0.1"}, tmp_path).name == "assembled-pulsar-5.0.1"
+    with pytest.raises(SetupError, match=r"'5\.9\.9' cannot be set up: choose one of"):
+        assembled.pulsar_home({"TIDEGATE_PULSAR": "5.9.9"}, tmp_path)
+
+
+def _jdk(root: Path, major: int) -> Path:
+    home = root / f"jdk-{major}"
+    (home / "bin").mkdir(parents=True)
+    for name in ("java", "javac"):
+        path = home / "bin" / name
+        path.write_text(f"#!/bin/sh\necho 'openjdk version \"{major}.0.1\"' >&2\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return home
+
+
+def test_a_newer_jdk_is_found_beside_the_usual_one(tmp_path: Path) -> None:
+    usual = {"JAVA_HOME": str(_jdk(tmp_path / "usual", 17)), "PATH": os.environ["PATH"]}
+    others = tmp_path / "others"
+    assert isinstance(toolchain.find_jdk_of(21, usual, [others]), toolchain.Problem)
+    for major in (25, 17, 21):
+        _jdk(others, major)
+    found = toolchain.find_jdk_of(21, usual, [others])
+    assert isinstance(found, toolchain.Tool)
+    assert found.version == (21,)
+    kept = toolchain.find_jdk_of(17, usual, [others])
+    assert isinstance(kept, toolchain.Tool)
+    assert kept.path.parents[1] == Path(usual["JAVA_HOME"])
