@@ -6,7 +6,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * One tracker's claim to be the owner of its subscription: the next epoch and a random number, written into the cursor's metadata
- * by compare-and-set, before the daemon hears of it.
+ * by compare-and-set, before the daemon hears of it. Of a new subscription that waits for a consumer.
  *
  * <p>Only who could write the cursor's metadata last can write it again, so two brokers never claim the same epoch, and no
  * clock has a part in it. A refused write is tried again with growing pauses: the cursor's own writes share its version.
@@ -67,7 +67,7 @@ final class Claim {
 
     /** What to write now, or null; the answer must be brought to {@link #written}. */
     Ownership begin(long nowMs) {
-        if (owned || writing || !pause.isOver(nowMs, pauseMs())) {
+        if (owned || writing || !pause.isOver(nowMs, pauseMs()) || !host.mayPutOwnership()) {
             return null;
         }
         writing = true;
@@ -89,6 +89,9 @@ final class Claim {
         if (owned) {
             refusals = 0;
             conflicts = 0;
+            return;
+        }
+        if (written == TrackerHost.Written.UNATTENDED) {
             return;
         }
         refusals++;

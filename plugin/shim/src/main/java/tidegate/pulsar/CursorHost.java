@@ -161,11 +161,19 @@ class CursorHost implements TrackerHost {
         }
     }
 
+    @Override
+    public boolean mayPutOwnership() {
+        return properties.mayPut();
+    }
+
     private static Written written(Throwable error) {
         if (error == null) {
             return Written.DONE;
         }
         Throwable cause = error instanceof CompletionException ? error.getCause() : error;
+        if (cause instanceof CursorProperties.UnattendedException) {
+            return Written.UNATTENDED;
+        }
         return cause instanceof BadVersionException ? Written.CONFLICT : Written.FAILED;
     }
 

@@ -19,6 +19,15 @@ import org.apache.bookkeeper.mledger.Position;
 final class CursorProperties {
     private static final long STORE_TIMEOUT_MS = 60_000;
 
+    /** Nobody is connected, so a reset may be under way, of a cursor that does not show one: it is to be tried with a consumer. */
+    static final class UnattendedException extends ManagedLedgerException {
+        private static final long serialVersionUID = 1;
+
+        UnattendedException() {
+            super("a reset may be under way");
+        }
+    }
+
     private final ManagedCursor cursor;
     private final RefusedResets.Subscription subscription;
     private final Executor background;
@@ -63,14 +72,24 @@ final class CursorProperties {
             resets.look();
             return failed("the cursor is being reset");
         }
-        if (resets.wouldShow() || subscription == RefusedResets.Subscription.NONE || !cursor.isDurable()) {
+        if (needsNoStore()) {
             return cursor.putCursorProperty(key, value).whenComplete((done, error) -> resets.look());
         }
         // In the background: Pulsar may tell with a lock held.
         return store()
                 .handleAsync((done, error) -> error == null && resets.wouldShow() ? put(key, value)
+                        : error instanceof UnattendedException ? CompletableFuture.<Void>failedFuture(error)
                         : failed("the cursor is not stored"), background)
                 .thenCompose(answer -> answer);
+    }
+
+    /** Whether {@link #put} is worth trying: a new cursor is stored first, and that only while a consumer is connected. */
+    boolean mayPut() {
+        return needsNoStore() || subscription.hasConsumers();
+    }
+
+    private boolean needsNoStore() {
+        return resets.wouldShow() || subscription == RefusedResets.Subscription.NONE || !cursor.isDurable();
     }
 
     private static CompletableFuture<Void> failed(String reason) {
@@ -81,7 +100,7 @@ final class CursorProperties {
     private CompletableFuture<Void> store() {
         Position position = cursor.getMarkDeletedPosition();
         if (!subscription.hasConsumers()) {
-            return failed("a reset may be under way");
+            return CompletableFuture.failedFuture(new UnattendedException());
         }
         CompletableFuture<Void> stored = new CompletableFuture<>();
         cursor.asyncMarkDelete(position, cursor.getProperties(), new MarkDeleteCallback() {

@@ -80,7 +80,14 @@ interface TrackerHost {
         DONE,
         /** They have another version than this broker knows. */
         CONFLICT,
+        /** It was not tried: the last consumer has just gone, see {@link #mayPutOwnership}. */
+        UNATTENDED,
         FAILED
+    }
+
+    /** Whether the ownership can be written now: of a cursor that has never been stored, only while a consumer is connected. */
+    default boolean mayPutOwnership() {
+        return true;
     }
 
     /**

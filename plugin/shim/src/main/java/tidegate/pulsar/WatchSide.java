@@ -38,6 +38,7 @@ final class WatchSide {
 
     WatchSide(TrackerParts parts, Intake intake, Ending ending) {
         lock = parts.lock;
+    private final Wait sinceUnattended = new Wait();
         host = parts.host;
         clock = parts.clock;
         settings = parts.settings;
@@ -125,7 +126,13 @@ final class WatchSide {
 
     /** Whether the daemon has been waited for in vain: then what was read is gated here. Lock held. */
     private boolean decideAlone(long nowMs) {
-        if (positions.isDecided() || !gate.isOlderThan(settings.daemonWaitMs(), nowMs)) {
+        if (positions.isDecided()) {
+            return false;
+        }
+        if (!claim.isOwned() && !host.mayPutOwnership()) {
+            sinceUnattended.begin(nowMs);
+        }
+        if (!gate.isOlderThan(settings.daemonWaitMs(), nowMs) || !sinceUnattended.isOver(nowMs, settings.daemonWaitMs())) {
             return false;
         }
         LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory", host.name(),

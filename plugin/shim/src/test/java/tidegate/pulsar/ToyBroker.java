@@ -67,6 +67,8 @@ class ToyBroker implements TrackerHost {
     /** So many individual acknowledgements fit into a record. */
     int persistedRanges = 1000;
     /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
+    /** Whether the cursor has been stored: else only a consumer's being there shows that no reset is under way. */
+    boolean isStored = true;
     int metadataConflicts;
     /** Runs once, before the seal is looked at next. */
     Runnable beforeSeal;
@@ -239,9 +241,18 @@ class ToyBroker implements TrackerHost {
                 ownership = next;
                 version = ++disk.version;
             }
+    @Override
+    public boolean mayPutOwnership() {
+        return isStored || !consumers.isEmpty();
+    }
+
             done.accept(first ? Written.DONE : Written.CONFLICT);
         });
     }
+            if (!mayPutOwnership()) {
+                done.accept(Written.UNATTENDED);
+                return;
+            }
 
     @Override
     public boolean isDurable() {
