@@ -291,6 +291,16 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public boolean mayDeliver() {
+        return false;
+    }
+
+    @Override
+    public int consumersHash() {
+        return 0;
+    }
+
+    @Override
     public void readMore() {
         // Without a dispatcher nobody reads.
     }

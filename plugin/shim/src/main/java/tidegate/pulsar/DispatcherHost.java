@@ -91,6 +91,38 @@ final class DispatcherHost extends CursorHost {
     }
 
     @Override
+    public void passReplayed(PositionSet replayed) {
+        reading.passReplayed(replayed);
+    }
+
+    @Override
+    public boolean isAtTerminatedEnd(boolean replaced) {
+        return reading.isAtTerminatedEnd(replaced);
+    }
+
+    @Override
+    public boolean mayDeliver() {
+        if (dispatcher.isHavePendingReplayRead()) {
+            return false;
+        }
+        for (Consumer consumer : dispatcher.getConsumers()) {
+            if (dispatcher.isConsumerAvailable(consumer)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Override
+    public int consumersHash() {
+        int hash = 0;
+        for (Consumer consumer : dispatcher.getConsumers()) {
+            hash = 31 * hash + System.identityHashCode(consumer);
+        }
+        return hash;
+    }
+
+    @Override
     public void readMore() {
         try {
             dispatcher.readMoreEntriesAsync();

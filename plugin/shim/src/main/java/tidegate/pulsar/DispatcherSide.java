@@ -22,6 +22,7 @@ final class DispatcherSide {
     private final AheadGate ahead;
     private final ReadGate gate;
     private final Alarm alarm;
+    private final Overlooked overlooked;
     private final Intake intake;
     private final LostPositions lost;
 
@@ -37,6 +38,7 @@ final class DispatcherSide {
         ahead = parts.ahead;
         gate = parts.gate;
         alarm = parts.alarm;
+        overlooked = parts.overlooked;
         this.intake = intake;
         this.lost = lost;
     }
@@ -76,18 +78,18 @@ final class DispatcherSide {
         synchronized (lock) {
             long nowMs = clock.millis();
             intake.lookedAt(nowMs);
+            overlooked.ask();
             return alarm.isDue(nowMs) || gate.mayAsk(nowMs);
         }
     }
 
     /** The wake-up asked for with {@link TrackerHost#wakeAt}. */
     void onWake() {
-        boolean due;
+        boolean wakes;
         synchronized (lock) {
-            alarm.rang();
-            due = alarm.isDue(clock.millis());
+            wakes = alarm.ring(clock.millis());
         }
-        if (due) {
+        if (wakes) {
             host.readMore();
         }
     }
@@ -111,12 +113,17 @@ final class DispatcherSide {
             for (; popped < max && near.headMs() <= nowMs; popped++) {
                 positions.popHead(visitor);
             }
-            if (popped < max && gate.mayAsk(nowMs)) {
+            boolean asks = popped < max && gate.mayAsk(nowMs);
+            if (asks) {
                 sought.askFor(max - popped, visitor);
+            }
+            if (asks || popped > 0) {
+                overlooked.move(nowMs);
             }
             alarm.arm();
             signal = stream.noteAny();
         }
+        positions.passHandedOut(host);
         if (signal) {
             host.framesWaiting();
         }
@@ -124,10 +131,11 @@ final class DispatcherSide {
 
     /**
      * Called before every read: notices resets and that all consumers were replaced, and tells whether reading must pause. If
-     * not, the read begins behind what is held.
+     * not, the read begins behind what is held. A read that could only fail is left out, too.
      */
     boolean shouldPause() {
         SeenConsumers.Change consumers = host.lookAtConsumers();
+        boolean atEnd = host.isAtTerminatedEnd(consumers == SeenConsumers.Change.REPLACED);
         boolean pause;
         synchronized (lock) {
             cursor.noticeReset();
@@ -140,10 +148,12 @@ final class DispatcherSide {
                 ahead.want();
             }
             boolean hasDue = near.headMs() <= nowMs;
-            pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue);
-            if (pause) {
-                alarm.arm();
+            pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue)
+                    || atEnd && !hasDue && !gate.mayAsk(nowMs) && host.redeliveries() == 0;
+            if (!pause) {
+                overlooked.begin(nowMs);
             }
+            alarm.arm();
         }
         if (!pause) {
             positions.pass(host);

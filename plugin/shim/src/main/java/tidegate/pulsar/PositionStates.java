@@ -57,6 +57,11 @@ final class PositionStates {
         host.pass(contained);
     }
 
+    /** Has the dispatcher's cursor pass what the dispatcher was given, if it stands there. Takes no lock but Pulsar's. */
+    void passHandedOut(TrackerHost host) {
+        host.passReplayed(handedOut.members());
+    }
+
     boolean isDecided() {
         return decided;
     }

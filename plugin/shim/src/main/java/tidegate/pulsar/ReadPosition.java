@@ -24,6 +24,8 @@ final class ReadPosition {
 
     private final ManagedCursor cursor;
     private final BooleanSupplier reading;
+    /** Whether a read at the end of a terminated topic has failed. */
+    private boolean hasFailedAtEnd;
 
     /** {@code reading} tells whether the dispatcher waits for a read, which sets the position; by the dispatcher's lock. */
     ReadPosition(ManagedCursor cursor, BooleanSupplier reading) {
@@ -73,6 +75,49 @@ final class ReadPosition {
         if (worth > WORTH) {
             cursor.seek(lastHeld);
         }
+    }
+
+    /**
+     * Passes what is replayed, if the next read would begin there. Pulsar passes it too, while it replays: one by one, with a
+     * warning for each. The dispatcher's lock is held.
+     */
+    void passReplayed(PositionSet replayed) {
+        if (reading.getAsBoolean()) {
+            return;
+        }
+        Position at = cursor.getReadPosition();
+        ManagedLedger ledger = cursor.getManagedLedger();
+        boolean passes = false;
+        while (isHeld(replayed, at)) {
+            long end = replayed.firstAbsent(at.getLedgerId(), at.getEntryId());
+            Position last = PositionFactory.create(at.getLedgerId(), end - 1);
+            Position next = ledger.getNextValidPosition(last);
+            if (next.compareTo(last) <= 0) {
+                break;
+            }
+            at = next;
+            passes = true;
+        }
+        if (passes) {
+            cursor.seek(at);
+        }
+    }
+
+    /**
+     * As {@link TrackerHost#isAtTerminatedEnd}. The dispatcher's lock is held.
+     *
+     * <p>Pulsar leaves the read that has failed at the end waiting, and the next one fails for that: with an error in the log, and
+     * a retry 15 to 60 s later that fails again, for each round of the dispatcher.
+     */
+    boolean isAtTerminatedEnd(boolean replaced) {
+        if (!cursor.getManagedLedger().isTerminated() || reading.getAsBoolean()) {
+            return false;
+        }
+        hasFailedAtEnd |= cursor.cancelPendingReadRequest();
+        if (replaced || cursor.hasMoreEntries()) {
+            hasFailedAtEnd = false;
+        }
+        return hasFailedAtEnd;
     }
 
     private static boolean isHeld(PositionSet held, Position position) {

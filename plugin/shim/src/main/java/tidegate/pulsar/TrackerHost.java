@@ -124,6 +124,9 @@ interface TrackerHost {
      */
     SeenConsumers.Change lookAtConsumers();
 
+    /** A number that is another one, most likely, when the consumers are others. */
+    int consumersHash();
+
     /** Whether any consumer is connected. */
     boolean hasConsumers();
 
@@ -171,6 +174,26 @@ interface TrackerHost {
     default void pass(PositionSet held) {
         // A subscription that has no dispatcher reads nothing.
     }
+
+    /**
+     * Has the dispatcher's next read begin behind what is replayed, if it would begin there. Pulsar does that too, by one position
+     * at a time and with a warning for each. Dispatcher's lock held.
+     */
+    default void passReplayed(PositionSet replayed) {
+        // As above.
+    }
+
+    /**
+     * Whether a read could only fail: the topic was terminated, all of it was read, and a read at its end has failed already.
+     * One is needed after the consumers were {@code replaced}: Pulsar may have put a rewind off until its end. Dispatcher's lock
+     * held.
+     */
+    default boolean isAtTerminatedEnd(boolean replaced) {
+        return false;
+    }
+
+    /** Whether the dispatcher waits for no replay, and some consumer has permits and takes messages, as far as it can be seen. */
+    boolean mayDeliver();
 
     /** Has the dispatcher look for something to deliver soon. */
     void readMore();

@@ -27,6 +27,7 @@ final class TrackerParts {
     final SettlingDeletes deletes;
     final CursorWatch cursor;
     final ReadGate gate;
+    final Overlooked overlooked;
     final Alarm alarm;
     final UnreadableEntries unreadable;
 
@@ -40,7 +41,8 @@ final class TrackerParts {
         deletes = new SettlingDeletes(lock, host, clock, seal, positions, outbox, stream);
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
         gate = new ReadGate(host, budget, claim, positions, sought, outbox, stream, ahead, clock.millis());
-        alarm = new Alarm(host, clock, near);
+        overlooked = new Overlooked(host, near);
+        alarm = new Alarm(host, clock, near, overlooked);
         unreadable = new UnreadableEntries(host, seal, positions);
     }
 
@@ -57,6 +59,7 @@ final class TrackerParts {
             deletes.check();
             cursor.check();
             gate.check();
+            overlooked.check();
         }
         unreadable.check();
     }

@@ -32,13 +32,16 @@ final class WatchSide {
     private final UnreadableEntries unreadable;
     private final Intake intake;
     private final Ending ending;
+    private final Alarm alarm;
+    private final Overlooked overlooked;
+    private int consumersHash;
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
     private final Wait sinceAwaited = new Wait();
+    private final Wait sinceUnattended = new Wait();
 
     WatchSide(TrackerParts parts, Intake intake, Ending ending) {
         lock = parts.lock;
-    private final Wait sinceUnattended = new Wait();
         host = parts.host;
         clock = parts.clock;
         settings = parts.settings;
@@ -51,6 +54,8 @@ final class WatchSide {
         cursor = parts.cursor;
         gate = parts.gate;
         unreadable = parts.unreadable;
+        alarm = parts.alarm;
+        overlooked = parts.overlooked;
         this.intake = intake;
         this.ending = ending;
     }
@@ -85,6 +90,7 @@ final class WatchSide {
         claim();
         long then = seal.generation();
         Positions found = cursor.findAcknowledged();
+        int consumers = host.consumersHash();
         boolean read;
         boolean signal;
         synchronized (lock) {
@@ -108,6 +114,12 @@ final class WatchSide {
                 sinceAwaited.begin(nowMs);
                 read |= positions.takeBackAwaited();
             }
+            if (consumers != consumersHash) {
+                // Pulsar reads for one that comes when it asks for messages; of one that goes only if it had any.
+                consumersHash = consumers;
+                overlooked.change(nowMs);
+                alarm.arm();
+            }
             // Another subscription's DURABLE may have made room.
             read |= gate.mayResume();
             read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);
@@ -124,7 +136,10 @@ final class WatchSide {
         }
     }
 
-    /** Whether the daemon has been waited for in vain: then what was read is gated here. Lock held. */
+    /**
+     * Whether the daemon has been waited for in vain: then what was read is gated here. It is not asked before the subscription is
+     * claimed, and that may wait for a consumer. Lock held.
+     */
     private boolean decideAlone(long nowMs) {
         if (positions.isDecided()) {
             return false;

@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -27,11 +28,16 @@ class ReadPositionTest {
     private Position readPosition = PositionFactory.create(1, 5);
     private Position sought;
     private boolean reading;
+    private boolean terminated;
+    private boolean hasMore;
+    /** Whether Pulsar has left a read waiting. */
+    private boolean leftWaiting;
     private final ReadPosition position = new ReadPosition(cursor(), () -> reading);
 
     private ManagedCursor cursor() {
         ManagedLedger ledger = (ManagedLedger) Proxy.newProxyInstance(getClass().getClassLoader(),
                 new Class<?>[] {ManagedLedger.class}, (self, method, arguments) -> switch (method.getName()) {
+                    case "isTerminated" -> terminated;
                     case "getNextValidPosition" -> next((Position) arguments[0]);
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
@@ -40,6 +46,12 @@ class ReadPositionTest {
                     case "getReadPosition" -> readPosition;
                     case "getManagedLedger" -> ledger;
                     case "isMessageDeleted" -> deleted.contains((Position) arguments[0]);
+                    case "hasMoreEntries" -> hasMore;
+                    case "cancelPendingReadRequest" -> {
+                        boolean was = leftWaiting;
+                        leftWaiting = false;
+                        yield was;
+                    }
                     case "seek" -> {
                         sought = (Position) arguments[0];
                         yield null;
@@ -195,5 +207,65 @@ class ReadPositionTest {
             }
         }
         assertTrue(held.contains(sought.getLedgerId(), sought.getEntryId()));
+    }
+
+    @Test
+    void whatIsReplayedIsPassedToTheLastHoweverLittleItIs() {
+        hold(1, 5, 5);
+        position.passReplayed(held);
+        assertEquals(PositionFactory.create(1, 6), sought);
+    }
+
+    @Test
+    void whatIsReplayedIsPassedOverTheEndOfALedger() {
+        hold(1, 5, 4_999);
+        hold(4, 0, 9);
+        position.passReplayed(held);
+        assertEquals(PositionFactory.create(4, 10), sought);
+    }
+
+    @Test
+    void aReplayElsewhereOrAmidAReadMovesNothing() {
+        hold(1, 6, 90);
+        position.passReplayed(held);
+        reading = true;
+        held.add(1, 5);
+        position.passReplayed(held);
+        assertNull(sought);
+    }
+
+    /** Else each round of the dispatcher logs an error: "We can only have a single waiting callback". */
+    @Test
+    void afterOneReadAtTheEndOfATerminatedTopicNoOtherIsNeeded() {
+        assertFalse(position.isAtTerminatedEnd(false), "the topic goes on");
+        terminated = true;
+        assertFalse(position.isAtTerminatedEnd(false), "nobody has read there");
+        leftWaiting = true;
+        assertTrue(position.isAtTerminatedEnd(false));
+        assertFalse(leftWaiting, "it would have the next one fail for another reason");
+        assertTrue(position.isAtTerminatedEnd(false));
+    }
+
+    @Test
+    void whoRewindsReadsAgainAndSoDoConsumersThatReplaceOthers() {
+        terminated = true;
+        leftWaiting = true;
+        assertFalse(position.isAtTerminatedEnd(true), "what waits was before them");
+        assertFalse(position.isAtTerminatedEnd(false), "the rewind may be put off until a read has ended");
+        leftWaiting = true;
+        assertTrue(position.isAtTerminatedEnd(false));
+        hasMore = true;
+        assertFalse(position.isAtTerminatedEnd(false));
+        hasMore = false;
+        assertFalse(position.isAtTerminatedEnd(false));
+    }
+
+    @Test
+    void aReadThatWaitsForTheEndIsLetBe() {
+        terminated = true;
+        leftWaiting = true;
+        reading = true;
+        assertFalse(position.isAtTerminatedEnd(false));
+        assertTrue(leftWaiting);
     }
 }

@@ -11,6 +11,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
 
 /**
  * A Pulsar topic with one Shared subscription as one owner has it, reduced to what a tracker sees: a log, a cursor that persists
@@ -66,9 +67,9 @@ class ToyBroker implements TrackerHost {
     boolean durable = true;
     /** So many individual acknowledgements fit into a record. */
     int persistedRanges = 1000;
-    /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
     /** Whether the cursor has been stored: else only a consumer's being there shows that no reset is under way. */
     boolean isStored = true;
+    /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
     int metadataConflicts;
     /** Runs once, before the seal is looked at next. */
     Runnable beforeSeal;
@@ -93,6 +94,15 @@ class ToyBroker implements TrackerHost {
     private final Map<Position, Integer> redeliveryCounts = new TreeMap<>();
     private SeenConsumers seen = new SeenConsumers(List.of());
     private boolean trackerMade;
+    /** What a Key_Shared dispatcher has for a consumer without permits. */
+    Predicate<Position> isForStuck = position -> false;
+    private final Set<Position> knownForStuck = new HashSet<>();
+    /** No consumer could take anything of the last replay: the next round reads normally. */
+    private boolean looksAhead;
+    /** Runs once, before the dispatcher asks again what is due and then reads normally, as the classic one does. */
+    Runnable asksTwice;
+    /** How many rounds the dispatcher has begun. */
+    int rounds;
     int readBatch = 5;
     private int replayBatch = readBatch;
     int permits = 20;
@@ -232,8 +242,17 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public boolean mayPutOwnership() {
+        return isStored || !consumers.isEmpty();
+    }
+
+    @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
         cursorCalls.add(() -> {
+            if (!mayPutOwnership()) {
+                done.accept(Written.UNATTENDED);
+                return;
+            }
             boolean first = metadataConflicts-- <= 0 && disk.version == version;
             metadataConflicts = Math.max(0, metadataConflicts);
             if (first) {
@@ -241,18 +260,9 @@ class ToyBroker implements TrackerHost {
                 ownership = next;
                 version = ++disk.version;
             }
-    @Override
-    public boolean mayPutOwnership() {
-        return isStored || !consumers.isEmpty();
-    }
-
             done.accept(first ? Written.DONE : Written.CONFLICT);
         });
     }
-            if (!mayPutOwnership()) {
-                done.accept(Written.UNATTENDED);
-                return;
-            }
 
     @Override
     public boolean isDurable() {
@@ -436,14 +446,29 @@ class ToyBroker implements TrackerHost {
     }
 
     private ToyConsumer freeConsumer() {
-        return consumers.stream().filter(consumer -> consumer.pending.size() < permits).findFirst().orElse(null);
+        return consumers.stream().filter(this::isFree).findFirst().orElse(null);
+    }
+
+    /** What was for the consumer without permits is for the others. */
+    void unstick() {
+        isForStuck = position -> false;
+        knownForStuck.clear();
+    }
+
+    private boolean isFree(ToyConsumer consumer) {
+        return consumer.pending.size() < permits;
     }
 
     /** readMoreEntries, with the reads done at once. Returns whether anything was read. */
     boolean readMore(TrackerMaker maker) {
         readRequested = false;
+        rounds++;
         if (core != null && core.dispatcher().shouldPause() || freeConsumer() == null) {
             return false;
+        }
+        if (looksAhead) {
+            looksAhead = false;
+            return readNormally(maker);
         }
         redelivery.headSet(markDelete, true).clear();
         if (core != null && core.dispatcher().hasDue()) {
@@ -453,15 +478,21 @@ class ToyBroker implements TrackerHost {
         if (wereDeleted && redelivery.isEmpty()) {
             return true;
         }
-        if (!redelivery.isEmpty()) {
-            List<Position> batch = redelivery.stream().limit(replayBatch).toList();
+        List<Position> batch = redelivery.stream().filter(one -> !knownForStuck.contains(one)).limit(replayBatch).toList();
+        if (!batch.isEmpty()) {
             if (batch.stream().anyMatch(this::isLost)) {
                 // As a whole; Pulsar tries again after 15 s, or when somebody asks, with one entry.
                 replayBatch = 1;
                 return false;
             }
             replayBatch = Math.min(readBatch, replayBatch * 2);
+            looksAhead = true;
             for (Position position : batch) {
+                if (isForStuck.test(position)) {
+                    knownForStuck.add(position);
+                    continue;
+                }
+                looksAhead = false;
                 ToyConsumer consumer = freeConsumer();
                 if (consumer == null) {
                     break;
@@ -470,6 +501,13 @@ class ToyBroker implements TrackerHost {
                 dispatch(consumer, position, maker);
             }
             return true;
+        }
+        if (asksTwice != null && core != null) {
+            asksTwice.run();
+            asksTwice = null;
+            if (core.dispatcher().hasDue()) {
+                core.dispatcher().popDue(1, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
+            }
         }
         return readNormally(maker);
     }
@@ -566,6 +604,16 @@ class ToyBroker implements TrackerHost {
         afterConsumersSeen = () -> { };
         next.run();
         return has;
+    }
+
+    @Override
+    public int consumersHash() {
+        return consumers.stream().mapToInt(System::identityHashCode).sum();
+    }
+
+    @Override
+    public boolean mayDeliver() {
+        return consumers.stream().anyMatch(this::isFree);
     }
 
     @Override
