@@ -48,11 +48,15 @@ final class DispatcherSide {
     /**
      * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
      *
+     * <p>Pulsar may replay a position twice, see {@link Intake}. Of those without a delivery time only the refused ones are looked
+     * at: the others are many, and are hardly ever replayed.
+     *
      * @return false if it is to be delivered now
      */
     boolean addMessage(long ledgerId, long entryId, long deliverAtMs) {
         if (deliverAtMs < 0) {
-            return false;
+            return host.redeliveryCount(ledgerId, entryId) > 0
+                    && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId));
         }
         boolean tracked;
         boolean signal;

@@ -197,6 +197,23 @@ class TrackerCoreTest extends TrackerScenario {
         assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
     }
 
+    /** Refused ones of a mixed load; of the rest Pulsar's double reads are Pulsar's. */
+    @Test
+    void overlappingReplayReadsDeliverARefusedPlainMessageOnce() {
+        start();
+        publish(1, 100);
+        Position plain = publish(2, -1);
+        world.runUntil(world.now() + 200);
+        world.broker.negativeAcknowledge(world.broker.consumers.get(0), plain);
+        world.settle();
+        assertEquals(List.of(2L, 1L, 2L), delivered());
+        world.broker.replayTwice(plain);
+        assertEquals(List.of(2L, 1L, 2L), delivered(), "still with its consumer");
+        world.broker.acknowledge(world.broker.consumers.get(0), plain);
+        world.broker.replayTwice(plain);
+        assertEquals(List.of(2L, 1L, 2L), delivered(), "acknowledged");
+    }
+
     /** Pulsar takes it from its consumer first, and the cursor hears of it when the whole command has been gone through. */
     @Test
     void whatIsBeingAcknowledgedIsNotDeliveredAgain() {
