@@ -99,13 +99,19 @@ class Changes(Generic[IndexT]):
         self._notices.work_changed(persist=self._persisting.wanted)
 
     def lose(self, positions: PositionSet) -> None:
-        """Positions leave held, because nobody has their entries any more. `finish_slices` is to follow."""
+        """Positions leave held, and the broker hears of it. `finish_slices` is to follow."""
         if positions:
             # Told first: to read what is held after all costs little; what nobody hears of is lost.
             self._quarantine.lose(positions)
             self._notices.lost_positions()
             self._positions.lose(positions)
             self._timeline.depart(positions)
+
+    def disown(self, positions: PositionSet) -> None:
+        """Positions leave held, if they are there. Nobody is told: the answer to the next OPEN says so."""
+        self._positions.lose(positions)
+        self._timeline.depart(positions)
+        self.finish_slices()
 
     def finish_slices(self) -> None:
         """After anything that may have made a slice useless."""

@@ -391,17 +391,20 @@ class DelayIndex:
         self._notices.told_lost()
         return self._quarantine.take_unheld()
 
-    def disown(self, positions: PositionSet) -> PositionSet:
-        """Answer no longer for these positions: they are to be read again; returns those that were held.
+    def disown(self, positions: PositionSet) -> tuple[PositionSet, int]:
+        """Answer no longer for these positions: they are to be read again.
 
-        Durable with the next persist: a crash before it brings them back, which costs a look at the cursor.
+        Returns those that were held, and a token as of `add`.
         """
+        journal = self._context.journal
         gone = positions.intersection(self._positions.held)
+        if not gone:
+            return gone, journal.appended_token
         self._changes.lose(gone)
         self._changes.finish_slices()
-        self._notices.want_persist()
         self._notices.due_changed()
-        return gone
+        token = journal.positions(self.own_journal, RecordType.DISOWN, gone, self._context.clock.now_ms())
+        return gone, token
 
     def doubt(self) -> None:
         """A change may have been made by half. No acknowledgement is believed, and a persist looks for held

@@ -236,7 +236,7 @@ class Journal:
     def positions(
         self, subscription: SubscriptionJournal, record_type: RecordType, positions: PositionSet, now_ms: int
     ) -> int:
-        """Append ACKNOWLEDGE or UNACKNOWLEDGE; the token."""
+        """Append ACKNOWLEDGE, UNACKNOWLEDGE or DISOWN; the token."""
         record = subscription._tail
         if record is not None and record.record_type is record_type and record.positions is not None:
             record.positions.update(positions)

@@ -108,6 +108,6 @@ def _decode(number: int, value: bytes) -> Replayed:
     decode: Callable[[bytes], Entries | PositionSet | tuple[int, int]] = decode_numbers
     if record_type is RecordType.ADD:
         decode = decode_entries
-    elif record_type in (RecordType.ACKNOWLEDGE, RecordType.UNACKNOWLEDGE):
+    elif record_type in (RecordType.ACKNOWLEDGE, RecordType.UNACKNOWLEDGE, RecordType.DISOWN):
         decode = decode_positions
     return Replayed(record_type, decode(value))

@@ -75,6 +75,8 @@ def _make(record: Replayed, changes: Changes[IndexT]) -> None:
     match record.record_type, record.content:
         case RecordType.UNACKNOWLEDGE, PositionSet() as positions:
             changes.unacknowledge(positions)
+        case RecordType.DISOWN, PositionSet() as positions:
+            changes.disown(positions)
         case RecordType.MARK_DELETE, (int() as ledger_id, int() as entry_id):
             changes.mark_delete(ledger_id, entry_id)
         case RecordType.WIDTH, (int() as width_ms, int() as auto):

@@ -33,6 +33,7 @@ class RecordType(IntEnum):
     WIDTH = 6
     GENERATION = 7
     CLAIM = 8
+    DISOWN = 9
 
 
 def encode_entries(entries: Entries) -> bytes:
@@ -41,7 +42,7 @@ def encode_entries(entries: Entries) -> bytes:
 
 
 def encode_positions(positions: PositionSet) -> bytes:
-    """An ACKNOWLEDGE or UNACKNOWLEDGE record."""
+    """An ACKNOWLEDGE, UNACKNOWLEDGE or DISOWN record."""
     return wrap(keys.JOURNAL, positions.serialize())
 
 
@@ -56,7 +57,7 @@ def decode_entries(value: bytes) -> Entries:
 
 
 def decode_positions(value: bytes) -> PositionSet:
-    """The positions of an ACKNOWLEDGE or UNACKNOWLEDGE record. Raises CorruptRecordError."""
+    """The positions of an ACKNOWLEDGE, UNACKNOWLEDGE or DISOWN record. Raises CorruptRecordError."""
     return PositionSet.deserialize(unwrap(keys.JOURNAL, value))
 
 

@@ -237,13 +237,14 @@ class DaemonEngine:
         """See ``ingestion.IngestionOwner``."""
         self._forgetting.unserved(index)
 
-    def added(self, index: DelayIndex, entries: int) -> None:
+    def added(self, index: DelayIndex, positions: PositionSet) -> None:
         """See ``ingestion.IngestionOwner``."""
-        self._metrics.entries_added.inc(entries)
-        self._reading_pace.take(entries)
+        self._metrics.entries_added.inc(len(positions))
+        self._reading_pace.take(len(positions))
         self._changed_by_others(index)
         stream = self.ownership.get(index.name)
         if stream is not None:
+            stream.session.brought(positions)
             self._handing_out.schedule(stream)
 
     def _landed(self, index: DelayIndex) -> None:
@@ -389,7 +390,10 @@ class DaemonEngine:
                 self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
         # What a former stream of the connection adds is handed out on the one that has taken over.
-        self._handing_out.schedule(self.ownership.get(stream.name) or stream)
+        current = self.ownership.get(stream.name) or stream
+        if isinstance(change, Add) and current is not stream:
+            current.session.brought(PositionSet.of_entries(change.entries))
+        self._handing_out.schedule(current)
 
     def read_pause_s(self) -> float:
         """See ``stream.Engine``."""

@@ -5,7 +5,8 @@ a second one is refused, and who was killed has let go. Invariants:
 
 - what is put in goes the way of every other entry: through the journal, in pieces with a turn of the loop
   between them, and not while reading is held back;
-- a block is answered when it is durable, and the broker hears only then that its positions are held;
+- a block is answered when it is durable, and the broker hears only then that its positions are held; of
+  positions that are let go of it hears at once;
 - positions that are held, known acknowledged or up to mark-delete are left as they are, so that putting a
   block in twice changes nothing.
 """
@@ -71,8 +72,8 @@ class IngestionOwner(Protocol):
         """An index was made for a subscription that no broker has opened."""
         ...
 
-    def added(self, index: DelayIndex, entries: int) -> None:
-        """Something was put in: it may be due."""
+    def added(self, index: DelayIndex, positions: PositionSet) -> None:
+        """These were put in, and are held: some may be due."""
         ...
 
     def let_go(self, index: DelayIndex) -> None:
@@ -182,7 +183,9 @@ class Ingestion:
         if entries.deliver_at_ms.min() < 0:
             raise UserError("not a block of entries: a time is before 1970")
         if message.disown:
-            return {"entries": len(entries), "disowned": self._disown(name, entries)}
+            gone, token = self._disown(name, entries)
+            await self._durable(token)
+            return {"entries": len(entries), "disowned": len(gone)}
         fresh = PositionSet()
         for start in range(0, len(entries), PIECE_ENTRIES):
             await self._owner.until_reading_goes_on()
@@ -211,19 +214,20 @@ class Ingestion:
             raise
         new = index.held_among(positions).difference(known)
         fresh.update(new)
-        self._owner.added(index, len(new))
+        self._owner.added(index, new)
         return token
 
-    def _disown(self, name: SubscriptionName, entries: Entries) -> int:
+    def _disown(self, name: SubscriptionName, entries: Entries) -> tuple[PositionSet, int]:
+        if self._owner.storage_failing:
+            raise UserError("the store is failing, nothing can be made durable: try again later")
         index = self._index(name)
         try:
-            gone = index.disown(PositionSet.of_entries(entries))
+            return index.disown(PositionSet.of_entries(entries))
         except Exception:
             index.doubt()
             raise
         finally:
             self._owner.let_go(index)
-        return len(gone)
 
     async def _durable(self, token: int) -> None:
         done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()

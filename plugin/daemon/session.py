@@ -10,7 +10,8 @@ A session answers for one subscription on one connection, from OPEN to CLOSE. In
   a newer stream has told that the cursor was reset since;
 - nothing is handed out before the last HELD frame has been taken, nor without credit, nor after CLOSE or
   ``supersede``;
-- entries that the broker reports as in flight, or as near, are not handed out on this stream;
+- entries that the broker reports as in flight, or as near, are not handed out on this stream, whoever brings
+  them to the index;
 - of a topic that was put back to an earlier state since, as by a restored backup, nothing is believed: see
   ``histories``.
 """
@@ -181,6 +182,14 @@ class Session:
         positions = PositionSet.of_entries(entries)
         self._in_flight_unheld.difference_update(positions)
         self.index.mark_in_flight(positions)
+
+    def brought(self, positions: PositionSet) -> None:
+        """Somebody else has brought these to the index: a rebuild, or a former stream. What of them is with
+        the broker stays there."""
+        in_flight = self._in_flight_unheld.intersection(positions)
+        if in_flight:
+            self._in_flight_unheld.difference_update(in_flight)
+            self.index.mark_in_flight(in_flight)
 
     def durable(self, durable_token: int) -> Durability | None:
         """The newest seq covered by ``durable_token``, once; None when that is no news."""

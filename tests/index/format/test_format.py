@@ -85,6 +85,7 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "journal_width_auto": lambda: record(7, RecordType.WIDTH, numbers=(60_000, 1)),
     "journal_generation": lambda: record(8, RecordType.GENERATION, numbers=(STATE.generation, 0)),
     "journal_claim": lambda: record(9, RecordType.CLAIM, numbers=STATE.claim),
+    "journal_disown": lambda: record(10, RecordType.DISOWN, positions=POSITIONS),
     "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
 }
 READ: dict[str, tuple[Callable[[bytes], object], object]] = {
@@ -113,6 +114,7 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "journal_width_auto": (decode_numbers, (60_000, 1)),
     "journal_generation": (decode_numbers, (STATE.generation, 0)),
     "journal_claim": (decode_numbers, (7, 0xF102_0304)),
+    "journal_disown": (decode_positions, POSITIONS),
     "intent": (decode_keys, [keys.bitmap_key(b"H", 7, 5, 3)]),
 }
 

@@ -12,7 +12,9 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.support.daemons import StartDaemon
+from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ShimClient, entries, random_incarnation
+from tests.support.stores import CrashStore, copied
 from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, positions, sort_entries
 from tidegate.index.format import encode_block
 from tidegate.plugin.daemon.ingestion import PIECE_ENTRIES
@@ -213,6 +215,61 @@ async def test_disowned_positions_are_read_again(start: StartDaemon, socket_path
         stream.add(entries(3, at))
         await stream.durable()
         assert len(Entries.concat(await ask(socket_path, lambda session: list(session.entries(NAME))))) == 10
+
+
+async def test_what_was_disowned_is_not_held_after_a_crash(start: StartDaemon, socket_path: Path) -> None:
+    """Answered, and killed with -9 at once: what `verify --repair` did must not be undone."""
+    at = later_ms()
+    store = CrashStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, at))
+        await stream.durable()
+
+        def disown(session: DaemonSession) -> tuple[list[int], MemoryStore]:
+            return put(session, entries(3, at), disown=True), copied(store.durable)
+
+        gone, left = await ask(socket_path, disown)
+        assert gone == [3]
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        assert list(stream.held) == [(1, number) for number in range(3, 10)]
+        stream.add(entries(3, at))
+        await stream.durable()
+        held, _ = await ask(socket_path, lambda session: session.positions(NAME))
+        assert len(held) == 10
+
+
+async def test_while_the_store_fails_nothing_is_disowned(start: StartDaemon, socket_path: Path) -> None:
+    at = later_ms()
+    store = FlakyStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, at))
+        await stream.durable()
+        store.failing = True
+        with pytest.raises(UserError, match="store fail"):
+            await ask(socket_path, lambda session: put(session, entries(3, at), disown=True))
+        store.failing = False
+
+
+async def test_what_the_broker_has_in_flight_is_not_handed_out_when_a_rebuild_brings_it(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Rule 4: not again on this connection. The index had lost it, so nothing of it was held at OPEN."""
+    due = time.time_ns() // 1_000_000 - 1_000
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, in_flight=PositionSet.of([(1, 0), (1, 2)]))
+        assert await ask(socket_path, lambda session: put(session, entries(4, due))) == [4]
+        await stream.until(lambda: len(stream.held) == 4)
+        handed_out = await stream.take_due(2)
+        assert [entry_id for _, _, entry_id in handed_out] == [1, 3]
+        # On the next connection, which has nothing of them in flight, they are handed out.
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        assert await ask(socket_path, lambda session: put(session, entries(4, due))) == [4]
+        stream = await client.open(TOPIC, incarnation=random_incarnation())
+        assert len(await stream.take_due(4)) == 4
+        assert daemon.engine.catalog.stats().subscriptions == 1
 
 
 async def test_a_daemon_that_goes_away(start: StartDaemon, socket_path: Path, tmp_path: Path) -> None:
