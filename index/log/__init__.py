@@ -16,6 +16,7 @@ from tidegate.index.log.landing import Landing
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.object_home import ABOUT, About, ObjectHome
 from tidegate.index.log.objects import FolderObjects, Objects
+from tidegate.index.log.patient import Patient
 from tidegate.index.log.places import (
     BlockRecord,
     Places,
@@ -46,6 +47,7 @@ __all__ = [
     "NoLedgerError",
     "ObjectHome",
     "Objects",
+    "Patient",
     "Places",
     "Pointer",
     "RefusedError",

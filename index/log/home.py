@@ -49,7 +49,19 @@ class RefusedError(HomeError):
     """This home does not do that, or not for this subscription any more: trying again is in vain."""
 
 
-class Home(Protocol):
+class Readable(Protocol):
+    """What reading takes of a home."""
+
+    async def open(self, ledger_id: int) -> int:
+        """Open a ledger for reading; its last entry, -1 if it is empty."""
+        ...
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        """Entries from `first` on, as many as fit into an answer but none behind `last`; one at least."""
+        ...
+
+
+class Home(Readable, Protocol):
     """Where the ledgers of one subscription are, as one owner of it sees them."""
 
     @property
@@ -78,14 +90,6 @@ class Home(Protocol):
 
     async def append(self, ledger_id: int, entry: bytes) -> int:
         """Append to a ledger that was made here; the number of the entry. Appends may overlap."""
-        ...
-
-    async def open(self, ledger_id: int) -> int:
-        """Open a ledger for reading; its last entry, -1 if it is empty."""
-        ...
-
-    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Entries from `first` on, as many as fit into an answer but none behind `last`; one at least."""
         ...
 
     async def close(self, ledger_id: int) -> None:

@@ -18,7 +18,7 @@ from typing import Protocol
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
-from tidegate.index.log.home import AwayError, Home, HomeError
+from tidegate.index.log.home import AwayError, HomeError, Readable
 from tidegate.index.log.places import Place, Places
 from tidegate.index.log.records import PLACE, EntryKind, Header, decode_operations, decode_piece
 from tidegate.index.store import Batch
@@ -156,7 +156,7 @@ class LogText:
     damage: str
 
 
-async def read_log(home: Home, ledger_id: int, identity: Identity, spill: Spill | None = None) -> LogText:
+async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Spill | None = None) -> LogText:
     """Open and read the log in a ledger; its former writer is fenced then.
 
     spill: where blocks go, so that memory has what an open index has of them, and no more; None keeps them.
@@ -188,7 +188,9 @@ async def read_log(home: Home, ledger_id: int, identity: Identity, spill: Spill 
     return LogText(parser.content, parser.entries, parser.size_bytes, damage)
 
 
-async def _entries(home: Home, ledger_id: int, last: int) -> AsyncGenerator[tuple[int, list[bytes]], None]:
+async def _entries(
+    home: Readable, ledger_id: int, last: int
+) -> AsyncGenerator[tuple[int, list[bytes]], None]:
     """All entries up to `last`, as (number of the first, entries); the next are on their way meanwhile."""
     at = 0
     reading = asyncio.ensure_future(home.read(ledger_id, at, last)) if last >= 0 else None

@@ -3,7 +3,8 @@
 Invariants:
 
 - nothing waits for a log but the answer to OPEN; reading one takes ``RESTORE_SECONDS`` at most, however long
-  others were read before it; one that cannot be read costs reading the topic, and says so;
+  others were read before it; a home that is away is asked again until then; a log that cannot be read costs
+  reading the topic, and says so;
 - many short logs are read at a time, since they are waited for, and few long ones, for the memory they take;
 - what is written here of a log that turns out not to be needed, or not to be readable, is given up: the index
   that was there stays, and no start finds the rest;
@@ -38,6 +39,7 @@ from tidegate.index.log import (
     Home,
     HomeError,
     Landing,
+    Patient,
     Places,
     Pointer,
     RefusedError,
@@ -59,6 +61,7 @@ RESTORE_SECONDS = 8.0  # the shim decides alone after ten
 AT_ONCE_MAX = 32
 LONG_AT_ONCE_MAX = 4
 LONG_BYTES = 1 << 20
+ASK_AGAIN_SECONDS = 0.25
 NS_PER_SECOND = 1_000_000_000
 
 
@@ -194,6 +197,7 @@ class Restorer:
             abandon=self._abandon,
         )
         adopted = False
+        patient = Patient(home, lambda: asyncio.sleep(ASK_AGAIN_SECONDS))
         try:
             async with self._turns, contextlib.AsyncExitStack() as long, restore_deadline() as deadline:
 
@@ -203,7 +207,7 @@ class Restorer:
                     deadline.reschedule(asyncio.get_running_loop().time() + RESTORE_SECONDS)
 
                 spill = _Admitted(landing, become_long)
-                log = await read_log(home, pointer.ledger_id, identity, spill)
+                log = await read_log(patient, pointer.ledger_id, identity, spill)
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log)
             if not request.is_wanted():
@@ -223,7 +227,10 @@ class Restorer:
             self._restored(Restored(index, former, chain, places, words.changes))
             request.came(index)
         except TimeoutError as error:
-            self._unreadable(identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s")
+            last = "" if patient.last is None else f": {patient.last}"
+            self._unreadable(
+                identity.name, str(error) or f"it was not read within {RESTORE_SECONDS:g} s{last}"
+            )
             return
         except (HomeError, TidegateIndexError) as error:
             self._unreadable(identity.name, str(error))

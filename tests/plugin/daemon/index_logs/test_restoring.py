@@ -19,7 +19,7 @@ from tests.support.waiting import until
 from tidegate.index import DelayIndex
 from tidegate.index.clock import ManualClock
 from tidegate.index.format import keys
-from tidegate.index.log import memory_home
+from tidegate.index.log import AwayError, memory_home
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
@@ -146,6 +146,71 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         newer.logs.may_answer.set()
         await stream.until(lambda: stream.answered)
         assert len(stream.held) == 10
+
+
+class MomentarilyAway(MemoryHome):
+    """A home that answers only the third time that it is asked, each time; never once it has `left`."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.asked: list[str] = []
+        self.left = False
+
+    def _be_away(self, what: str) -> None:
+        self.asked.append(what)
+        if self.left or len(self.asked) % 3:
+            raise AwayError(f"no bookie answers {what}")
+
+    async def open(self, ledger_id: int) -> int:
+        self._be_away("OPEN")
+        return await super().open(ledger_id)
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        self._be_away("READ")
+        return await super().read(ledger_id, first, last)
+
+
+async def test_a_home_that_is_away_for_a_moment_is_asked_again(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code 4 says: try again. One answer of it had ended the restoration, with an empty HELD."""
+    monkeypatch.setattr(restoring, "ASK_AGAIN_SECONDS", 0.0)
+    world = World()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.logs = home = MomentarilyAway(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert home.asked[:6] == ["OPEN"] * 3 + ["READ"] * 3
+        assert len(stream.held) == 10
+    assert "the index log cannot be read" not in log.getvalue()
+
+
+async def test_a_home_that_stays_away_is_given_up_in_time_and_named(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "ASK_AGAIN_SECONDS", 0.0)
+    deadline = asyncio.timeout(None)
+    monkeypatch.setattr(restoring, "restore_deadline", lambda: deadline)
+    world = World()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        await client.open(TOPIC)
+        client.streams[1].add(entries(10, later_ms()))
+        await client.streams[1].close()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.logs = home = MomentarilyAway(world)
+        home.left = True
+        stream = client.begin_open(TOPIC, epoch=2)
+        await until(lambda: len(home.asked) > 20)
+        assert not stream.answered, "its time is not over"
+        deadline.reschedule(asyncio.get_running_loop().time())
+        await stream.until(lambda: stream.answered)
+        assert not stream.held
+    assert "no bookie answers OPEN" in log.getvalue()
 
 
 class Worlds:
