@@ -4,6 +4,8 @@
 Invariants:
 
 - nothing is accepted before HELLO, and nothing at all after the connection was told to close;
+- what it has of a frame that is not whole counts together with what all others have, and is given back when
+  the connection ends;
 - while the peer does not take what is written, no DUE and no HELD is made for it and nothing more is read
   from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
 - frames that add few entries are gathered for each stream, and applied together before anything else is, and
@@ -23,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
+from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.outgoing import Answers, Outgoing
 from tidegate.plugin.daemon.small_adds import SmallAdds
@@ -79,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         heartbeat_ms: int,
         write_buffer_bytes: int,
         may_talk: Callable[[socket.socket], bool],
+        half_frames: HalfFrames[Connection],
     ) -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
         self.hello: Hello | None = None
@@ -93,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heartbeat_ns = heartbeat_ms * NS_PER_MS
         self._write_buffer_bytes = write_buffer_bytes
         self._may_talk = may_talk
+        self._half_frames = half_frames
         self._decoder = FrameDecoder()
         self._read_buffer = bytearray(READ_BYTES)
         self._transport: asyncio.Transport | None = None
@@ -183,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.bytes_received.inc(nbytes)
         if self._closing:
             return
+        whole = self._decoder.frames
         try:
             try:
                 for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
@@ -198,9 +204,23 @@ class Connection(asyncio.BufferedProtocol):
                 "protocol error", peer=self.peer_name, code=error.code.name, error=error.message
             )
             self.fail(error.code, error.message)
+        self._bound_half_frames(is_same=whole == self._decoder.frames)
         if self._added:
             self._added = False
             self._pace()
+
+    def _bound_half_frames(self, *, is_same: bool) -> None:
+        """Raises nothing. is_same: no frame has come to its end since the last time."""
+        size_bytes = 0 if self._closing else self._decoder.buffered_bytes
+        ended = self._half_frames.note(self, size_bytes, is_same=is_same)
+        if ended is not None:
+            ended.give_back("too much is half received, and this connection has waited longest for the rest")
+
+    def give_back(self, why: str) -> None:
+        """End it, so that others can be received."""
+        self._log.warning("a connection is ended for the memory it takes", peer=self.peer_name, reason=why)
+        self._decoder.discard()
+        self.fail(ErrorCode.BUSY, why)
 
     def _pace(self) -> None:
         """Read no more for as long as the engine wishes."""
@@ -232,7 +252,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self.read_rest()
+        self._half_frames.forget(self)
         torn = self._decoder.buffered_bytes
+        # Not when garbage is collected: connection and streams refer to each other.
+        self._decoder.discard()
+        self._read_buffer = bytearray()
         if torn and not self._closing:
             self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
         self._closing = True

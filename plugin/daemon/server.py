@@ -16,6 +16,7 @@ from tidegate.index import Clock
 from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.descriptors import OTHERS_MAX
+from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Engine
@@ -49,6 +50,7 @@ class Server:
         self._metrics = metrics
         self._log = log
         self._uid_of = uid_of
+        self.half_frames: HalfFrames[Connection] = HalfFrames()
         self._acceptor = Acceptor(listener.socket, self._accept, loop, log)
         self._seldom = Seldom()
         self._connections: dict[Connection, None] = {}  # in the order in which they came
@@ -85,6 +87,7 @@ class Server:
             heartbeat_ms=self._settings.heartbeat_ms,
             write_buffer_bytes=self._settings.write_buffer_bytes,
             may_talk=self._may_talk,
+            half_frames=self.half_frames,
         )
         self._make_room()
         self._connections[connection] = None

@@ -99,11 +99,18 @@ class FrameDecoder:
         self._buffer = bytearray()
         self._needed = _LENGTH.size
         self._broken: ProtocolError | None = None
+        self.frames = 0
+        """Frames that were whole."""
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of a frame that is not complete yet: at the end of a connection not 0 if it was torn."""
         return len(self._buffer)
+
+    def discard(self) -> None:
+        """Give back what was buffered: nothing more comes."""
+        self._buffer = bytearray()
+        self._needed = _LENGTH.size
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
         """Yield the frames that ``data`` completes; must be iterated to its end before the next ``feed``.
@@ -129,6 +136,7 @@ class FrameDecoder:
                     break
                 frame = _decode_one(memoryview(ready)[offset:end])
                 offset = end
+                self.frames += 1
                 yield frame
         except ProtocolError as error:
             self._broken = error

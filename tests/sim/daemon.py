@@ -32,6 +32,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.tap import Noted, TappedStore
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
@@ -311,6 +312,7 @@ class Life:
             heartbeat_ms=self._settings.heartbeat_ms,
             write_buffer_bytes=self._settings.write_buffer_bytes,
             may_talk=lambda _: True,
+            half_frames=HalfFrames(),
         )
         wire.connection = connection
         self.wires = [each for each in self.wires if each.daemon_open] + [wire]

@@ -1,0 +1,53 @@
+"""What all connections together have received of frames that are not whole yet.
+
+Invariant: it is at most ``MAX_BYTES`` and one read. More ends the connection that has waited longest for the
+rest of its frame: a peer that is alive sends it within milliseconds. Brokers are ended last, for they would
+come back with the same frame. O(connections with half a frame) for each that is ended, else O(1).
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+MAX_BYTES = 128 * 1024 * 1024
+
+
+class Receiving(Protocol):
+    """A connection, as far as this needs to know it."""
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the client has said that it is a broker."""
+        ...
+
+
+ConnectionT = TypeVar("ConnectionT", bound=Receiving)
+
+
+class HalfFrames(Generic[ConnectionT]):
+    """How much of a frame each connection has."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._sizes: dict[ConnectionT, int] = {}  # in the order in which their frames began
+
+    def note(self, connection: ConnectionT, size_bytes: int, *, is_same: bool) -> ConnectionT | None:
+        """A connection has now so much of a frame: of the same as before, or of another one.
+
+        Returns the connection that is to be ended, if any is; what that one has counts no more.
+        """
+        before = self._sizes.get(connection, 0) if is_same else self._sizes.pop(connection, 0)
+        if size_bytes:
+            self._sizes[connection] = size_bytes
+        else:
+            self._sizes.pop(connection, None)
+        self.size_bytes += size_bytes - before
+        if self.size_bytes <= MAX_BYTES:
+            return None
+        brokers_last = sorted(self._sizes, key=lambda each: each.is_broker)
+        self.forget(brokers_last[0])
+        return brokers_last[0]
+
+    def forget(self, connection: ConnectionT) -> None:
+        """The connection is over, and what it had is given back."""
+        self.size_bytes -= self._sizes.pop(connection, 0)
