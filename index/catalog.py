@@ -239,19 +239,19 @@ class Catalog:
         except (CorruptRecordError, StorageError):
             return None
 
-    def set_chain(self, index: DelayIndex, chain: Chain) -> None:
-        """The data of a subscription is in this index log. Durable with the next commit.
+    def set_chain(self, index: DelayIndex, chain: Chain) -> int:
+        """The data of a subscription is in this index log. Durable with the next commit; the token.
 
         Not while blocks are still to come: what a start finds then is not all, and the log is to be read.
         """
         if self._indexes.get(index.name) is not index:
-            return
+            return self._journal.durable_token
         self._chains[index] = chain
         if index.upkeep.absent_blocks:
-            return
+            return self._journal.durable_token
         batch = Batch()
         batch.put(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id), chain.encode())
-        self._journal.also(batch)
+        return self._journal.also(batch)
 
     def doubt_chain(self, index: DelayIndex) -> None:
         """Damage was found in the data of a subscription that has `damaged`, and a persist will put it right.

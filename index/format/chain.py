@@ -10,23 +10,39 @@ from tidegate.index.format import keys
 from tidegate.index.format.envelope import unwrap, wrap
 
 _CHAIN = struct.Struct("<q")
+_END_OF_HOME = b"\0"
+_ALSO_MAX = 16
 
 
 class Chain(NamedTuple):
     """The local data has all that the log in ledger `ledger_id` of `home` says, and perhaps more.
 
     whole: not once damage was found in it: then the log is the better copy, and whoever opens it reads that.
+    also: the ledgers of later logs of which the same is true, written from this data: a pointer to one of
+    them may stand in the cursor without its writer having heard so.
     """
 
     ledger_id: int
     home: str
     whole: bool = True
+    also: tuple[int, ...] = ()
+
+    def has(self, ledger_id: int, home: str) -> bool:
+        """Whether the local data has all that the log in that ledger says."""
+        return self.home == home and ledger_id in (self.ledger_id, *self.also)
+
+    def may_become(self, ledger_id: int) -> Chain:
+        """The same, while the log in another ledger, written from this data, may be the one that counts."""
+        # The oldest are left out: to read a log costs time, and nothing else.
+        return self._replace(also=(*self.also, ledger_id)[-_ALSO_MAX:])
 
     def encode(self) -> bytes:
         """The chain as a stored value."""
         # One that knows only whole ones takes the other number for another log, and reads that.
         number = self.ledger_id if self.whole else -2 - self.ledger_id
-        return wrap(keys.CHAIN, _CHAIN.pack(number) + self.home.encode("utf-8"))
+        also = b"".join(map(_CHAIN.pack, self.also))
+        home = self.home.encode("utf-8") + (_END_OF_HOME + also if also else b"")
+        return wrap(keys.CHAIN, _CHAIN.pack(number) + home)
 
     @classmethod
     def decode(cls, value: bytes) -> Chain:
@@ -34,9 +50,13 @@ class Chain(NamedTuple):
         body = unwrap(keys.CHAIN, value)
         if len(body) < _CHAIN.size:
             raise CorruptRecordError("a chain is cut short")
+        named, ends, rest = bytes(body[_CHAIN.size :]).partition(_END_OF_HOME)
         try:
-            home = str(body[_CHAIN.size :], "utf-8")
+            home = str(named, "utf-8")
         except UnicodeDecodeError as error:
             raise CorruptRecordError("a chain names no home") from error
+        if len(rest) % _CHAIN.size or bool(ends) != bool(rest):
+            raise CorruptRecordError("a chain is cut short")
+        also = tuple(each for (each,) in _CHAIN.iter_unpack(rest))
         (number,) = _CHAIN.unpack_from(body)
-        return cls(number, home) if number >= -1 else cls(-2 - number, home, whole=False)
+        return cls(number if number >= -1 else -2 - number, home, number >= -1, also)

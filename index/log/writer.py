@@ -17,6 +17,8 @@ Invariants:
 - a place is appended to the log only when the block has been appended there;
 - a ledger that may count, because the write of a pointer was not answered, is not deleted, nor one of blocks
   that it names;
+- no pointer to a log is written before the local data says that it has all of that log: after a kill it is
+  taken for nobody else's;
 - what a former log is given while the next one is begun, it has for itself: nothing of that is in `places`;
 - what waits for a ledger is never more than `queue_bytes` and one write.
 """
@@ -67,8 +69,9 @@ class LogWriter:
     """Writes the index log of one subscription, on behalf of one owner.
 
     text: the pointer that stands in the cursor. dirty_ns: since when the store may have what no log has, None
-    if it has not. catch_up: has what the store has noted so far brought to `note`. chained: told the ledger
-    that has all of the local data, when the pointer says so. damaged: told the keys of stored values that are
+    if it has not. catch_up: has what the store has noted so far brought to `note`. may_count: told a ledger
+    that the pointer may soon name; on return the local data says so for good. chained: told the ledger that
+    has all of the local data, when the pointer says so. damaged: told the keys of stored values that are
     damaged, and not in the log. block_bytes: how much the blocks of the subscription have. places: where they
     lie, as far as that is known; changed here. complete: whether all blocks are in the store.
     """
@@ -86,6 +89,7 @@ class LogWriter:
         random: Callable[[], int],
         offload: Offload,
         catch_up: Callable[[], None],
+        may_count: Callable[[int], Awaitable[None]],
         chained: Callable[[int], None],
         damaged: Callable[[list[bytes]], None],
         block_bytes: Callable[[], int],
@@ -109,6 +113,7 @@ class LogWriter:
         self._random = random
         self._offload = offload
         self._catch_up = catch_up
+        self._may_be_named = may_count
         self._chained = chained
         self._damaged = damaged
         self._block_bytes = block_bytes
@@ -177,6 +182,11 @@ class LogWriter:
         return self.since_ns is not None or self._too_long or unsettled
 
     @property
+    def begins(self) -> bool:
+        """Whether the next `ship` begins another ledger, if it has something to do."""
+        return self._ledger is None or self._too_long
+
+    @property
     def _too_long(self) -> bool:
         if self._ledger is None:
             return False
@@ -211,7 +221,7 @@ class LogWriter:
     async def ship(self) -> None:
         """Bring the log up to date.
 
-        Raises HomeError, StorageError, CorruptRecordError: call again later then.
+        Raises HomeError, StorageError, CorruptRecordError, what `may_count` raises: call again later then.
         """
         if self._ledger is None or self._too_long:
             if self.wants_to_ship:
@@ -223,8 +233,9 @@ class LogWriter:
             self._leave()
             raise
 
-    async def _follow(self) -> None:
-        """Go on with the log that counts while the next one is begun. If that fails, it is left, no more.
+    async def follow(self) -> None:
+        """Go on with the log that counts while the next one is begun, or waits to be. If that fails, it is
+        left, no more. Not while `ship` is under way.
 
         What is put there lies in none of the `places`: the next log has its own.
         """
@@ -239,7 +250,7 @@ class LogWriter:
 
     async def _begin(self) -> None:
         """Another ledger, with a snapshot. If that fails, the former one is gone on with where it can be."""
-        await self._follow()
+        await self.follow()
         made: list[LedgerWriter] = []
         former = self._current
         names_places, wasteful = self._choose_places()
@@ -258,7 +269,8 @@ class LogWriter:
             for each in made:
                 await each.put_header(self._identity)
             waiting = await self._put_snapshot(ledger, blocks, wasteful)
-            await self._follow()
+            await self._may_be_named(ledger.ledger_id)
+            await self.follow()
             others = (self._others | {former}) - {ledger.ledger_id, NO_LEDGER}
             self._may_switch = True
             await self._point(ledger.ledger_id, others)
@@ -362,7 +374,7 @@ class LogWriter:
         while (piece := await self._next_piece(snapshot)) is not None:
             await self._put(ledger, blocks, EntryKind.SNAPSHOT, piece, self._places)
             _refuse_more(waiting)
-            await self._follow()
+            await self.follow()
         for key in before.keys() - snapshot.met:
             self._places.pop(key, None)  # there is no such block any more
         # The snapshot has perhaps a part of a write that is not noted yet.

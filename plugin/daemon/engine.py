@@ -140,7 +140,7 @@ class DaemonEngine:
             retry_s=settings.storage_retry_ms / 1_000,
         )
         if logs is not None:
-            logs.on_change(self._committer.wake, landed=self._landed)
+            logs.on_change(self._committer.wake, when_durable=self._committer.after, landed=self._landed)
             catalog.on_corrupt_block(Repairs(clock, loop, self.ownership, logs, log=log).met)
 
     @property

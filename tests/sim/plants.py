@@ -278,10 +278,8 @@ def _clock_ahead() -> Iterator[None]:
 class _AnyChain(Chain):
     """Says of every log that the local data has all of it."""
 
-    def __eq__(self, other: object) -> bool:
+    def has(self, ledger_id: int, home: str) -> bool:
         return True
-
-    __hash__ = Chain.__hash__
 
 
 @contextmanager

@@ -69,6 +69,7 @@ class Shipper:
         world.owner = self.home
         self._store = store
         self.chained: list[int] = []
+        self.may_count: list[int] = []
         self.places = {} if places is None else places
         self.writer = LogWriter(
             identity,
@@ -81,6 +82,7 @@ class Shipper:
             random=lambda: random.getrandbits(64),
             offload=inline,
             catch_up=self.note,
+            may_count=self._may_count,
             chained=self.chained.append,
             damaged=damaged,
             block_bytes=lambda: 0 if index is None else index.stored_bytes,
@@ -88,6 +90,9 @@ class Shipper:
             complete=lambda: index is None or not index.upkeep.absent_blocks,
         )
         store.watch(subscription_id)
+
+    async def _may_count(self, ledger_id: int) -> None:
+        self.may_count.append(ledger_id)
 
     def note(self) -> None:
         for noted in self._store.take():

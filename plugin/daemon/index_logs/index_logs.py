@@ -24,6 +24,7 @@ from tidegate.index import (
     Clock,
     DelayIndex,
     Identity,
+    StorageError,
     SubscriptionName,
     TappedStore,
     UnreadableLogError,
@@ -57,6 +58,7 @@ BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its siz
 CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
+WhenDurable = Callable[[int, Callable[[StorageError | None], None]], None]
 
 
 class IndexLogs:
@@ -128,14 +130,23 @@ class IndexLogs:
         self._too_long: set[StreamLog] = set()
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
+        self._when_durable: WhenDurable = lambda _, tell: tell(None)  # where nobody commits
         store.on_noted(self._noted)
 
-    def on_change(self, commit_soon: Callable[[], None], *, landed: Callable[[DelayIndex], None]) -> None:
+    def on_change(
+        self,
+        commit_soon: Callable[[], None],
+        *,
+        when_durable: WhenDurable,
+        landed: Callable[[DelayIndex], None],
+    ) -> None:
         """Call ``commit_soon`` when something was put into the catalog that no frame has brought.
 
-        landed: called with an index when some of the blocks are here that were absent.
+        when_durable: commits, and calls what it is given once everything up to a token is durable, or with
+        the error. landed: called with an index when some of the blocks are here that were absent.
         """
         self._commit_soon = commit_soon
+        self._when_durable = when_durable
         self._fetches.landed = landed
 
     def stop(self) -> None:
@@ -211,6 +222,7 @@ class IndexLogs:
             random=lambda: secrets.randbits(64),
             offload=self.offload,
             catch_up=self._pump,
+            may_count=lambda ledger_id: self._may_count(index, ledger_id, home.kind),
             chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
             damaged=index.upkeep.met_damage,
             block_bytes=lambda: index.stored_bytes,
@@ -243,6 +255,27 @@ class IndexLogs:
         self._behind.discard(index.own_journal.subscription_id)
         self._catalog.set_chain(index, chain)
         self._commit_soon()
+
+    async def _may_count(self, index: DelayIndex, ledger_id: int, home: str) -> None:
+        """The data here has all of the log in that ledger, which is about to count: durable on return.
+
+        Raises StorageError.
+        """
+        chain = self._catalog.chain(index)
+        if chain is None or chain.home != home or chain.ledger_id == NO_LEDGER:
+            chain = Chain(ledger_id, home)  # of any former log it is not known
+        else:
+            chain = chain.may_become(ledger_id)
+        done: asyncio.Future[StorageError | None] = self.loop.create_future()
+
+        def tell(error: StorageError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        self._when_durable(self._catalog.set_chain(index, chain), tell)
+        error = await done
+        if error is not None:
+            raise error
 
     def doubt(self, index: DelayIndex) -> None:
         """Damage was found in the data here, and its log is whole: a later start is to read that, too."""

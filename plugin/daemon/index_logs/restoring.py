@@ -176,7 +176,7 @@ class Restorer:
                     topic=name.topic,
                     subscription=name.subscription,
                 )
-            elif chain == Chain(pointer.ledger_id, pointer.home):
+            elif chain is not None and chain.has(pointer.ledger_id, pointer.home):
                 return None  # whoever has written since is this daemon
         try:
             home = self._homes.named(pointer.home, request.requests, request.stream_id, request.opening)

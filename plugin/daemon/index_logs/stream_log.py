@@ -1,14 +1,18 @@
 """The index log of one stream while it is written, and what is told of it.
 
-Invariant: there is a task only while there is something to ship, and one at most.
+Invariants:
+
+- there is a task only while there is something to ship, and one at most;
+- a log is begun in its turn only, the first time and each time after that;
+- a log that counts is gone on with while the next one waits for its turn, or for its next try.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from tidegate.index import SubscriptionName, TidegateIndexError
 from tidegate.index.log import Home, HomeError, LogOptions, LogWriter, RefusedError, StalePointerError
@@ -90,9 +94,16 @@ class StreamLog:
         self._idle = asyncio.Event()
         self._idle.set()
         self._failures = 0
+        self._changed = asyncio.Event()
+        self._last = False
+        """Whether somebody waits for all to be in the log."""
+        self._in_queue = False
+        """Whether the next log waits for its turn."""
+        self._counted_bytes = 0
 
     def wake(self) -> None:
         """There may be something to ship."""
+        self._changed.set()
         if self._task is None and not self.over and self.writer.wants_to_ship:
             self._idle.clear()
             self._logs.written.add(self)
@@ -108,8 +119,9 @@ class StreamLog:
 
     async def ship_last(self) -> None:
         """Return when all is shipped, or it is not worth waiting for."""
-        if self._failures and self.writer.since_ns is None:
-            return  # the log has all; what fails is to begin the next one
+        if (self._failures or self._in_queue) and self.writer.since_ns is None:
+            return  # the log has all; what is to come is the next one
+        self._last = True
         self._hurry.set()
         self.wake()
         with contextlib.suppress(TimeoutError):
@@ -118,12 +130,10 @@ class StreamLog:
     async def _run(self) -> None:
         try:
             while self.writer.wants_to_ship and not self.over:
-                pause_ms = self._logs.options.pause_ms(len(self._logs.written))
-                pause_s = max(pause_ms, self.home.interval_ms) / 1_000
+                pause_s = self._pause_s
                 if self._failures:
                     pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause_s)
+                await self._follow_until(self._logs.loop.create_task(self._rest(pause_s)))
                 self._hurry.clear()
                 await self._ship()
                 if self._failures and self._hurry.is_set():
@@ -133,20 +143,63 @@ class StreamLog:
             self._logs.written.discard(self)
             self._idle.set()
 
+    @property
+    def _pause_s(self) -> float:
+        return max(self._logs.options.pause_ms(len(self._logs.written)), self.home.interval_ms) / 1_000
+
+    async def _rest(self, pause_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), pause_s)
+
+    async def _follow_until(self, done: asyncio.Task[Any]) -> None:
+        """Wait for `done`, and go on meanwhile with a log that counts until there is a next one."""
+        try:
+            while not done.done() and self.writer.begins and self.writer.ledger_bytes:
+                changed = self._logs.loop.create_task(self._changed.wait())
+                try:
+                    await asyncio.wait({done, changed}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                if not self._last:
+                    await asyncio.wait({done}, timeout=self._pause_s)
+                self._changed.clear()
+                await self._guarded(self.writer.follow)
+                if self._last and self.writer.since_ns is None:
+                    self._idle.set()
+            await asyncio.wait({done})
+        except asyncio.CancelledError:
+            done.cancel()
+            raise
+
     async def _ship(self) -> None:
-        before = self.writer.written_bytes
         if self._after:
             await asyncio.wait(self._after)
             self._after = []
+        await self._guarded(self._ship_in_turn if self.writer.begins else self._ship_now)
+
+    async def _ship_in_turn(self) -> None:
+        turn = self._logs.loop.create_task(self._logs.beginnings.acquire())
         try:
-            if self.writer.ledger_bytes:
-                await self.writer.ship()
+            self._in_queue = True
+            await self._follow_until(turn)
+            self._in_queue = False
+            await self._ship_now()
+        finally:
+            self._in_queue = False
+            if turn.done() and not turn.cancelled():
+                self._logs.beginnings.release()
             else:
-                async with self._logs.beginnings:
-                    await self.writer.ship()
-            self._failures = 0
-            self.failure = ""
-            await self._delete_former()
+                turn.cancel()
+
+    async def _ship_now(self) -> None:
+        await self.writer.ship()
+        self._failures = 0
+        self.failure = ""
+        await self._delete_former()
+
+    async def _guarded(self, do: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await do()
         except (StalePointerError, RefusedError) as error:
             self.over = True
             self.failure = str(error)
@@ -163,7 +216,8 @@ class StreamLog:
             self.failure = f"a bug in the daemon: {error!r}"
             self._logs.met_bug(self.stream.name, error)
         finally:
-            self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - before)
+            self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - self._counted_bytes)
+            self._counted_bytes = self.writer.written_bytes
 
     async def _delete_former(self) -> None:
         former, self._former = self._former, None

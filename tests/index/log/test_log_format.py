@@ -141,3 +141,24 @@ def test_a_chain_of_damaged_data_is_of_another_ledger_for_who_does_not_know_it(l
     chain = Chain(ledger_id, "bookkeeper", whole=ledger_id == -1)
     assert Chain.decode(chain.encode()) == chain
     assert (chain.encode() == Chain(ledger_id, "bookkeeper").encode()) == chain.whole
+
+
+def test_a_chain_says_which_logs_may_count_as_well() -> None:
+    """One that knows no such thing takes it for another home, and reads the log."""
+    chain = Chain(7, "bookkeeper").may_become(8).may_become(9)
+    value = chain.encode()
+    assert Chain.decode(value) == chain
+    assert [chain.has(each, "bookkeeper") for each in (7, 8, 9, 10)] == [True, True, True, False]
+    assert not chain.has(8, "file:///logs")
+    assert bytes(unwrap(keys.CHAIN, value))[8:19] == b"bookkeeper\0"
+    damaged = Chain(7, "bookkeeper", whole=False, also=(8,))
+    assert Chain.decode(damaged.encode()) == damaged
+    for cut in range(1, len(value)):
+        with pytest.raises(CorruptRecordError):
+            Chain.decode(value[:cut])
+    many = chain
+    for ledger_id in range(100):
+        many = many.may_become(ledger_id)
+    assert many.has(7, "bookkeeper")
+    assert many.has(99, "bookkeeper")
+    assert len(many.encode()) < 200

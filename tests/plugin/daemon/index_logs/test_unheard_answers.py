@@ -1,0 +1,220 @@
+"""What the home of an index log has carried out, and its daemon has not heard of; and who waits meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemons import StartDaemon
+from tests.support.log_answers import answered_by
+from tests.support.shim_client import ClientStream, ShimClient, entries
+from tests.support.stores import CrashStore, copied
+from tests.support.waiting import until
+from tidegate.index.log import AwayError, LogOptions, Pointer
+from tidegate.index.log.memory_home import MemoryHome, World
+from tidegate.index.positions import PositionSet
+from tidegate.plugin.daemon.index_logs import index_logs, stream_log
+from tidegate.plugin.daemon.serve import RunningDaemon
+from tidegate.plugin.wire.messages import LogOp, LogRequest
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+RESTORED = "the index was restored from its log"
+
+
+def later_ms() -> int:
+    return time.time_ns() // 1_000_000 + HOUR_MS
+
+
+def ledger_of(text: str) -> int:
+    pointer = Pointer.parse(text)
+    return -1 if pointer is None else pointer.ledger_id
+
+
+def up_to_date(daemon: RunningDaemon) -> bool:
+    states = daemon.engine.log_states()
+    return bool(states) and all(one.ledger_id >= 0 and not one.lag_seconds for one in states)
+
+
+class Unheard(MemoryHome):
+    """Once it is `deaf`, it changes the ledger that counts, and is away before it says so."""
+
+    deaf = False
+
+    async def point(self, old: str, new: str) -> None:
+        await super().point(old, new)
+        if self.deaf and ledger_of(old) != ledger_of(new):
+            self.world.away = True
+            raise AwayError("nobody has heard what became of it")
+
+
+async def test_who_has_not_heard_that_its_log_counts_takes_it_for_nobody_elses(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """Killed after it, and back at the same daemon: what was DURABLE since is held, and what was taken back
+    is not known acknowledged."""
+    world, store = World(), CrashStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        assert daemon.engine._logs is not None
+        daemon.engine._logs.options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        client.logs = world.owner = home = Unheard(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, later_ms()))
+        stream.ack(PositionSet.of([(1, 0), (1, 1)]))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        home.deaf = True
+        former = ledger_of(world.pointer)
+        stream.add(entries(1, later_ms(), ledger_id=2))
+        await until(lambda: world.away)
+        assert ledger_of(world.pointer) != former
+        stream.add(entries(5, later_ms(), ledger_id=3))
+        stream.unack(PositionSet.of([(1, 1)]))
+        await stream.durable()
+        left = copied(store.durable)
+    world.away = False
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        assert len([each for each in stream.held if each[0] == 3]) == 5
+        assert list(stream.acknowledged) == [(1, 0)]
+    assert RESTORED not in log.getvalue()
+
+
+async def test_a_ledger_of_another_owner_is_read_all_the_same(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """One that may count says nothing of those that come after it."""
+    world, store = World(), CrashStore()
+    async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
+        client.logs = world.owner = home = Unheard(world)
+        home.deaf = True
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, later_ms()))
+        await stream.durable()
+        await until(lambda: world.away)
+        left = copied(store.durable)
+        world.away = False
+        home.deaf = False
+        await until(lambda: up_to_date(daemon))
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC, epoch=2)
+        stream.add(entries(5, later_ms(), ledger_id=2))
+        await stream.close()
+    async with start(store=left), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=3)).held) == 15
+    assert log.getvalue().count(RESTORED) == 2
+
+
+class NoMoreLedgers(MemoryHome):
+    """A home that has no room for another ledger."""
+
+    full = False
+
+    async def create(self) -> int:
+        if self.full:
+            raise AwayError("no bookie has room")
+        return await super().create()
+
+
+async def test_a_log_that_counts_is_followed_in_the_pauses_between_failing_beginnings(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_log, "RETRY_FIRST_S", 3_600.0)
+    monkeypatch.setattr(stream_log, "RETRY_MAX_S", 3_600.0)
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        assert daemon.engine._logs is not None
+        daemon.engine._logs.options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        client.logs = world.owner = home = NoMoreLedgers(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, later_ms()))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        home.full = True
+        counting = ledger_of(world.pointer)
+        for ledger_id in (2, 3, 4):
+            stream.add(entries(5, later_ms(), ledger_id=ledger_id))
+            await stream.durable()
+            await until(lambda: any(one.failure for one in daemon.engine.log_states()))
+            await until(lambda: up_to_date(daemon))
+        assert ledger_of(world.pointer) == counting
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        assert len((await client.open(TOPIC, epoch=2)).held) == 25
+
+
+class OneHomeEach(ShimClient):
+    """A broker with a home for each stream, which makes ledgers when it is let.
+
+    makers: streams for which one is being made; makers_max: the most at a time.
+    """
+
+    def prepare(self) -> None:
+        self.homes: dict[int, MemoryHome] = {}
+        self.may_make = asyncio.Event()
+        self.may_make.set()
+        self.makers: set[int] = set()
+        self.makers_max = 0
+
+    def answer_log(self, stream_id: int, seq: int, request: LogRequest) -> None:
+        async def answer() -> None:
+            if request.op is LogOp.CREATE:
+                self.makers.add(stream_id)
+                self.makers_max = max(self.makers_max, len(self.makers))
+                await self.may_make.wait()
+                self.makers.discard(stream_id)
+            self.send(await answered_by(self.homes[stream_id], request), stream_id, seq)
+
+        self.spawn(answer())
+
+
+async def answered(stream: ClientStream) -> None:
+    await stream.until(lambda: stream.answered)
+
+
+async def test_logs_that_have_grown_too_long_are_begun_anew_in_turn_and_followed_meanwhile(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few beginnings at a time: each costs the home more than its size says. Whoever waits loses nothing."""
+    monkeypatch.setattr(index_logs, "BEGINNINGS_MAX", 2)
+    worlds = [World() for _ in range(4)]
+    async with start() as daemon, await OneHomeEach.connect(socket_path) as client:
+        assert daemon.engine._logs is not None
+        client.prepare()
+        for number, world in enumerate(worlds, 1):
+            client.logs = client.homes[number] = world.new_owner()
+            stream = client.begin_open(f"{TOPIC}-{number}", stream_id=number)
+            await answered(stream)
+            stream.add(entries(10, later_ms()))
+            await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        client.makers_max = 0
+        client.may_make.clear()
+        counting = [ledger_of(world.pointer) for world in worlds]
+        daemon.engine._logs.options = options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        for log in daemon.engine._logs._by_id.values():
+            log.writer._options = options
+        for stream in client.streams.values():
+            stream.add(entries(5, later_ms(), ledger_id=2))
+            await stream.durable()
+        await until(lambda: len(client.makers) == 2)
+        # Two are beginning the next one, two wait for that: what those are told is in their logs even so.
+        waiting = client.streams.keys() - client.makers
+        logs = daemon.engine._logs._by_id.values()
+        queued = [log.writer for log in logs if log.stream.session.stream_id in waiting]
+        for ledger_id in (3, 4):
+            for stream_id in waiting:
+                client.streams[stream_id].add(entries(5, later_ms(), ledger_id=ledger_id))
+                await client.streams[stream_id].durable()
+            await until(lambda: all(writer.since_ns is None for writer in queued))
+        assert [ledger_of(world.pointer) for world in worlds] == counting
+        client.may_make.set()
+        await until(lambda: all(ledger_of(world.pointer) not in counting for world in worlds))
+        assert client.makers_max == 2
