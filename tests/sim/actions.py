@@ -12,7 +12,7 @@ from tests.sim.client import Client
 from tests.sim.history import Step
 from tests.sim.kernel import NS_PER_MS
 from tests.sim.lateness import FOREVER_NS
-from tests.sim.log_home import LogDamage, Trap
+from tests.sim.log_home import Fate, LogDamage, Spoiling, Trap
 from tests.sim.objects import URL
 from tests.sim.store import PowerCut, Refusal, Trouble
 from tests.sim.world import World
@@ -464,6 +464,15 @@ def at_log_request(world: World, op: str, request: int, then: dict[str, Any]) ->
         _do(world, then["do"], args)
 
     world.log_bookies.trap = Trap(LogOp[op], request, spring)
+
+
+@action
+def spoil_answers(world: World, op: str, fate: str, share: float, for_ms: int) -> None:
+    """For that time so many of the answers to such an operation of index logs (`LogOp`, or ANY) are spoiled
+    (`log_home.Fate`): it has been carried out."""
+    until_ns = world.kernel.now_ns + for_ms * NS_PER_MS
+    spoiled = None if op == "ANY" else LogOp[op]
+    world.log_bookies.spoiling = Spoiling(spoiled, Fate(fate), share, until_ns)
 
 
 @action

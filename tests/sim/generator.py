@@ -19,8 +19,9 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
+    "answers",
 )
-_LATER = ("backup",)  # not drawn with the others, so that older seeds have their kinds
+_LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
 _PUT_IN = ("persist",)  # put into a history that has been drawn, so that older seeds have their steps
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
@@ -167,7 +168,7 @@ class _Generator:
 
     def _with_index_log(self, config: Config) -> Config:
         some = self._some
-        wanted = {"home", "log", "objects"} & set(self.faults) or (
+        wanted = {"home", "log", "objects", "answers"} & set(self.faults) or (
             "move" in self.faults and self.luck.random() < 0.5
         )
         if not wanted and self.luck.random() > 0.1:
@@ -394,6 +395,23 @@ class _Generator:
             "op": op,
             "request": self.luck.randint(1, self._some(1, 3, 10)),
             "then": {"do": do, **args},
+        }
+
+    def _answers(self) -> Fault:
+        """What was asked of the home of an index log is carried out, and not heard, late or twice; whoever
+        waits for it is killed then, or goes away, or not."""
+        op = self._some("CREATE", "OPEN", "APPEND", "READ", "DELETE", "POINT", "POINT", "ANY")
+        fate = self._some("lost", "failed", "failed", "late", "doubled")
+        kind = self.luck.random()
+        if kind < 0.2:
+            return "unload", {"to": self.luck.randrange(2)}
+        if kind < 0.4:
+            return self._crash()
+        return "spoil_answers", {
+            "op": op,
+            "fate": fate,
+            "share": self._some(0.2, 1.0),
+            "for_ms": self.luck.randint(1, self._some(100, 3_000, 15_000)),
         }
 
     def _objects(self) -> Fault:

@@ -23,10 +23,21 @@ from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
 
 POINTER = "#pulsar.internal.tidegate.log"
 
+_LATE_NS = 20_000 * NS_PER_MS  # twice as long as a daemon waits for an answer
+_DOUBLED_NS = 1_000 * NS_PER_MS
 _REFUSED_NS = 500 * NS_PER_MS
 _REFUSED_SHARE = 0.5
 
 Answer = Callable[[LogAnswer], None]
+
+
+class Fate(StrEnum):
+    """What becomes of the answer to a request that was carried out."""
+
+    LOST = "lost"
+    FAILED = "failed"
+    LATE = "late"
+    DOUBLED = "doubled"
 
 
 class LogDamage(StrEnum):
@@ -63,6 +74,16 @@ class StoredLogs:
     last_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Spoiling:
+    """Until then `share` of the answers to such an operation, None: to any, have this fate."""
+
+    op: LogOp | None
+    fate: Fate
+    share: float
+    until_ns: int
+
+
 @dataclass(slots=True)
 class Trap:
     """Calls `spring` at the `left`-th request from now that is such an operation."""
@@ -87,6 +108,7 @@ class LogBookies:
         self.gone: set[int] = set()  # with their subscription; its daemon may read them still
         self.away_until_ns = 0
         self.trap: Trap | None = None
+        self.spoiling: Spoiling | None = None
         self.on_open: Callable[[int], None] = lambda ledger_id: None
         self.counts: Callable[[str, int], bool] = lambda name, ledger_id: True
         self._last_id = 1_000_000
@@ -112,6 +134,13 @@ class LogBookies:
             if trap.left <= 0:
                 self.trap = None
                 self.kernel.after(0, None, trap.spring)
+
+    def fate(self, op: LogOp) -> Fate | None:
+        """What becomes of the answer to such an operation; None: it is heard in time, and once."""
+        spoiling = self.spoiling
+        if spoiling is None or self.kernel.now_ns > spoiling.until_ns or spoiling.op not in (None, op):
+            return None
+        return spoiling.fate if self.kernel.chance(spoiling.share) else None
 
     def create(self, writer: LogHome) -> LogLedger:
         """A ledger that `writer` may append to."""
@@ -192,8 +221,9 @@ class LogHome:
         return self._cursor.cursor_properties.get(POINTER, "")
 
     def ask(self, request: LogRequest, answer: Answer) -> None:
-        """Do it; `answer` is called once, later, unless the broker dies."""
+        """Do it; `answer` is called once, later, unless the broker dies, or the answer is spoiled."""
         self._bookies.asked(request.op)
+        answer = self._spoiled(request, answer)
         if request.op is LogOp.POINT:
             self._later(self._point, request, answer)
             return
@@ -309,6 +339,28 @@ class LogHome:
             self._tell(answer, LogAnswer(LogCode.STALE, message="the cursor is closed"))
             return
         self._properties.put(POINTER, request.new, done)
+
+    # ---- answers
+
+    def _spoiled(self, request: LogRequest, answer: Answer) -> Answer:
+        """What becomes of the answer to a request is known once it has been carried out."""
+
+        def tell(result: LogAnswer) -> None:
+            fate = self._bookies.fate(request.op) if result.code is LogCode.OK else None
+            if fate is not None:
+                self._kernel.note(f"the answer to {request.op.name} {request.ledger_id} is {fate.value}")
+            if fate is Fate.FAILED:
+                if request.op is LogOp.APPEND:
+                    self._written.discard(request.ledger_id)  # after a failure every later one fails
+                answer(LogAnswer(LogCode.AWAY, message="nobody has heard what became of it"))
+            elif fate is Fate.LATE:
+                self._kernel.after(self._kernel.between_ns(0, _LATE_NS), self._process, answer, result)
+            elif fate is not Fate.LOST:
+                answer(result)
+            if fate is Fate.DOUBLED:
+                self._kernel.after(self._kernel.between_ns(0, _DOUBLED_NS), self._process, answer, result)
+
+        return tell
 
     # ---- time
 

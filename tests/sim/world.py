@@ -383,6 +383,7 @@ class World:
         self._log_answers_ns = self.log_bookies.away_until_ns
         self.log_bookies.away_until_ns = 0
         self.log_bookies.trap = None
+        self.log_bookies.spoiling = None
         self.log_bookies.io_ns = self.config.log_io_us * 1_000
         for disk, daemon in zip(self.disks, self.daemons, strict=True):
             disk.kill_at_write = disk.fail_at_write = None
