@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
+    UNCLAIMED,
     Catalog,
     Clock,
     DelayIndex,
@@ -270,8 +271,7 @@ class DaemonEngine:
     def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
         """See ``stream.Engine``."""
         name = SubscriptionName(request.topic, request.subscription)
-        _check_length("topic", name.topic)
-        _check_length("subscription", name.subscription)
+        _check(name, request.incarnation)
         self.ownership.admit(name, request.incarnation, request.epoch)
         if self._logs is None or self._stopping:
             return None
@@ -304,8 +304,7 @@ class DaemonEngine:
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
         """See ``stream.Engine``."""
         name = SubscriptionName(request.topic, request.subscription)
-        _check_length("topic", name.topic)
-        _check_length("subscription", name.subscription)
+        _check(name, request.incarnation)
         self.ownership.admit(name, request.incarnation, request.epoch)
         try:
             index = self.catalog.subscription(name, request.incarnation)
@@ -433,8 +432,18 @@ class DaemonEngine:
         self._forgetting.forget_unserved()
 
 
+def _check(name: SubscriptionName, incarnation: bytes) -> None:
+    """Raises ``StreamError`` for what names nothing: that ends the one stream, and all others go on."""
+    _check_length("topic", name.topic)
+    _check_length("subscription", name.subscription)
+    if incarnation == UNCLAIMED:
+        # The next one would take its index for one that nobody has opened, and what it has for its own.
+        raise StreamError(
+            ErrorCode.MALFORMED, "its incarnation is zeros, which names no life of a subscription"
+        )
+
+
 def _check_length(what: str, name: str) -> None:
-    """Raises ``StreamError`` for what is no name: it ends the one stream, all others of the broker go on."""
     size_bytes = len(name.encode())
     if size_bytes > NAME_BYTES_MAX:
         raise StreamError(

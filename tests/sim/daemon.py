@@ -35,6 +35,7 @@ from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.restoring import Restored
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.errors import ErrorCode
@@ -118,6 +119,7 @@ class _Logs(IndexLogs):
     """Tells of each stream's log when it is given up, and looks at what waits for each."""
 
     on_end: Callable[[StreamLog], None]
+    on_restored: Callable[[Restored], None]
     queue_bytes: int
 
     def _pump(self) -> None:
@@ -136,6 +138,10 @@ class _Logs(IndexLogs):
             raise Violation(
                 f"{sum(sizes)} bytes wait for an index log, and {self.queue_bytes} and one write are allowed"
             )
+
+    def _on_restored(self, restored: Restored) -> None:
+        self.on_restored(restored)
+        super()._on_restored(restored)
 
     def _end_id(self, subscription_id: int) -> None:
         self._pump()
@@ -204,6 +210,7 @@ class Life:
             options=host.options.log,
         )
         self.logs.on_end = self._log_ended
+        self.logs.on_restored = self._check_own_log
         self.logs.queue_bytes = host.options.log.queue_bytes
         self.engine = DaemonEngine(
             self.catalog,
@@ -275,6 +282,20 @@ class Life:
         assert chain is not None, "what was restored says from where"
         promises.restored(name.subscription, chain.ledger_id, cut=name in self._cut)
         self._cut.discard(name)
+
+    def _check_own_log(self, restored: Restored) -> None:
+        """Raises Violation if the daemon takes its own log for another owner's: what it has been told since
+        would not be held any more. Not of one whose blocks had not all come, which it has to read again."""
+        former, promises = restored.former, self._host.promises
+        if former is None or former.incarnation != restored.index.incarnation or former.empty:
+            return
+        if self._host.disk.damaged or promises.histories or self._host.awaits_log(former):
+            return
+        if promises.logs.writer(restored.chain.ledger_id) is promises:
+            raise Violation(
+                f"{self._host.name} reads its own log in ledger {restored.chain.ledger_id}, though its disk "
+                f"has all of {former.name.subscription}"
+            )
 
     def note_complete(self) -> None:
         """Tell which logs have all that is durable, as the daemon says."""

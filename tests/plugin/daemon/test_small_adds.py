@@ -120,7 +120,7 @@ async def sent(socket_path: Path, group: str, frames: list[bytes], *, together: 
     peer.writer.write(encode(Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, group, "test")))
     for stream in STREAMS:
         name = topic(group, stream)
-        opened = Open(bytes(16), 1, 1, 0, 0, (-1, -1), name.topic, name.subscription, PositionSet())
+        opened = Open(b"\x01" * 16, 1, 1, 0, 0, (-1, -1), name.topic, name.subscription, PositionSet())
         peer.writer.write(encode(opened, stream))
     while not peer.greeted or peer.held < len(STREAMS):
         await peer.read()
