@@ -297,8 +297,8 @@ def _pointer_not_compared() -> Iterator[None]:
 
 
 @contextmanager
-def heard_or_not() -> Iterator[None]:
-    """A log that may count is not named in the local data before its pointer is written."""
+def names_no_ledger_before() -> Iterator[None]:
+    """Until this was found, the local data named no log before its pointer was known to be written."""
 
     async def may_count(self: Any, index: DelayIndex, ledger_id: int, home: str) -> None:
         """Tell nobody."""
