@@ -71,7 +71,8 @@ class _Generator:
         """Kinds of faults that were not drawn at first."""
         luck = random.Random(f"kinds of {self.seed}")  # noqa: S311 a simulation
         later = [kind for kind in _LATER if kind in wanted]
-        drawn = [kind for kind in later if luck.random() * len(wanted) < luck.choice(_KINDS)]
+        count = sum(kind != "answers" for kind in wanted)  # so that older seeds have their backups
+        drawn = [kind for kind in later if luck.random() * count < luck.choice(_KINDS)]
         return 2 * drawn  # of a backup it takes two to show
 
     def _failing_persist(self) -> list[Step]:
