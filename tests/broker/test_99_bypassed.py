@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.cluster import PULSAR_HOME, SHIM_JAR, daemon_of
 from tests.support.waiting import wait_until
+from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
@@ -34,13 +35,17 @@ def expiring() -> None:
 @pytest.fixture
 def jar(tmp_path: Path) -> Path:
     """The factory, compiled against the Pulsar that runs."""
-    javac, tool = shutil.which("javac"), shutil.which("jar")
-    assert javac is not None
-    assert tool is not None
+    # A newer one where there is one: the class files of Pulsar 5 are not for 17.
+    newer, usual = toolchain.find_jdk_of(21, os.environ), toolchain.find_jdk(os.environ)
+    jdk = newer if isinstance(newer, toolchain.Tool) else usual
+    assert isinstance(jdk, toolchain.Tool)
+    javac, tool = (jdk.path.resolve().with_name(name) for name in ("javac", "jar"))
     classes, path = tmp_path / "classes", tmp_path / "bypassing.jar"
     subprocess.run(
         [
             javac,
+            "--release",
+            "17",
             "-nowarn",
             "-proc:none",
             "-implicit:none",
