@@ -33,6 +33,7 @@ from tidegate.index.sort import sort_entries
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, MemoryStore, Store
 from tidegate.index.tap import TappedStore
+from tidegate.index.tide import Outline, Tide
 from tidegate.index.width import BLOCK_COST_ENTRIES, WIDTHS_MS, slice_entries_max
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "LostCommitsError",
     "ManualClock",
     "MemoryStore",
+    "Outline",
     "Page",
     "Position",
     "PositionSet",
@@ -75,6 +77,7 @@ __all__ = [
     "SubscriptionName",
     "SystemClock",
     "TappedStore",
+    "Tide",
     "TidegateIndexError",
     "UnreadableLogError",
     "choose_runs",

@@ -38,6 +38,7 @@ from tidegate.index.replay import replay
 from tidegate.index.slice_width import SliceWidth
 from tidegate.index.slices import Block
 from tidegate.index.stats import IndexStats
+from tidegate.index.tide import Outline
 from tidegate.index.timeline import Timeline
 from tidegate.index.upkeep import Upkeep
 
@@ -233,6 +234,14 @@ class DelayIndex:
         """Those of `positions` that the index answers for. No snapshot: the next change copies nothing."""
         return positions.intersection(self._positions.held)
 
+    def acknowledged_among(self, positions: PositionSet) -> PositionSet:
+        """Those of `positions` that are known acknowledged, or up to mark-delete. No snapshot."""
+        above = positions.snapshot()
+        above.discard_up_to(*self._positions.mark)
+        known = above.intersection(self._positions.acknowledged)
+        known.update(positions.difference(above))
+        return known
+
     def holds(self, entries: Entries) -> BoolArray:
         """For each entry whether the index answers for its position; a bool array of the same length."""
         return self._positions.held.contains(entries)
@@ -426,6 +435,17 @@ class DelayIndex:
             self._timeline.parts(),
             self._timeline.blocks(),
         )
+
+    def outline(self) -> Outline:
+        """Where everything held is, for counting it by time. O(blocks), and the next change copies a bitmap.
+
+        Raises BlockAwayError while blocks are still to come.
+        """
+        if self._absent:
+            raise BlockAwayError("a part of it")
+        parts, blocks = self._timeline.outline()
+        store, subscription_id = self._context.store, self.own_journal.subscription_id
+        return Outline(store, subscription_id, self.held(), parts, blocks)
 
     def remove(self) -> None:
         """The subscription is gone: give its share of the journal back."""

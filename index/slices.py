@@ -217,6 +217,19 @@ class Slice:
             require(key == descriptor.first, f"block {descriptor} is in the heap at {key}")
             sources.coming.add(entries)
 
+    def outline(self) -> tuple[list[Entries], list[BlockDescriptor]]:
+        """What is in memory of it, as immutable arrays, and the blocks of which nothing was consumed."""
+        if not self.active:
+            return [], list(self.descriptors)
+        loaded = self.in_flight.parts()
+        untouched = []
+        for block in self.blocks.values():
+            if block.run is not None:
+                loaded.append(block.run.entries.part(block.run.at, len(block.run.entries)))
+            elif not block.consumed:
+                untouched.append(block.descriptor)
+        return loaded, untouched
+
     def loaded_entries(self) -> int:
         """Entries in memory: loaded blocks and what is in flight."""
         return len(self.in_flight) + sum(

@@ -353,6 +353,16 @@ class Timeline:
             for block in each.blocks.values()
         ]
 
+    def outline(self) -> tuple[list[Entries], list[tuple[SliceId, BlockDescriptor]]]:
+        """Everything that may be held: what is in memory, and the blocks of which nothing is."""
+        parts, blocks = self.parts(), []
+        for each in self._slices.values():
+            if not each.finished:
+                loaded, untouched = each.outline()
+                parts += loaded
+                blocks += [(each.id, descriptor) for descriptor in untouched]
+        return parts, blocks
+
     def _slice(self, slice_id: SliceId) -> Slice:
         each = self._slices.get(slice_id)
         if each is None:

@@ -57,6 +57,9 @@ _COMMANDS = {
     ),
     "setup": _Command("tidegate.plugin.commands.setup", "Fetch Apache Pulsar, once, and print where it is."),
     "width": _Command("tidegate.plugin.commands.width", "Show or set the width of a subscription's slices."),
+    "tide": _Command("tidegate.plugin.commands.tide", "Show what comes due when."),
+    "list": _Command("tidegate.plugin.commands.waiting", "List the messages that wait, in due order."),
+    "show": _Command("tidegate.plugin.commands.waiting", "Show how one message stands."),
     "audit": _Command(
         "tidegate.pipeline.commands.audit", "Judge deliveries: what was lost, early, late or repeated."
     ),

@@ -43,6 +43,7 @@ from tidegate.plugin.daemon.index_logs.repairs import Repairs
 from tidegate.plugin.daemon.index_logs.restoring import RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ingestion import Ingestion
+from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
@@ -88,6 +89,7 @@ class DaemonEngine:
         product: Callable[[], str],
         daemon_id: int,
         logs: IndexLogs | None = None,
+        look_executor: Executor | None = None,
     ) -> None:
         self.catalog = catalog
         self.clock = clock
@@ -111,7 +113,11 @@ class DaemonEngine:
         self._stopping = False
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._queries = Queries(
-            self, Ingestion(catalog, self, executor=commit_executor, log=log), loop, log=log
+            self,
+            Ingestion(catalog, self, executor=commit_executor, log=log),
+            Looking(catalog, clock, look_executor),
+            loop,
+            log=log,
         )
         self._handing_out = HandingOut(
             catalog,

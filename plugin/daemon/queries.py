@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidegate.index import DelayIndex, StorageError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
+from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import UserError
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
     import structlog
 
 Tell = Callable[[bytes], None]
+_KNOWN = (
+    "status",
+    "width",
+    "tide",
+    "waiting",
+    "show",
+    "take-in",
+    "index",
+    "positions",
+    "entries",
+    "record",
+)
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
@@ -49,12 +62,14 @@ class Queries:
         self,
         asked: Asked,
         ingestion: Ingestion,
+        looking: Looking,
         loop: asyncio.AbstractEventLoop,
         *,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
         self._ingestion = ingestion
+        self._looking = looking
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -103,9 +118,10 @@ class Queries:
                     self._answer(connection, self._entries(request), reply)
                 case "record":
                     self._answer(connection, self._recorded(connection, request), reply)
+                case "tide" | "waiting" | "show":
+                    self._answer(connection, self._looked(request), reply)
                 case what:
-                    known = "'status', 'width', 'take-in', 'index', 'positions', 'entries', 'record'"
-                    raise UserError(f"unknown query {what!r}, known: {known}")
+                    raise UserError(f"unknown query {what!r}, known: {', '.join(map(repr, _KNOWN))}")
         except Exception as error:
             reply(self._refused(error))
 
@@ -187,6 +203,20 @@ class Queries:
 
     async def _recorded(self, connection: Link, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(self.recorder.ask(connection, request))
+
+    async def _looked(self, request: dict[str, object]) -> AsyncIterator[bytes]:
+        match request["what"]:
+            case "tide":
+                answer = await self._looking.tide(request)
+            case "waiting":
+                answer = await self._looking.entries(request)
+            case _:
+                answer = await self._show(request)
+        yield json_body(answer)
+
+    async def _show(self, request: dict[str, object]) -> dict[str, Any]:
+        index, position = self._looking.find(request)
+        return await self._looking.show(index, position)
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(await self._ingestion.entries(request))

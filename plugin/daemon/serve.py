@@ -125,6 +125,7 @@ async def running_daemon(
         executor = stack.enter_context(_threads(2, "tidegate-index"))
         commit_executor = stack.enter_context(_threads(1, "tidegate-commit"))
         log_executor = stack.enter_context(_threads(1, "tidegate-log"))
+        look_executor = stack.enter_context(_threads(1, "tidegate-look"))
         times.done("claiming")
         opened = _open_catalog(settings, clock, store_factory, executor, log=log, times=times)
         catalog, store = stack.enter_context(opened)
@@ -142,6 +143,7 @@ async def running_daemon(
             product=product_name,
             daemon_id=secrets.randbits(64),
             logs=logs,
+            look_executor=look_executor,
         )
 
         async def exposition() -> bytes:

@@ -24,7 +24,7 @@ _NEAR = 3
 _COMPARED_MAX = 300  # names that an unknown one is compared with: each costs some microseconds of the loop
 _COMPARED_LENGTH_MAX = 300  # and that is for names of usual length: it grows with the product of both
 _PATTERN_MAX = 2 * NAME_BYTES_MAX + 1
-_STARS_MAX = 32
+STARS_MAX = 32
 _SHORT = ("", "persistent://", "persistent://public/default/")
 
 
@@ -64,13 +64,14 @@ def checked_width_ms(width_ms: int) -> int:
     return width_ms
 
 
+def topic_spellings(topic: str) -> list[str]:
+    """How a topic may be written, the shortest way last: Pulsar's tools leave defaults out."""
+    return [topic.removeprefix(left_out) for left_out in _SHORT if topic.startswith(left_out)]
+
+
 def spellings(name: SubscriptionName) -> list[str]:
-    """How a subscription may be written, the shortest way last: Pulsar's tools leave defaults out."""
-    return [
-        f"{name.topic.removeprefix(left_out)}:{name.subscription}"
-        for left_out in _SHORT
-        if name.topic.startswith(left_out)
-    ]
+    """How a subscription may be written, the shortest way last."""
+    return [f"{topic}:{name.subscription}" for topic in topic_spellings(name.topic)]
 
 
 def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
@@ -103,8 +104,8 @@ def _glob(text: str) -> Glob:
     if len(text) > _PATTERN_MAX:
         raise UserError(f"the subscription is longer than any: at most {_PATTERN_MAX} characters")
     stars = text.count(STAR)
-    if stars > _STARS_MAX:
-        raise UserError(f"the subscription has {stars} * and at most {_STARS_MAX} can be")
+    if stars > STARS_MAX:
+        raise UserError(f"the subscription has {stars} * and at most {STARS_MAX} can be")
     return Glob(text)
 
 

@@ -7,13 +7,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
+import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
 from tests.support.stores import CrashStore
-from tidegate.index import width
+from tidegate.index import tide, width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
@@ -281,6 +282,26 @@ class IndexMachine(RuleBasedStateMachine):
         first = self.oracle.due(1 << 60)
         assert not first or (due is not None and due <= first[0][0])
         assert self.catalog.next_due() == (None if due is None else (due, self.index))
+        self.tide_is_true()
+
+    def tide_is_true(self) -> None:
+        """As many held entries in each bucket as the oracle has, but for those said to be inexact."""
+        edges = np.array([START_MS + 20, START_MS + 50, START_MS + 51, START_MS + 200], dtype=np.int64)
+        true = np.bincount(
+            np.searchsorted(edges, list(self.oracle.held.values()), side="right"), minlength=5
+        ).tolist()
+        outline = self.index.outline()
+        last_ms = outline.last_ms
+        assert not self.oracle.held or (last_ms is not None and last_ms >= max(self.oracle.held.values()))
+        before, counts, after, inexact = outline.tide(edges)
+        assert ([before, *counts.tolist(), after], inexact) == (true, 0)
+        for decoded_max in (-1, 3):
+            with patch.object(tide, "DECODED_MAX", decoded_max):
+                before, counts, after, inexact = outline.tide(edges)
+            off = [abs(one - other) for one, other in zip([before, *counts, after], true, strict=True)]
+            assert max(off) <= inexact
+        few = PositionSet.of(itertools.islice(self.oracle.held, 3))
+        assert list(outline.find(few)) == sorted((self.oracle.held[one], *one) for one in few)
 
 
 IndexMachine.TestCase.settings = settings(

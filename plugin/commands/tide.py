@@ -1,0 +1,137 @@
+"""``tidegate tide``: what comes due when, as a histogram, of one subscription, many, or all.
+
+Invariant: what is not exact is said to be so, with its bound.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.plugin.commands.moments import utc
+from tidegate.plugin.commands.options import Json, Socket
+from tidegate.plugin.durations import duration, milliseconds
+from tidegate.plugin.environment import own_default_socket
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.wire.client import ask_socket
+
+_BAR = 40
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_TIMEOUT_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(epilog="Example: tidegate tide orders billing --span 1d --step 1h --json")(tide)
+
+
+def tide(  # noqa: PLR0917 the flags
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="persistent://public/default/ may be left out, * is anything; without: all topics.",
+        ),
+    ] = "*",
+    subscription: Annotated[
+        str, typer.Argument(metavar="[SUBSCRIPTION]", help="* is anything; without: all of them.")
+    ] = "*",
+    span: Annotated[
+        str | None, typer.Option(help="How far to look, as in 1d [default: to the last message].")
+    ] = None,
+    step: Annotated[str | None, typer.Option(help="A bucket's width, as in 1h [default: fits 60].")] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PER_SECOND", min=0.001, help="Also say how late it gets if consumers take so many."
+        ),
+    ] = None,
+    socket: Socket = None,
+    json_output: Json = False,
+) -> None:
+    """Show what comes due when.
+
+    Overdue is what is due and not acknowledged. Exit code 3: no daemon answers.
+    """
+    request: dict[str, Any] = {"what": "tide", "topic": topic, "subscription": subscription}
+    request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}
+    answer = ask_socket(socket or own_default_socket(), request, _TIMEOUT_S)
+    try:
+        if drain is not None:
+            answer["forecast"] = forecast(answer, drain)
+        if json_output:
+            print(json.dumps(answer, indent=2))
+            return
+        for line in lines(answer):
+            print(line)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
+
+
+def _span(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        value = milliseconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if value < 1:
+        raise typer.BadParameter(f"{option} must be 1 ms or longer")
+    return value
+
+
+def forecast(answer: dict[str, Any], drain_per_second: float) -> dict[str, Any]:
+    """How late what is due will be, if so many are taken a second: at most, as if all of a bucket were due
+    with its first."""
+    queued = float(answer["overdue"])
+    now_ms = last_ms = answer["now_ms"]
+    late_max_ms, late_max_at_ms = queued / drain_per_second * 1_000, now_ms
+    drained_at_ms = now_ms + late_max_ms
+    for bucket in answer["buckets"]:
+        queued = max(0.0, queued - (bucket["from_ms"] - last_ms) / 1_000 * drain_per_second)
+        last_ms = bucket["from_ms"]
+        queued += bucket["entries"]
+        if bucket["entries"]:
+            late_ms = queued / drain_per_second * 1_000
+            drained_at_ms = last_ms + late_ms
+            if late_ms > late_max_ms:
+                late_max_ms, late_max_at_ms = late_ms, last_ms
+    return {
+        "drain_per_second": drain_per_second,
+        "late_max_ms": round(late_max_ms),
+        "late_max_at_ms": late_max_at_ms,
+        "drained_at_ms": round(drained_at_ms),
+    }
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """An answer as text. Raises ``KeyError`` or ``TypeError`` if it does not follow the schema."""
+    buckets = answer["buckets"]
+    most = max([answer["overdue"], answer["later"], *(one["entries"] for one in buckets), 1])
+    said = [_line("overdue", answer["overdue"], most)]
+    last = max((at for at, one in enumerate(buckets) if one["entries"]), default=-1)
+    said += [_line(utc(one["from_ms"]), one["entries"], most) for one in buckets[: last + 1]]
+    if answer["later"]:
+        said.append(_line("later", answer["later"], most))
+    said.append(f"{answer['entries']:,} messages of {answer['subscriptions']:,} subscriptions; times are UTC")
+    if answer["inexact_entries"]:
+        said.append(f"up to {answer['inexact_entries']:,} of them may be in a bucket nearby, or acknowledged")
+    if answer["subscriptions_away"]:
+        said.append(
+            f"{answer['subscriptions_away']:,} subscriptions are still being brought here: not counted"
+        )
+    if "forecast" in answer:
+        late = answer["forecast"]
+        said.append(
+            f"at {late['drain_per_second']:g} a second: late by {duration(late['late_max_ms'])} at most, "
+            f"around {utc(late['late_max_at_ms'])}; all of this is taken by {utc(late['drained_at_ms'])}"
+        )
+    return said
+
+
+def _line(label: str, entries: int, most: int) -> str:
+    eighths = -(-entries * _BAR * 8 // most)
+    bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    return f"{label:<19}  {entries:>13,}  {bar}".rstrip()

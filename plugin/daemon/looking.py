@@ -1,0 +1,289 @@
+"""What waits, for who asks: the tide, the entries in due order, one entry.
+
+Invariants:
+
+- the loop takes an outline of an index, which costs a pointer a block, and never reads or counts;
+- an answer is of one moment of each index; pages of several moments fit together;
+- who asks for much gets it in pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tidegate.index import (
+    FIRST_KEY,
+    BlockAwayError,
+    Catalog,
+    Clock,
+    CorruptBlockError,
+    DelayIndex,
+    Entries,
+    EntryKey,
+    Int64Array,
+    Outline,
+    Position,
+    PositionSet,
+    Tide,
+    TidegateIndexError,
+)
+from tidegate.plugin.daemon.selection import (
+    matching,
+    message_id,
+    name_of,
+    named,
+    of_partition,
+    parse_id,
+    partition_of,
+)
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.telemetry.survey import in_turns
+
+T = TypeVar("T")
+SCHEMA = 1
+LIMIT_MAX = 10_000  # entries of one answer, which is 0.5 MB then
+BUCKETS_MAX = 1_000
+BUCKETS = 60  # unless a step is given
+TRIES = 3  # a persist may replace blocks that are about to be read
+_STEPS_S = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
+_WEEK_MS = 604_800_000
+_PAGE_ENTRIES = 65_536
+_TIME_MAX = (1 << 63) - 1
+
+
+class Looking:
+    """The answers about what waits. executor: reads blocks and counts; None: the caller's thread."""
+
+    def __init__(self, catalog: Catalog, clock: Clock, executor: Executor | None) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._executor = executor
+
+    # ---- tide
+
+    async def tide(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `tide`. Raises ``UserError``."""
+        topic, subscription = name_of(request, optional=True)
+        step_ms, span_ms = (_optional(request, key, 1) for key in ("step_ms", "span_ms"))
+        now_ms = self._clock.now_ms()
+        outlines: dict[DelayIndex, Outline] = {}
+        away = 0
+        async for index in in_turns(matching(self._catalog, topic, subscription)):
+            try:
+                outlines[index] = index.outline()
+            except BlockAwayError:
+                away += 1
+        last_ms = await self._run(lambda: max((one.last_ms or 0 for one in outlines.values()), default=0))
+        edges = edges_of(now_ms, last_ms, step_ms, span_ms)
+        before = after = inexact = 0
+        counts = np.zeros(len(edges) - 1, dtype=np.int64)
+        for index, outline in outlines.items():
+            tide = await self._tide(index, outline, edges)
+            before, after, inexact = before + tide.before, after + tide.after, inexact + tide.inexact
+            counts += tide.counts
+        bounds = edges.tolist()
+        return {
+            "schema": SCHEMA,
+            "now_ms": now_ms,
+            "subscriptions": len(outlines),
+            "subscriptions_away": away,
+            "entries": int(before + counts.sum() + after),
+            "overdue": before,
+            "buckets": [
+                {"from_ms": start, "until_ms": stop, "entries": entries}
+                for start, stop, entries in zip(bounds, bounds[1:], counts.tolist(), strict=False)
+            ],
+            "later": after,
+            "inexact_entries": inexact,
+        }
+
+    async def _tide(self, index: DelayIndex, outline: Outline, edges: Int64Array) -> Tide:
+        return await self._read(index, lambda one: one.tide(edges), outline)
+
+    async def _read(
+        self, index: DelayIndex, read: Callable[[Outline], T], outline: Outline | None = None
+    ) -> T:
+        """What `read` makes of an outline, which is taken anew where a persist has replaced blocks of it."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return await self._run(partial(read, outline or index.outline()))
+            except CorruptBlockError as error:
+                outline = None
+                if not tries_left:
+                    raise UserError(f"the index of {index.name} cannot be read: {error}") from error
+            except BlockAwayError as error:
+                raise _away(index) from error
+            except TidegateIndexError as error:
+                raise UserError(f"the index of {index.name} cannot be read: {error}") from error
+        raise AssertionError("the last try raises")
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._executor is None:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    # ---- entries
+
+    async def entries(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `waiting`: a page of what is held, in due order. Raises ``UserError``."""
+        topic, subscription = name_of(request)
+        from_ms = _optional(request, "from_ms", 0) or 0
+        to_ms = _optional(request, "to_ms", 0)
+        limit = _optional(request, "limit", 1) or 1_000
+        if limit > LIMIT_MAX:
+            raise UserError(f"limit is {LIMIT_MAX} at most: ask for the next page with after")
+        if to_ms is not None and to_ms <= from_ms:
+            raise UserError("to_ms must be later than from_ms")
+        key = max(_cursor(request.get("after")), (from_ms, *FIRST_KEY[1:]))
+        found: list[tuple[EntryKey, int | None]] = []
+        more = False
+        for index in named(self._catalog, topic, subscription):
+            entries, left = await self._page(index, key, to_ms, limit)
+            found += [(entry, partition_of(index.name)) for entry in entries]
+            more = more or left
+        found.sort()
+        page = found[:limit]
+        more = bool(page) and (more or len(found) > limit)
+        return {
+            "schema": SCHEMA,
+            "entries": [
+                {"message_id": message_id(partition, *entry[1:]), "deliver_at_ms": entry[0]}
+                for entry, partition in page
+            ],
+            "next": cursor_text(page[-1][0]) if more else None,
+        }
+
+    async def _page(
+        self, index: DelayIndex, key: EntryKey, to_ms: int | None, limit: int
+    ) -> tuple[Entries, bool]:
+        """Up to `limit` held entries after `key`, due before `to_ms`; whether there may be more."""
+        found = Entries.empty()
+        size = limit
+        while True:
+            page = await self.page(index, key, size)
+            entries = page.entries.take(index.holds(page.entries))
+            over = to_ms is not None and len(page.entries) > 0 and page.entries.deliver_at_ms[-1] >= to_ms
+            if over:
+                entries = entries.take(entries.deliver_at_ms < to_ms)
+            found = Entries.concat((found, entries))
+            if len(found) > limit or (len(found) == limit and not over and page.last is not None):
+                return found.part(0, limit), True
+            if over or page.last is None:
+                return found, False
+            key, size = page.last, _PAGE_ENTRIES
+
+    async def page(self, index: DelayIndex, key: EntryKey, limit: int) -> Any:
+        """About `limit` entries after `key`, held or not. Raises ``UserError``."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                reading = index.reading()
+                return await self._run(partial(reading.after, key, limit, strict=tries_left > 0))
+            except CorruptBlockError:
+                continue
+            except BlockAwayError as error:
+                raise _away(index) from error
+            except TidegateIndexError as error:
+                raise UserError(f"the index of {index.name} cannot be read: {error}") from error
+        raise AssertionError("the last try leaves out what cannot be read")
+
+    async def pages(self, index: DelayIndex, from_ms: int, to_ms: int | None) -> AsyncIterator[PositionSet]:
+        """The positions of what is held and due in [from_ms, to_ms), a page at a time."""
+        key: EntryKey = (from_ms, *FIRST_KEY[1:])
+        more = True
+        while more:
+            entries, more = await self._page(index, key, to_ms, LIMIT_MAX)
+            if len(entries):
+                key = entries.key(len(entries) - 1)
+                yield PositionSet.of_entries(entries)
+
+    # ---- one entry
+
+    def find(self, request: dict[str, object]) -> tuple[DelayIndex, Position]:
+        """The message that `show` asks about, and whose it is. Raises ``UserError``."""
+        topic, subscription = name_of(request)
+        text = request.get("id")
+        if not isinstance(text, str):
+            raise UserError("show needs id, as in 17:4711")
+        position, partition = parse_id(text)
+        indexes = of_partition(named(self._catalog, topic, subscription), partition)
+        only = PositionSet.of([position])
+        return next((one for one in indexes if one.held_among(only)), indexes[0]), position
+
+    async def show(self, index: DelayIndex, position: Position) -> dict[str, Any]:
+        """The query `show`: what the index knows of one message. Raises ``UserError``."""
+        only = PositionSet.of([position])
+        answer: dict[str, Any] = {
+            "schema": SCHEMA,
+            "topic": index.name.topic,
+            "subscription": index.name.subscription,
+            "message_id": message_id(partition_of(index.name), *position),
+            "state": state_of(index, only),
+        }
+        if answer["state"] == "waiting":
+            found = await self._read(index, lambda outline: outline.find(only))
+            if len(found):
+                answer["deliver_at_ms"] = int(found.deliver_at_ms[0])
+        return answer
+
+
+def state_of(index: DelayIndex, only: PositionSet) -> str:
+    """How one position stands, by the index alone."""
+    if index.held_among(only):
+        return "waiting"
+    return "acknowledged" if index.acknowledged_among(only) else "unknown"
+
+
+def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None) -> Int64Array:
+    """The borders of the buckets: from the first moment that is not due yet, then whole steps, so that they
+    meet those of slices. Raises ``UserError`` if there were too many buckets.
+
+    last_ms: no entry is due later. Without a step there are about `BUCKETS` buckets at most.
+    """
+    span = span_ms or max(1, last_ms + 1 - now_ms)
+    if step_ms is None:
+        wanted_ms = -(-span // BUCKETS)
+        step_ms = next((one * 1_000 for one in _STEPS_S if one * 1_000 >= wanted_ms), 0)
+        step_ms = step_ms or -(-wanted_ms // _WEEK_MS) * _WEEK_MS
+    first = now_ms + 1
+    border = (first // step_ms + 1) * step_ms
+    count = max(0, -(-(now_ms + span - border) // step_ms)) + 1
+    if count > BUCKETS_MAX and span_ms is not None:
+        raise UserError(f"{count} buckets, and {BUCKETS_MAX} can be: give a longer step, or a shorter span")
+    count = min(count, BUCKETS_MAX)
+    if border + count * step_ms > _TIME_MAX:
+        raise UserError("the span ends after all time: give a shorter one")
+    return np.array([first, *range(border, border + count * step_ms, step_ms)], dtype=np.int64)
+
+
+def cursor_text(key: EntryKey) -> str:
+    """A key as the cursor of a page."""
+    return ":".join(map(str, key))
+
+
+def _cursor(value: object) -> EntryKey:
+    if value is None:
+        return FIRST_KEY
+    parts = value.split(":") if isinstance(value, str) else []
+    if len(parts) != len(FIRST_KEY) or not all(one.isascii() and one.isdigit() for one in parts):
+        raise UserError("after is the cursor that ended the page before, as in 1760000000000:17:4711")
+    deliver_at_ms, ledger_id, entry_id = (min(int(one[:19]), _TIME_MAX) for one in parts)
+    return deliver_at_ms, ledger_id, entry_id
+
+
+def _optional(request: dict[str, object], key: str, least: int) -> int | None:
+    value = request.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _TIME_MAX:
+        raise UserError(f"{key} must be a number, {least} or more")
+    return value
+
+
+def _away(index: DelayIndex) -> UserError:
+    return UserError(f"the index of {index.name} is still being brought here from its log: try again soon")
