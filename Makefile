@@ -24,10 +24,11 @@ PYTEST_ARGS ?=
 BESIDE ?=
 SEEDS ?= 1000
 SIM_ARGS ?=
+MUTATION_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo drill test test-quick test-broker torture sim test-shim shim-compat lint format setup classes pulsar shim \
+.PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat lint format setup classes pulsar shim \
 	test-pulsar5 bench-peers bench-quick wheel lock clean
 
 help: ## this list
@@ -61,6 +62,10 @@ torture: $(VENV)/.installed ## power cuts of a real daemon (ROUNDS=40 lives of 2
 
 sim: $(VENV)/.installed ## simulated brokers and daemons under faults (SEEDS=10000; SIM_ARGS="--replay SEED --trace")
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(SIM_ARGS)
+
+mutation: $(VENV)/.installed ## small faults put into the index and the daemon: who finds them (MUTATION_ARGS="--only 17")
+	@$(BIN)/python -m tests.mutation run $(MUTATION_ARGS)
+	@$(BIN)/python -m tests.mutation report
 
 test-shim: build/.tools ## the shim's JUnit tests
 	@$(MAVEN) -f plugin/shim/pom.xml test

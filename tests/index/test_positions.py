@@ -56,6 +56,20 @@ def test_vectorised_membership_and_adding(a: set[Position], b: set[Position], wh
     assert set(held) == a | (set(which) - b)
 
 
+either_side = st.tuples(st.integers((1 << 32) - 2, (1 << 32) + 1), st.integers(0, 60))
+
+
+@given(a=st.sets(either_side, max_size=80), which=st.lists(either_side, max_size=150))
+@settings(deadline=None)
+def test_one_batch_has_ledgers_on_either_side_of_a_page(a: set[Position], which: list[Position]) -> None:
+    entries, held = entries_at(which), PositionSet.of(a)
+
+    assert set(PositionSet.of_entries(entries)) == set(which)
+    assert held.contains(entries).tolist() == [position in a for position in which]
+    assert held.add_new(entries, PositionSet()).sum() == len(set(which) - a)
+    assert set(held) == a | set(which)
+
+
 rows = st.tuples(st.integers(0, 2), st.integers(0, 1 << 17), st.integers(1, 700))
 last_row = st.tuples(st.just((1 << 32) - 1), st.just((1 << 32) - 300), st.just(300))
 

@@ -1,0 +1,151 @@
+"""`make mutation`: small faults in `index/` and `plugin/daemon/`, one after the other, and who finds them.
+
+    python -m tests.mutation run --count 100            # goes on where it was ended
+    python -m tests.mutation run --only 17 --hunt-s 600 # one of them again
+    python -m tests.mutation list                       # the sample
+    python -m tests.mutation report                     # the table of what is in results.jsonl
+
+Exit codes: 0 done, 2 the command line makes no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+from tests.mutation import children
+from tests.mutation.chosen_tests import stages
+from tests.mutation.copies import Copy
+from tests.mutation.mutants import Mutant, every_mutant, functions_of, sample
+from tests.mutation.results import KEPT, REASONS, Result, load, table
+
+ROOT = Path(__file__).parents[2]
+_SLOWER = 20
+"""A busy machine gives a process that much less than all of a core."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line asks for; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("command", choices=("run", "list", "report"))
+    parser.add_argument("--count", type=int, default=100, metavar="N", help="mutants in the sample (100)")
+    parser.add_argument("--seed", type=int, default=42, help="of the sample (42)")
+    parser.add_argument("--first", type=int, default=1, metavar="SEED", help="of the histories (1)")
+    parser.add_argument(
+        "--hunt-s", type=float, default=600, help="processor time of the simulator for each (600)"
+    )
+    parser.add_argument("--tests-s", type=float, default=120, help="of each stage of the tests (120)")
+    parser.add_argument(
+        "--reach", type=int, default=30, metavar="N", help="histories that tell what runs (30)"
+    )
+    parser.add_argument(
+        "--by", choices=("both", "simulator", "tests"), default="both", help="who judges (both)"
+    )
+    parser.add_argument("--stages", type=int, default=4, metavar="N", help="of the tests, nearest first (4)")
+    parser.add_argument("--only", type=int, nargs="*", help="these of the sample, even if there is a result")
+    parser.add_argument("--part", default="0/1", metavar="N/OF", help="every OF-th from the N-th on (0/1)")
+    parser.add_argument("--results", type=Path, default=KEPT, metavar="FILE", help="where they are kept")
+    chosen = parser.parse_args(arguments)
+    if chosen.count < 1:
+        print("mutation: --count is 1 or more", file=sys.stderr)
+        return 2
+    if chosen.command == "report":
+        reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+        print(table(load(chosen.results), reasons))
+        return 0
+    mutants = list(enumerate(sample(every_mutant(ROOT), chosen.count, chosen.seed)))
+    if chosen.command == "list":
+        for number, mutant in mutants:
+            print(number, mutant)
+        return 0
+    at, of = (int(each) for each in chosen.part.split("/"))
+    done = {each.number for each in load(chosen.results) if each.is_judged(chosen.by)}
+    wanted = [
+        (number, mutant)
+        for number, mutant in mutants
+        if (number in chosen.only if chosen.only is not None else number % of == at and number not in done)
+    ]
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-mutation-"))
+    try:
+        children.load_libraries()
+        _Run(Copy(ROOT, folder / "tree"), folder, chosen).run(wanted)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+class _Run:
+    def __init__(self, copy: Copy, folder: Path, chosen: argparse.Namespace) -> None:
+        self._copy = copy
+        self._log = folder / "log"
+        self._chosen = chosen
+        self._reached: set[tuple[str, int]] = set()
+
+    def run(self, wanted: list[tuple[int, Mutant]]) -> None:
+        """Judge them one after the other, and keep each result at once."""
+        if self._chosen.by != "tests":
+            told = self._call(
+                "reached", (self._chosen.first, self._chosen.reach, str(self._copy.folder)), 600
+            )
+            self._reached = cast("set[tuple[str, int]]", told)
+        for number, mutant in wanted:
+            with self._copy.mutated(mutant):
+                result = Result(number, mutant)
+                if self._chosen.by != "tests":
+                    result.simulator = self._hunted(mutant)
+                if self._chosen.by != "simulator":
+                    self._test(result)
+            with self._chosen.results.open("a", encoding="utf-8") as file:
+                file.write(result.to_json() + "\n")
+            found = result.simulator and result.simulator["failure"]
+            print(f"{number} {mutant}: simulator {found}, tests {result.test}", flush=True)
+
+    def _hunted(self, mutant: Mutant) -> dict[str, Any]:
+        found: dict[str, Any] = {"failure": None, "histories": 0, "steps": 0, "processor_s": 0.0}
+        if not self._is_reached(mutant):
+            return found
+        limit_s = self._chosen.hunt_s
+        try:
+            return cast("dict[str, Any]", self._call("hunt", (self._chosen.first, limit_s), limit_s + 100))
+        except children.ChildError as error:
+            return {**found, "failure": str(error)}
+
+    def _test(self, result: Result) -> None:
+        for files in stages(ROOT, result.mutant)[: self._chosen.stages]:
+            if not files:
+                continue
+            result.tested += len(files)
+            try:
+                failed = self._call("run_tests", (str(self._copy.folder), files), self._chosen.tests_s)
+            except children.ChildError as error:
+                failed = f"{files[0]}: {error}"
+            if failed is not None:
+                result.test = str(failed)
+                return
+
+    def _is_reached(self, mutant: Mutant) -> bool:
+        """Whether a history comes to the function that it is in. What is in none runs as it is imported."""
+        source = (ROOT / mutant.path).read_bytes()
+        lines = functions_of(source, mutant.line)
+        return not lines or any((mutant.path, line) in self._reached for line in lines)
+
+    def _call(self, judge: str, arguments: tuple[object, ...], processor_s: float) -> object:
+        return children.call(
+            self._copy,
+            f"tests.mutation.judges:{judge}",
+            arguments,
+            processor_s=processor_s,
+            elapsed_s=processor_s * _SLOWER,
+            log=self._log,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
