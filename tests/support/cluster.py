@@ -41,6 +41,7 @@ _CONF = {
     "managedLedgerMaxEntriesPerLedger": "400",
     "managedLedgerMinLedgerRolloverTimeMinutes": "0",
     "messageExpiryCheckIntervalInMinutes": "1",
+    "backlogQuotaCheckIntervalInSeconds": "1",
     "brokerShutdownTimeoutMs": "5000",
     "metadataStoreSessionTimeoutMillis": "5000",
 }

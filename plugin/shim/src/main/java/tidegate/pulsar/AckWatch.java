@@ -7,20 +7,24 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One thread that has every tracker look at its cursor: the busy ones at each poll, the others once a second.
+ * One thread that has every tracker look at its cursor: the busy ones at each poll, the others once a second; and that has the
+ * seals looked at, at each poll, or less often, up to once a second, where that takes more than a tenth of its time.
  *
  * <p>Polling, because Pulsar tells a tracker of no acknowledgement. A look-up costs tens of ns; the poll interval bounds how
  * many acknowledgements a crash of the broker forgets.
  */
 final class AckWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(AckWatch.class);
+    private static final int SEALS_REST_PART = 9;
     private static final long SLOW_NS = TimeUnit.SECONDS.toNanos(1);
 
     private final Set<TrackerCore> cores = ConcurrentHashMap.newKeySet();
     private final long pollNs;
+    private final StoredSeals seals;
     private final Worker worker;
 
-    AckWatch(int pollMs) {
+    AckWatch(int pollMs, StoredSeals seals) {
+        this.seals = seals;
         pollNs = TimeUnit.MILLISECONDS.toNanos(pollMs);
         worker = new Worker("tidegate-ack-watch", this::run);
     }
@@ -35,6 +39,7 @@ final class AckWatch implements AutoCloseable {
 
     private void run() {
         long nextSlowNs = System.nanoTime();
+        long nextSealsNs = nextSlowNs;
         while (worker.isRunning()) {
             long startNs = System.nanoTime();
             boolean slow = startNs - nextSlowNs >= 0;
@@ -43,6 +48,13 @@ final class AckWatch implements AutoCloseable {
             }
             for (TrackerCore core : cores) {
                 watch(core, slow);
+            }
+            long sealsNs = System.nanoTime();
+            if (sealsNs - nextSealsNs >= 0) {
+                lookAtSeals();
+                long nowNs = System.nanoTime();
+                // Of a busy machine the look's time says little: then they are looked at once a second all the same.
+                nextSealsNs = nowNs + Math.min(SLOW_NS, (nowNs - sealsNs) * SEALS_REST_PART);
             }
             try {
                 TimeUnit.NANOSECONDS.sleep(Math.max(0, startNs + pollNs - System.nanoTime()));
@@ -62,6 +74,14 @@ final class AckWatch implements AutoCloseable {
         } catch (Throwable e) {
             // Whatever it is: without this thread no acknowledgement would ever be noticed again.
             LOG.error("[{}] Looking at the cursor failed; trying again at the next poll", core.name(), e);
+        }
+    }
+
+    private void lookAtSeals() {
+        try {
+            seals.look();
+        } catch (Throwable e) {
+            LOG.error("Looking at the cursors' seals failed; trying again at the next poll", e);
         }
     }
 

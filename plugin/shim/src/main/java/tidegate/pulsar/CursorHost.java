@@ -76,6 +76,11 @@ class CursorHost implements TrackerHost {
         return seal == null ? Seal.NONE : seal;
     }
 
+    /** Puts a seal among properties that go with a mark-delete position. */
+    static void putSeal(Map<String, Long> properties, long seal) {
+        properties.put(SEAL, seal);
+    }
+
     /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
     static void noteSealed(CursorProperties properties) {
         Ownership there = ownership(properties.cursor());

@@ -20,9 +20,18 @@ final class Seal {
     private final TrackerHost host;
     private final RandomGenerator random;
     private volatile long generation;
-    /** One that was put and is not gone by. */
+    /** One that is not gone by, though the cursor may have it: it was put amid a seek, or what it stood for was doubted. */
     private volatile long voided = NONE;
     private boolean refused;
+
+    /** A number for a new one, another than any before. */
+    static long draw(RandomGenerator random) {
+        long number;
+        do {
+            number = random.nextLong() & Long.MAX_VALUE;
+        } while (number == NONE);
+        return number;
+    }
 
     /** Takes the seal that the cursor has, or puts one there. */
     Seal(TrackerHost host, RandomGenerator random) {
@@ -56,21 +65,27 @@ final class Seal {
     }
 
     /**
-     * Puts another one into the cursor; what was learned under the former is doubtful from now on.
+     * Takes the one that {@link StoredSeals} has put into the cursor since, or puts another one there; what was learned under the
+     * former is doubtful from now on.
      *
-     * <p>Not without consumers, before and after: a seek disconnects them first, then takes the seal, and clears the
+     * <p>None is put without consumers, before and after: a seek disconnects them first, then takes the seal, and clears the
      * acknowledgements only when its record is written. A seal put between the two would be stored with the seek's position if
      * the topic is unloaded just then, and vouch for what was acknowledged before the seek.
      */
     void renew() {
+        if (generation != NONE) {
+            voided = generation;
+        }
         generation = NONE;
+        long there = host.seal();
+        if (there != NONE && there != voided) {
+            generation = there;
+            return;
+        }
         if (!host.maySeal()) {
             return;
         }
-        long next;
-        do {
-            next = random.nextLong() & Long.MAX_VALUE;
-        } while (next == NONE);
+        long next = draw(random);
         refused = !host.putSeal(next);
         if (refused) {
             return;

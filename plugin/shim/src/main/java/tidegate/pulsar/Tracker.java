@@ -30,14 +30,16 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     private final TrackerCore core;
     private final DaemonLink link;
     private final LogLedgers log;
+    private final StoredSeals seals;
 
     Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, LogLedgers log,
-            Timer unusedTimer, BucketSnapshotStorage leftovers) throws RecoverDelayedDeliveryTrackerException {
+            Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals) throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
         subscribed = dispatcher;
         this.core = core;
         this.link = link;
         this.log = log;
+        this.seals = seals;
     }
 
     @Override
@@ -110,6 +112,8 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
         // The super constructor closes a tracker that cannot recover; then there is no core yet.
         if (core != null) {
             core.close();
+            // The topic may be about to close, with what was skipped just now.
+            seals.look(dispatcher.getCursor());
         }
         getSharedBucketPriorityQueue().close();
         Object bucket = getLastMutableBucket();

@@ -52,6 +52,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private LeftoverSnapshots leftovers;
     private TopicReopening reopening;
     private UndoneResets undone;
+    private StoredSeals seals;
     private ExecutorService background;
     private LogLedgers.Shared logs;
     /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
@@ -73,11 +74,13 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         background.execute(ShimClasses::load);
         logs = new LogLedgers.Shared(config.indexLog(), pulsar::getBookKeeperClient, background, new AtomicLong());
         leftovers = new LeftoverSnapshots(pulsar, background);
-        undone = new UndoneResets(pulsar.getConfig().isAcknowledgmentAtBatchIndexLevelEnabled(), background);
+        IndividualAcks individual = new IndividualAcks(pulsar.getConfig().isAcknowledgmentAtBatchIndexLevelEnabled());
+        seals = new StoredSeals(random, individual, LedgerThread::of, System::nanoTime);
+        undone = new UndoneResets(individual, seals, background);
         reopening = new TopicReopening(background, System::nanoTime);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
-        watch = new AckWatch(config.ackPollMs());
+        watch = new AckWatch(config.ackPollMs(), seals);
         link = new DaemonLink(config.socket(), new SocketPeer(SocketPeer::ownUserAndRoot), () -> brokerName(pulsar),
                 "pulsar " + version);
         watch.start();
@@ -127,6 +130,9 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         if (dispatcher.getSubscription() instanceof PersistentSubscription subscription) {
             undone.beforeTracker(subscription);
+            if (!undone.isPending(subscription.getCursor())) {
+                seals.keep(subscription.getCursor());
+            }
         }
         DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs, undone, reopening);
         Ownership ownership = host.ownership();
@@ -134,7 +140,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
-            tracker = new Tracker(dispatcher, core, link, host.log(), unusedTimer, leftovers);
+            tracker = new Tracker(dispatcher, core, link, host.log(), unusedTimer, leftovers, seals);
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so that there is nothing to recover that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);

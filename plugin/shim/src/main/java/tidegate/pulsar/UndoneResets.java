@@ -26,8 +26,8 @@ import org.slf4j.LoggerFactory;
  * <p>Invariants: a cursor is looked at once, before any tracker of this broker can put a seal there; it is reset to where it was
  * then, wherever consumers who came first have moved it; as long as that is not done no seal is put, and it is tried again.
  *
- * <p>The same is seen where messages were acknowledged after a reset, or were skipped, and no tracker has put a seal there since:
- * what was acknowledged beyond the cursor's position comes again then.
+ * <p>The same is seen where the broker ended right after something else that takes the seal, before {@link StoredSeals} had stored
+ * another: what was acknowledged beyond the cursor's position comes again then.
  */
 final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);
@@ -45,13 +45,15 @@ final class UndoneResets {
         }
     }
 
-    private final boolean batchIndexes;
+    private final IndividualAcks individual;
+    private final StoredSeals seals;
     private final Executor background;
     private final Map<ManagedCursor, Found> found = Collections.synchronizedMap(new WeakHashMap<>());
 
-    /** {@code batchIndexes}: whether single messages of a batch are acknowledged, which a cursor does not tell of. */
-    UndoneResets(boolean batchIndexes, Executor background) {
-        this.batchIndexes = batchIndexes;
+    /** {@code seals} keeps those of the cursors that had a tracker before, but not while one is to be reset once more. */
+    UndoneResets(IndividualAcks individual, StoredSeals seals, Executor background) {
+        this.individual = individual;
+        this.seals = seals;
         this.background = background;
     }
 
@@ -91,7 +93,7 @@ final class UndoneResets {
         boolean wasSealed = ownership != null && ownership.sealed();
         boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
         Position loaded = cursor.getMarkDeletedPosition();
-        boolean isUndone = new Loaded(wasSealed, isSealed, mayHaveAcknowledgements(cursor)).isUndone();
+        boolean isUndone = new Loaded(wasSealed, isSealed, individual.mayBeIn(cursor)).isUndone();
         boolean isNew = ownership == null && cursor.getPersistentMarkDeletedPosition() == null;
         Found as = isUndone ? Found.UNDONE : isSealed ? Found.SEALED : isNew ? Found.NEW : Found.UNSEALED;
         if (found.putIfAbsent(cursor, as) != null) {
@@ -105,13 +107,15 @@ final class UndoneResets {
             LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
                     + "were acknowledged in between come again", cursor, loaded);
             execute(executor, new Undone(cursor, loaded, reset), 1);
+        } else if (ownership != null) {
+            seals.keep(cursor);
         }
     }
 
-    /** Not by the backlog alone: where all beyond the position was acknowledged it is 0, and all of that is to come again. */
-    private boolean mayHaveAcknowledgements(ManagedCursor cursor) {
-        return cursor.getTotalNonContiguousDeletedMessagesRange() > 0
-                || batchIndexes && cursor.getNumberOfEntriesInBacklog(false) > 0;
+    /** It is reset now, or somebody else has done it. */
+    private void done(ManagedCursor cursor) {
+        found.put(cursor, Found.UNSEALED);
+        seals.keep(cursor);
     }
 
     /** A subscription whose cursor was loaded, so that it has been stored. */
@@ -151,12 +155,12 @@ final class UndoneResets {
         }
         // Also before the first try, which may have had to wait: to go to where it was loaded would take that one back.
         if (isDone(one)) {
-            found.put(one.cursor(), Found.UNSEALED);
+            done(one.cursor());
             return;
         }
         one.begin().whenComplete((done, error) -> {
             if (error == null) {
-                found.put(one.cursor(), Found.UNSEALED);
+                done(one.cursor());
                 return;
             }
             long pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(tries - 1, 10));
@@ -169,6 +173,6 @@ final class UndoneResets {
     /** Whether somebody else has reset it meanwhile. Where it has gone on, acknowledgements may have moved it. */
     private boolean isDone(Undone one) {
         int moved = one.cursor().getMarkDeletedPosition().compareTo(one.loaded());
-        return moved < 0 || moved == 0 && !mayHaveAcknowledgements(one.cursor());
+        return moved < 0 || moved == 0 && !individual.mayBeIn(one.cursor());
     }
 }

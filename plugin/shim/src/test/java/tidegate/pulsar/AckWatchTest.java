@@ -11,6 +11,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(30)
 class AckWatchTest {
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
+    private final StoredSeals seals = new StoredSeals(new Random(3), new IndividualAcks(false), cursor -> null, System::nanoTime);
 
     private TrackerCore newCore(ToyBroker host) {
         host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub", Ownership.first(new Random(1)),
@@ -39,7 +40,7 @@ class AckWatchTest {
                 return super.markDelete();
             }
         };
-        try (AckWatch watch = new AckWatch(1)) {
+        try (AckWatch watch = new AckWatch(1, seals)) {
             watch.add(newCore(failing));
             watch.add(newCore(healthy));
             watch.start();

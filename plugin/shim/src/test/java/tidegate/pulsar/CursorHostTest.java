@@ -41,7 +41,7 @@ class CursorHostTest {
     private boolean closed;
     private final CursorHost host = new CursorHost("test", CursorProperties.withoutReset(cursor()), null, Runnable::run,
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, null, Runnable::run, new AtomicLong()),
-            new UndoneResets(false, Runnable::run));
+            UndoneResetsTest.withoutSeals(Runnable::run));
 
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},

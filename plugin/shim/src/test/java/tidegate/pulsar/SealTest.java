@@ -78,6 +78,34 @@ class SealTest {
     }
 
     @Test
+    void isTheOneThatWasPutSinceWithoutConsumersToo() {
+        Seal seal = new Seal(cursor, new Random(1));
+        cursor.reset(cursor.publish(new Position(1, 0), -1));
+        seal.renew();
+        assertEquals(Seal.NONE, seal.generation());
+        cursor.putSeal(43);
+        assertFalse(seal.isIntact());
+        seal.renew();
+        assertEquals(43, seal.generation());
+        assertTrue(seal.isIntact());
+    }
+
+    @Test
+    void theOneThatIsDoubtedIsNotTakenAgain() {
+        cursor.putSeal(42);
+        Seal seal = new Seal(cursor, new Random(1));
+        cursor.disconnectAll();
+        seal.renew();
+        assertEquals(Seal.NONE, seal.generation());
+        assertTrue(seal.isIntact(), "nothing has to be looked at again before there is another");
+        cursor.connect();
+        assertTrue(seal.isWanted());
+        seal.renew();
+        assertNotEquals(42, seal.generation());
+        assertEquals(cursor.seal(), seal.generation());
+    }
+
+    @Test
     void aCursorThatTakesNoneHasNone() {
         ToyBroker refusing = new ToyBroker(new VirtualClock(ToyWorld.START_MS)) {
             @Override

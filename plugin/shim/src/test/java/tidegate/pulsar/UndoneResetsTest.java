@@ -11,7 +11,9 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.Position;
@@ -37,7 +39,18 @@ class UndoneResetsTest {
     private final Deque<Runnable> background = new ArrayDeque<>();
     private final List<Position> resets = new ArrayList<>();
     private CompletableFuture<Void> answer = new CompletableFuture<>();
-    private UndoneResets undone = new UndoneResets(false, background::add);
+    private final StoredSeals seals = new StoredSeals(new Random(1), new IndividualAcks(false), each -> Runnable::run, () -> 0);
+    private UndoneResets undone = undone(false, background::add);
+
+    /** Of cursors of which no seal is kept. */
+    static UndoneResets withoutSeals(Executor background) {
+        IndividualAcks individual = new IndividualAcks(false);
+        return new UndoneResets(individual, new StoredSeals(new Random(1), individual, each -> null, () -> 0), background);
+    }
+
+    private UndoneResets undone(boolean batchIndexes, Executor executor) {
+        return new UndoneResets(new IndividualAcks(batchIndexes), seals, executor);
+    }
 
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
@@ -56,6 +69,7 @@ class UndoneResetsTest {
                     case "getMarkDeletedPosition" -> markDelete;
                     case "getPersistentMarkDeletedPosition" -> persisted;
                     case "isClosed" -> closed;
+                    case "isDurable" -> true;
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
     }
@@ -105,8 +119,10 @@ class UndoneResetsTest {
         assertEquals(List.of(LOADED.getNext()), resets);
         assertFalse(undone.wasLoadedSealed(cursor));
         assertTrue(undone.isPending(cursor));
+        assertEquals(0, seals.size(), "a seal would be stored with what is to be taken back");
         answer.complete(null);
         assertFalse(undone.isPending(cursor));
+        assertEquals(1, seals.size());
     }
 
     @Test
@@ -127,7 +143,7 @@ class UndoneResetsTest {
         persisted = null;
         look();
         assertFalse(undone.isNew(cursor), "a reset is under way");
-        undone = new UndoneResets(false, background::add);
+        undone = undone(false, background::add);
         owner = null;
         persisted = LOADED;
         look();
@@ -146,6 +162,7 @@ class UndoneResetsTest {
         seal(42);
         assertLeftAlone();
         assertTrue(undone.wasLoadedSealed(cursor));
+        assertEquals(1, seals.size(), "also where it gets no tracker: what takes the seal there must not look like a reset");
     }
 
     @Test
@@ -179,7 +196,7 @@ class UndoneResetsTest {
     @Test
     void singleMessagesOfABatchAreNotToldOf() {
         ranges = 0;
-        undone = new UndoneResets(true, background::add);
+        undone = undone(true, background::add);
         look();
         assertEquals(1, resets.size(), "some may be acknowledged");
     }
@@ -188,7 +205,7 @@ class UndoneResetsTest {
     void whereNothingIsLeftToReadThereIsNoBatchEither() {
         ranges = 0;
         backlog = 0;
-        undone = new UndoneResets(true, background::add);
+        undone = undone(true, background::add);
         assertLeftAlone();
     }
 
@@ -206,7 +223,7 @@ class UndoneResetsTest {
 
     @Test
     void aResetThatFailsIsTriedAgain() throws InterruptedException {
-        undone = new UndoneResets(false, this::inBackground);
+        undone = undone(false, this::inBackground);
         answer = CompletableFuture.failedFuture(new IllegalStateException("somebody else resets it"));
         look();
         assertTrue(undone.isPending(cursor));
@@ -218,7 +235,7 @@ class UndoneResetsTest {
 
     @Test
     void itGoesToWhereItWasLoadedWhateverWasAcknowledgedSince() throws InterruptedException {
-        undone = new UndoneResets(false, this::inBackground);
+        undone = undone(false, this::inBackground);
         answer = CompletableFuture.failedFuture(new IllegalStateException("the bookies are away"));
         undone.look(cursor, this::reset, this::inBackground);
         markDelete = PositionFactory.create(3, 9);
@@ -232,7 +249,7 @@ class UndoneResetsTest {
 
     @Test
     void aResetThatThrowsIsTriedAgain() throws InterruptedException {
-        undone = new UndoneResets(false, this::inBackground);
+        undone = undone(false, this::inBackground);
         undone.look(cursor, to -> {
             throw new IllegalStateException("it is no cursor for that");
         }, Runnable::run);
@@ -244,7 +261,7 @@ class UndoneResetsTest {
 
     @Test
     void whatSomebodyElseHasResetMeanwhileIsDone() throws InterruptedException {
-        undone = new UndoneResets(false, this::inBackground);
+        undone = undone(false, this::inBackground);
         answer = CompletableFuture.failedFuture(new IllegalStateException("somebody else resets it"));
         look();
         ranges = 0;
@@ -255,7 +272,7 @@ class UndoneResetsTest {
 
     @Test
     void whatSomebodyElseHasResetBeforeTheFirstTryIsNotTakenBack() throws InterruptedException {
-        undone = new UndoneResets(false, this::inBackground);
+        undone = undone(false, this::inBackground);
         undone.look(cursor, this::reset, this::inBackground);
         markDelete = PositionFactory.create(3, -1);
         ranges = 0;
@@ -266,7 +283,7 @@ class UndoneResetsTest {
 
     @Test
     void aCursorThatIsClosedIsTheNextOwners() throws InterruptedException {
-        undone = new UndoneResets(false, this::inBackground);
+        undone = undone(false, this::inBackground);
         answer = CompletableFuture.failedFuture(new IllegalStateException("it is being closed"));
         look();
         closed = true;

@@ -1,0 +1,188 @@
+package tidegate.pulsar;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.function.LongSupplier;
+import java.util.random.RandomGenerator;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.Position;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Keeps a {@link Seal} stored with the acknowledgements that a cursor has beyond its mark-delete position, with consumers or
+ * without, of whatever type, and with a tracker or without.
+ *
+ * <p>Not only a reset takes the seal. Messages that are skipped, a backlog quota, a cumulative acknowledgement move mark-delete
+ * forward and store it without any properties, and all that is acknowledged beyond stays so. In the record of one and of the other
+ * there is nothing to tell them apart, but in memory the cursor is right once either is done. So it is stored again with a seal,
+ * soon: a record without one is a reset's then, but for the moment in between.
+ *
+ * <p>While a reset is under way it is not: Pulsar has taken the seal, and not yet the acknowledgements. It begins one on the
+ * {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to where the
+ * cursor is, asked for on that thread: either it is refused, or no reset begins before it is queued.
+ *
+ * <p>Costs one write of the cursor where a seal is missing and something is acknowledged beyond, and none elsewhere: a consumer
+ * that acknowledges cumulatively, with nothing beyond, loses the seal each time and needs none.
+ */
+final class StoredSeals {
+    private static final Logger LOG = LoggerFactory.getLogger(StoredSeals.class);
+    /** After a write, where Pulsar's own limit of one a second may be switched off. */
+    private static final long WRITE_PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(250);
+    private static final long FAILED_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
+    /** At the end of a reset Pulsar forgets who waits for what was to be stored. */
+    private static final long LOST_AFTER_NS = TimeUnit.SECONDS.toNanos(5);
+
+    private final RandomGenerator random;
+    private final IndividualAcks individual;
+    private final Function<ManagedCursor, Executor> threads;
+    private final LongSupplier nanoTime;
+    private final Map<ManagedCursor, Kept> cursors = new ConcurrentHashMap<>();
+
+    /** {@code threads}: on which no reset of the cursor begins meanwhile; null if there is none. */
+    StoredSeals(RandomGenerator random, IndividualAcks individual, Function<ManagedCursor, Executor> threads,
+            LongSupplier nanoTime) {
+        this.random = random;
+        this.individual = individual;
+        this.threads = threads;
+        this.nanoTime = nanoTime;
+    }
+
+    /** From now on. The seal that the cursor has at the first call is stored, as it was loaded with it. */
+    void keep(ManagedCursor cursor) {
+        Executor thread = cursor.isDurable() ? threads.apply(cursor) : null;
+        if (thread != null) {
+            cursors.computeIfAbsent(cursor, each -> new Kept(each, thread, nanoTime.getAsLong()));
+        }
+    }
+
+    /** Looks at all cursors. One thread at a time. */
+    void look() {
+        for (Kept each : cursors.values()) {
+            look(each);
+        }
+    }
+
+    /** Looks at one, perhaps beside others. */
+    void look(ManagedCursor cursor) {
+        Kept kept = cursors.get(cursor);
+        if (kept != null) {
+            look(kept);
+        }
+    }
+
+    private void look(Kept kept) {
+        if (kept.cursor.isClosed()) {
+            cursors.remove(kept.cursor);
+        } else if (kept.isDue(nanoTime.getAsLong())) {
+            kept.begin();
+        }
+    }
+
+    /** How many cursors are looked at. */
+    int size() {
+        return cursors.size();
+    }
+
+    private final class Kept {
+        private final ManagedCursor cursor;
+        private final Executor thread;
+        /** The seal that is stored, with what was acknowledged since, too; {@link Seal#NONE} if that is not known. */
+        private volatile long stored;
+        /** Whether something was acknowledged beyond mark-delete under the seal that is stored. */
+        private volatile boolean beyond;
+        private volatile long dueNs;
+
+        Kept(ManagedCursor cursor, Executor thread, long nowNs) {
+            this.cursor = cursor;
+            this.thread = thread;
+            stored = CursorHost.seal(cursor);
+            beyond = individual.mayBeIn(cursor);
+            dueNs = nowNs;
+        }
+
+        /** Whether a seal is to be stored now. */
+        boolean isDue(long nowNs) {
+            if (nowNs - dueNs < 0) {
+                return false;
+            }
+            long there = CursorHost.seal(cursor);
+            boolean isMissing = there == Seal.NONE || there != stored;
+            if (!beyond) {
+                beyond = individual.mayBeIn(cursor);
+            }
+            // Also where a reset has taken what was beyond: its record still has that.
+            return isMissing && beyond;
+        }
+
+        synchronized void begin() {
+            dueNs = nanoTime.getAsLong() + LOST_AFTER_NS;
+            try {
+                thread.execute(this::store);
+            } catch (RejectedExecutionException e) {
+                LOG.debug("[{}] The broker stops", cursor, e);
+            }
+        }
+
+        private void store() {
+            Position there = cursor.getMarkDeletedPosition();
+            Position persisted = cursor.getPersistentMarkDeletedPosition();
+            // None: a reset is under way or was refused, or the cursor is new. Further on: Pulsar stores nothing before that.
+            if (cursor.isClosed() || persisted == null || persisted.compareTo(there) > 0) {
+                pause(WRITE_PAUSE_NS);
+                return;
+            }
+            Map<String, Long> properties = new HashMap<>(cursor.getProperties());
+            long seal = CursorHost.seal(cursor);
+            // Never one that was there before: a reset may have come since.
+            long put = seal == Seal.NONE ? Seal.draw(random) : seal;
+            CursorHost.putSeal(properties, put);
+            Asked asked = new Asked(put);
+            cursor.asyncMarkDelete(there, properties, asked, null);
+            asked.isOver = true;
+        }
+
+        private void pause(long ns) {
+            dueNs = nanoTime.getAsLong() + ns;
+        }
+
+        /** What becomes of one that was asked for. */
+        private final class Asked implements MarkDeleteCallback {
+            private final long seal;
+            /** Whether the call has returned. */
+            private volatile boolean isOver;
+
+            Asked(long seal) {
+                this.seal = seal;
+            }
+
+            @Override
+            public void markDeleteComplete(Object ctx) {
+                if (!isOver) {
+                    // Within the call: it is in memory only, as Pulsar limits how often it writes. An orderly close writes it.
+                    pause(0);
+                } else if (CursorHost.seal(cursor) == seal) {
+                    stored = seal;
+                    beyond = individual.mayBeIn(cursor);
+                    pause(WRITE_PAUSE_NS);
+                } else {
+                    pause(0);
+                }
+            }
+
+            @Override
+            public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
+                LOG.debug("[{}] No seal could be stored, it is tried again", cursor, e);
+                beyond = individual.mayBeIn(cursor);
+                pause(FAILED_PAUSE_NS);
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+"""What Pulsar does to a cursor that is no reset: a subscription for each way, its type, and whether somebody
+is connected.
+
+Every other message is acknowledged, one by one. Then the cursor is moved, or something else is done to it.
+What was acknowledged must not come again after the topic has ended, and what is beyond must.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pulsar
+
+from tests.support.inbox import Arrival, Inbox, Judge, Sent, Verdict, keep_all
+from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
+from tests.support.waiting import wait_until
+
+MESSAGES = 40
+STORED_AFTER_S = 2.5
+"""Pulsar writes a cursor once a second."""
+_MOVED_OVER = 10
+_PAYLOAD = b"x" * 300
+_QUOTA_BYTES = 8_000
+
+TYPES = {
+    "shared": SHARED,
+    "key-shared": KEY_SHARED,
+    "failover": pulsar.ConsumerType.Failover,
+    "exclusive": pulsar.ConsumerType.Exclusive,
+}
+
+
+@dataclass
+class Moved:
+    """One subscription. `kind`: its type while it is moved; before that it is Shared, or Key_Shared."""
+
+    move: str
+    kind: str
+    connected: bool
+    before: Inbox = field(default_factory=Inbox)
+    between: Inbox = field(default_factory=Inbox)
+    after: Inbox = field(default_factory=Inbox)
+    consumer: pulsar.Consumer | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the subscription."""
+        return f"{self.move}-{self.kind}-{'connected' if self.connected else 'away'}"
+
+    @property
+    def first_kind(self) -> pulsar.ConsumerType:
+        """As what it acknowledges."""
+        return KEY_SHARED if self.kind == "key-shared" else SHARED
+
+
+def every_other(arrival: Arrival) -> Verdict:
+    """Acknowledge those with odd numbers."""
+    return Verdict.ACK if int(arrival.uid) % 2 else Verdict.KEEP
+
+
+class Moves:
+    """The subscriptions of one topic, all on the same messages."""
+
+    def __init__(self, lane: Lane, subscriptions: list[Moved]) -> None:
+        self.lane = lane
+        self.subscriptions = subscriptions
+        self.sent: list[Sent] = []
+        self._last: list[Sent] = []
+        self.stood: dict[str, tuple[int, int]] = {}
+        self.moved: dict[str, tuple[int, int]] = {}
+
+    def _each(self) -> Iterator[tuple[Moved, pulsar.ConsumerType]]:
+        for one in self.subscriptions:
+            yield one, TYPES[one.kind]
+
+    def _subscribe(self, one: Moved, inbox: Inbox, judge: Judge, kind: pulsar.ConsumerType) -> None:
+        one.consumer = self.lane.subscribe(inbox, judge, name=one.name, kind=kind)
+
+    @staticmethod
+    def _close(one: Moved) -> None:
+        if one.consumer is not None:
+            with contextlib.suppress(pulsar.AlreadyClosed):
+                one.consumer.close()
+            one.consumer = None
+
+    def acknowledge_every_other(self) -> None:
+        """Then each has the type and the consumer that it is moved with."""
+        for one in self.subscriptions:
+            self._subscribe(one, one.before, every_other, one.first_kind)
+        self.sent = self.lane.send_in(*[200] * MESSAGES, keys=["a", "b", "c"], payload=_PAYLOAD)
+        self.lane.send_in(MINUTES_10_MS, keys=["a"])
+        for one in self.subscriptions:
+            one.before.wait_for(self.sent)
+        left = MESSAGES // 2 + 1
+        for one in self.subscriptions:
+            self.lane.wait_stats(
+                lambda now: now.backlog == left, "every other is acknowledged", name=one.name
+            )
+        time.sleep(STORED_AFTER_S)
+        for one, kind in self._each():
+            self._close(one)
+            if one.connected or kind != one.first_kind:
+                self._subscribe(one, one.between, keep_all, kind)
+        for one, kind in self._each():
+            if one.connected or kind != one.first_kind:
+                one.between.wait_for(self.sent[::2])
+            if not one.connected and one.move != "cumulative":
+                self._close(one)
+
+    def move(self) -> None:
+        """Do to each what is to be done to it."""
+        self.stood = self._mark_deletes()
+        for one in self.subscriptions:
+            WAYS[one.move](self, one)
+        wait_until(self._are_moved, "all are moved")
+        for one in self.subscriptions:
+            if not one.connected:
+                self._close(one)
+
+    def _are_moved(self) -> bool:
+        now = self._mark_deletes()
+        return all(now[one.name] > self.stood[one.name] for one in self.subscriptions if one.move in FORWARD)
+
+    def _mark_deletes(self) -> dict[str, tuple[int, int]]:
+        cursors = self.lane.admin.internal_stats(self.lane.topic)["cursors"]
+        split = {name: cursor["markDeletePosition"].split(":") for name, cursor in cursors.items()}
+        return {name: (int(ledger), int(entry)) for name, (ledger, entry) in split.items()}
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """Where a message is."""
+        uid = self.sent[number].uid
+        arrivals = self.subscriptions[0].before.arrivals
+        return next(arrival.entry for arrival in arrivals if arrival.uid == uid)
+
+    def settle(self) -> None:
+        """Nothing moves them any more."""
+        self.moved = self._mark_deletes()
+
+    def come_back(self) -> None:
+        """All are Shared again, or Key_Shared, and one last message says that nothing else comes."""
+        for one in self.subscriptions:
+            self._subscribe(one, one.after, keep_all, one.first_kind)
+        self._last = self.lane.send_in(None, keys=["a"])
+
+    def leave(self) -> None:
+        """Whoever is connected goes, and the topic's client with it."""
+        for one in self.subscriptions:
+            one.consumer = None
+        self.lane.disconnect()
+
+    def check(self, one: Moved) -> None:
+        """Nothing that was acknowledged has come again, and all else beyond mark-delete has."""
+        moved = self.moved[one.name]
+        beyond = [each for number, each in enumerate(self.sent) if self.entry(number) > moved]
+        left = [each for each in beyond if int(each.uid) % 2 == 0]
+        one.after.wait_for([*left, *self._last], timeout_s=30.0)
+        arrived = {int(uid) for uid in [*one.between.uids, *one.after.uids]}
+        again = {number for number in arrived if number < MESSAGES and number % 2}
+        assert not again, f"{len(again)} acknowledged messages of {len(beyond) - len(left)} came again"
+
+
+# ---- the ways ---------------------------------------------------------------------------------------------
+
+
+def nothing(_: Moves, __: Moved) -> None:
+    """Only the topic ends."""
+
+
+def skip(moves: Moves, one: Moved) -> None:
+    """By the admin; what is acknowledged does not count."""
+    moves.lane.admin.skip(moves.lane.topic, one.name, _MOVED_OVER // 2)
+
+
+def skip_all(moves: Moves, one: Moved) -> None:
+    """By the admin, as a namespace's cleared backlog."""
+    moves.lane.admin.clear_backlog(moves.lane.topic, one.name)
+
+
+def expire_to_position(moves: Moves, one: Moved) -> None:
+    """By the admin; keeps the properties, as a time to live does."""
+    ledger_id, entry_id = moves.entry(_MOVED_OVER)
+    moves.lane.admin.call(
+        "POST",
+        f"/persistent/{moves.lane.topic}/subscription/{one.name}/expireMessages",
+        {"ledgerId": ledger_id, "entryId": entry_id, "partitionIndex": -1, "isExcluded": False},
+    )
+
+
+def cumulative(moves: Moves, one: Moved) -> None:
+    """By the consumer."""
+    ledger_id, entry_id = moves.entry(_MOVED_OVER)
+    assert one.consumer is not None
+    one.consumer.acknowledge_cumulative(pulsar.MessageId(-1, ledger_id, entry_id, -1))
+
+
+def put_properties(moves: Moves, one: Moved) -> None:
+    """Of the subscription, by the admin."""
+    moves.lane.admin.call(
+        "PUT", f"/persistent/{moves.lane.topic}/subscription/{one.name}/properties", {"theirs": "1"}
+    )
+
+
+def change_type(moves: Moves, one: Moved) -> None:
+    """There and back: another tracker, and one skip under each."""
+    other = KEY_SHARED if one.first_kind == SHARED else SHARED
+    for kind in (other, one.first_kind):
+        moves._close(one)
+        moves._subscribe(one, one.between, keep_all, kind)
+        moves.lane.admin.skip(moves.lane.topic, one.name, 2)
+
+
+def several(moves: Moves, one: Moved) -> None:
+    """One right after the other."""
+    expire_to_position(moves, one)
+    for _ in range(3):
+        moves.lane.admin.skip(moves.lane.topic, one.name, 1)
+
+
+WAYS: dict[str, Callable[[Moves, Moved], None]] = {
+    "none": nothing,
+    "skip": skip,
+    "skip-all": skip_all,
+    "expire": expire_to_position,
+    "cumulative": cumulative,
+    "properties": put_properties,
+    "type": change_type,
+    "several": several,
+    "quota": nothing,
+}
+FORWARD = WAYS.keys() - {"none", "properties"}
+"""Those that move mark-delete."""
+
+
+def every_subscription() -> list[Moved]:
+    """A fresh one for each way, type, and whether somebody is connected, but for what is done to a topic."""
+    made: list[Moved] = []
+    for move in sorted(WAYS.keys() - {"quota"}):
+        for kind in TYPES:
+            single = kind in ("failover", "exclusive")
+            for connected in (True, False):
+                if (move == "cumulative" and not single) or (move == "type" and (single or not connected)):
+                    continue
+                made.append(Moved(move, kind, connected))
+    return made
+
+
+def evict_by_size(moves: Moves, namespace: str) -> None:
+    """All subscriptions of the namespace's topic; the broker looks once a second."""
+    path = f"/namespaces/{namespace}/backlogQuota?backlogQuotaType=destination_storage"
+    policy = {"limitSize": _QUOTA_BYTES, "limitTime": -1, "policy": "consumer_backlog_eviction"}
+    admin = moves.lane.admin
+    admin.call("POST", path, policy)
+    try:
+        moves.move()
+    finally:
+        admin.call("DELETE", path)
