@@ -60,6 +60,9 @@ def checked_url(text: str) -> str:
         raise ValueError("it must be a URL without query, fragment and backslash")
     if ".." in unquote(url.path).split("/"):
         raise ValueError("it must be a URL without ..")
+    if url.scheme != FILE and set(url.path) & set("*["):
+        # fsspec removes whatever the name as a pattern fits: the logs of others.
+        raise ValueError("it must be a URL without * and [ in its path")
     if url.scheme == FILE and (url.netloc or not url.path.strip("/")):
         raise ValueError("a file URL names an absolute path, such as file:///srv/tidegate")
     if url.scheme != FILE and not url.netloc:

@@ -1,0 +1,28 @@
+"""Which URLs index logs may be kept at."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.plugin.daemon.homes.object_stores import checked_url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://bucket/logs",
+        "s3://bucket/a/b-1_2.3/",
+        "memory://b/logs",
+        "file:///srv/logs[1]",
+        "hdfs://[::1]/logs",
+    ],
+)
+def test_accepted(url: str) -> None:
+    assert checked_url(url) == url.rstrip("/")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/logs[12]", "s3://bucket/team*/logs", "memory://b/[1]"])
+def test_patterns_are_refused(url: str) -> None:
+    """Whoever removes a log there would remove those of all folders that the pattern fits."""
+    with pytest.raises(ValueError, match=r"without \* and \[ in its path"):
+        checked_url(url)
