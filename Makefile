@@ -13,6 +13,9 @@ NEWER_JDK := 21
 # What `make test-pulsar5` runs on.
 PULSAR5 ?= 5.0.1
 PULSAR5_TESTS ?= tests/broker
+# The oldest that pyproject.toml allows, and the newest.
+COMPATIBLE_SPARKS := 4.1.0 4.3.0
+SPARK_TESTS ?= tests/pipeline/source tests/pipeline/audit tests/pipeline/job tests/pipeline/rebuild/test_rebuild.py
 WRITABLE := test -w . || { echo "tidegate: cannot write to this checkout: work in a copy that is yours" >&2; exit 1; }
 # The first Python on PATH that is new enough; looked for only when the virtual environment is made.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -28,8 +31,8 @@ MUTATION_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat lint format setup classes pulsar shim \
-	test-pulsar5 bench-peers bench-quick wheel lock clean
+.PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
+	shim test-pulsar5 bench-peers bench-quick wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -90,6 +93,20 @@ test-pulsar5: setup ## the tests beside a real broker of PULSAR5=5.0.1, put toge
 	@TIDEGATE_PULSAR=$(PULSAR5) $(BIN)/python -m tidegate.plugin.commands.setup
 	@$(MAKE) --no-print-directory shim-compat
 	@TIDEGATE_PULSAR=$(PULSAR5) $(BIN)/python -m pytest $(PULSAR5_TESTS) $(PYTEST_ARGS)
+
+# By hand, not in CI: two Sparks of 0.4 GB each, and each runs all of it.
+spark-compat: setup $(VENV)/.spark classes ## the pipeline's tests with the oldest and the newest Spark (SPARK_TESTS=tests/pipeline)
+	@set -e; for version in $(COMPATIBLE_SPARKS); do \
+		spark=$${TIDEGATE_CACHE_DIR:-.cache}/pyspark-$$version; \
+		if ! [ -e $$spark/.installed ]; then \
+			echo "installing PySpark $$version into $$spark"; rm -rf $$spark; \
+			$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target $$spark pyspark==$$version || \
+				{ echo "tidegate: pip could not install PySpark $$version: check the network" >&2; exit 1; }; \
+			touch $$spark/.installed; \
+		fi; \
+		PYTHONPATH=$$(realpath $$spark) $(BIN)/python -m pytest $(SPARK_TESTS) $(PYTEST_ARGS); \
+		echo "pipeline: tested with PySpark $$version"; \
+	done
 
 bench-peers: $(VENV)/.installed ## Redis, PostgreSQL and their clients, for the bench `peers`
 	@bench/install_servers

@@ -1,10 +1,15 @@
-"""What a machine must have before a job is started: Java and the extra ``spark``.
+"""What a machine must have before a job is started: Java and the extra ``spark``; and which Spark is here.
 
-Invariant: nothing of it is imported to find out.
+From 4.1 on a data source is told of filters. From 4.2 on a stream is told where a batch begins, and how much
+it may have. A cluster's Spark, and the one that ``SPARK_HOME`` names, may be older than the one installed.
+
+Invariant: before a job is started nothing of it is imported to find out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import importlib.util
 import re
 import shutil
@@ -16,6 +21,8 @@ from tidegate.pipeline.errors import MissingPartError
 from tidegate.plugin.extras import how_to_get
 
 JAVA_MIN = 17
+SPARK_MIN = (4, 1)
+BATCHES_HAVE_LIMITS = (4, 2)
 EXTRA = "spark"
 _PACKAGES = ("pyspark", "pandas", "pyarrow", "fsspec", "crc32c", "google.protobuf")
 _TIMEOUT_S = 60.0
@@ -28,7 +35,7 @@ def check_parts(environment: Mapping[str, str]) -> None:
 
 
 def check_packages() -> None:
-    """Raise ``MissingPartError`` if a Python package is missing."""
+    """Raise ``MissingPartError`` if a Python package is missing, or Spark's is too old."""
     for name in _PACKAGES:
         try:
             found = importlib.util.find_spec(name)
@@ -36,6 +43,27 @@ def check_packages() -> None:
             found = None
         if found is None:
             raise MissingPartError(f"this command needs the Python package {name}: run {how_to_get(EXTRA)}")
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a cluster's own has no metadata
+        check_spark(importlib.metadata.version("pyspark"), advice=f"run {how_to_get(EXTRA)}")
+
+
+def check_spark(version: str, *, advice: str = "install that here and on the cluster") -> None:
+    """Raise ``MissingPartError`` if the pipeline does not run on this version of Spark."""
+    if _parsed(version) < SPARK_MIN:
+        wanted = ".".join(map(str, SPARK_MIN))
+        raise MissingPartError(f"Spark {version} is too old, {wanted} or newer is needed: {advice}")
+
+
+def installed() -> str:
+    """The version of the PySpark that this process imports."""
+    import pyspark  # noqa: PLC0415 the daemon's machine has none
+
+    return pyspark.__version__
+
+
+def spark_is_at_least(*version: int) -> bool:
+    """Whether the PySpark that this process imports is of that version, or newer."""
+    return _parsed(installed()) >= version
 
 
 def check_java(environment: Mapping[str, str]) -> None:
@@ -91,3 +119,9 @@ def _number(found: re.Match[str] | None) -> int | None:
         return None
     # Up to Java 8 the version was written 1.8.
     return int(found[2] or 0) if found[1] == "1" else int(found[1])
+
+
+def _parsed(version: str) -> tuple[int, ...]:
+    """(major, minor). Of what nobody can read Spark itself may complain."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else SPARK_MIN

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.pipeline.errors import OptionError, PipelineError
 from tidegate.pipeline.job.package import UNPACKED_AS
+from tidegate.pipeline.job.parts import check_spark, installed
 from tidegate.pipeline.job.request import SparkSettings
 
 _GIB = 1 << 30
@@ -29,6 +30,7 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 def start(command: str, settings: SparkSettings) -> SparkSession:
     """A session for one command. Raises ``PipelineError`` if Spark cannot start."""
+    check_spark(installed())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if settings.is_local:
@@ -43,6 +45,7 @@ def start(command: str, settings: SparkSettings) -> SparkSession:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
         raise PipelineError(f"Spark did not start: {_reason(error)}") from error
+    check_spark(spark.version, advice="correct SPARK_HOME, or take a newer cluster")
     spark.sparkContext.setLogLevel("WARN")
     for path in settings.files:
         spark.sparkContext.addFile(path)

@@ -1,1 +1,6 @@
 """The Spark data source ``tidegate-backlog``: a topic's backlog as a table, in batches and as a stream."""
+
+from tidegate.pipeline.job.parts import check_spark, installed
+
+# Before any module here imports what an older PySpark does not have.
+check_spark(installed())

@@ -6,7 +6,8 @@
 
 A Spark partition is a group of ledger ranges of about the same size as every other. What is read is decided
 when the query is planned: entries that come later, and acknowledgements that come later, do not count.
-A stream's offsets are positions; it reads a topic whatever any subscription has acknowledged.
+A stream's offsets are positions; it reads a topic whatever any subscription has acknowledged. With
+``trigger(availableNow=True)`` it reads what was there when the query began, in as many batches as it takes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.job.parts import check_spark
 from tidegate.pipeline.source import positions
+from tidegate.pipeline.source.limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from tidegate.pipeline.source.options import Options
 from tidegate.pipeline.source.pushdown import bounds, push
 from tidegate.pipeline.topic.plan import backlog, check, survey
@@ -38,7 +46,8 @@ FORMAT = "tidegate-backlog"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session, and let it push filters down."""
+    """Make the format known to a session, and let it push filters down. Raises ``MissingPartError``."""
+    check_spark(spark.version, advice="correct SPARK_HOME, or take a newer cluster")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(BacklogSource)
 
@@ -101,26 +110,36 @@ class BacklogReader(DataSourceReader):
         yield from read_rows(self._options, self._wanted, partition.value)
 
 
-class BacklogStream(DataSourceStreamReader):
+class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are ``{partition: "ledger:entry"}``, each the first position that was not read yet."""
 
     def __init__(self, options: Options) -> None:
         if options.subscription is not None:
             raise OptionError("a stream reads the whole topic: leave the option subscription out")
         self._options = options
+        self._target: positions.Offset | None = None
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 Spark's name
         """Where a new query begins."""
         found = survey(self._options.cluster, self._options.topic)
         return positions.latest(found) if self._options.from_latest else positions.earliest(found)
 
-    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:  # noqa: N802, ARG002
-        """How far a batch reads."""
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
+        """How much a batch has. Spark asks for all instead if there is to be one batch only."""
+        entries = self._options.entries_per_trigger
+        return ReadAllAvailable() if entries is None else ReadMaxRows(entries)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
+        """The query reads what is there now, and then ends."""
+        self._target = positions.latest(survey(self._options.cluster, self._options.topic))
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> dict[str, str]:  # noqa: N802
+        """How far a batch reads. Before 4.2 Spark says neither where it begins nor how much it may have."""
         found = survey(self._options.cluster, self._options.topic)
-        end = positions.forward(start or {}, positions.latest(found))
-        if start is None or self._options.entries_per_trigger is None:
+        end = positions.forward(start or {}, self._target or positions.latest(found))
+        if start is None or not isinstance(limit, ReadMaxRows):
             return end
-        return positions.limited(found, start, end, self._options.entries_per_trigger)
+        return positions.limited(found, start, end, limit.max_rows)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """The ranges between two offsets."""

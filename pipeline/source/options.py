@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.job.parts import BATCHES_HAVE_LIMITS, installed, spark_is_at_least
 from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.bookies import parse_address
 from tidegate.pipeline.topic.cluster import Cluster, ReadFrom
@@ -70,6 +71,12 @@ class Options:
         unknown = sorted(options.keys() - set(_KNOWN))
         if unknown:
             raise OptionError(f"unknown option {unknown[0]!r}: the options are {', '.join(_KNOWN)}")
+        # Here, where it is loaded: PySpark buries what a stream's reader raises.
+        if "entries_per_trigger" in options and not spark_is_at_least(*BATCHES_HAVE_LIMITS):
+            raise OptionError(
+                f"entries_per_trigger needs PySpark 4.2 or newer, and this is {installed()}: leave it out, "
+                "or install a newer one here and on the cluster"
+            )
         missing = [name for name in ("service_url", "admin_url", "topic") if not options.get(name)]
         if missing:
             raise OptionError(f"the option {missing[0]} is missing")

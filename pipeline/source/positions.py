@@ -56,7 +56,10 @@ def between(planned: Planned, start: Offset, end: Offset, *, may_lose: bool = Fa
 
 
 def limited(found: Sequence[Planned], start: Offset, end: Offset, entries: int) -> Offset:
-    """As far as about ``entries`` entries go from ``start``, the same share of them in each partition."""
+    """As far as about ``entries`` entries go from ``start``, the same share of them in each partition.
+
+    Never at the end of a ledger that another one follows: it may be trimmed once it has been read.
+    """
     ahead = {one.partition: list(between(one, start, end)) for one in found}
     total = sum(each.entries for ranges in ahead.values() for each in ranges)
     if total <= entries:
@@ -65,7 +68,7 @@ def limited(found: Sequence[Planned], start: Offset, end: Offset, entries: int) 
     for partition, ranges in ahead.items():
         room = -(-sum(each.entries for each in ranges) * entries // total)
         for each in ranges:
-            if each.entries >= room:
+            if each.entries > room:
                 limited[str(partition)] = str(Position(each.ledger.ledger_id, each.first + room))
                 break
             room -= each.entries

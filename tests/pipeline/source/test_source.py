@@ -7,18 +7,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pulsar as client
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
 
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.inbox import Inbox, Verdict
 from tests.support.lane import Lane, now_ms
 from tests.support.pipeline.topics import both_ways, frame, options, rows, send_every_kind
 from tests.support.waiting import wait_until
-from tidegate.pipeline.source.backlog import FORMAT
+from tidegate.pipeline.errors import OptionError
+from tidegate.pipeline.job.parts import spark_is_at_least
+from tidegate.pipeline.source.backlog import FORMAT, BacklogStream
+from tidegate.pipeline.source.options import Options
 from tidegate.pipeline.topic.bookies import MissingError
 from tidegate.pipeline.topic.cluster import Cluster as PulsarCluster
 from tidegate.pipeline.topic.cluster import ReadFrom
@@ -124,6 +129,14 @@ def test_while_others_send(lane: Lane, pulsar: PulsarCluster) -> None:
     finally:
         end.set()
         sender.join()
+
+
+ADMISSION = pytest.mark.skipif(not spark_is_at_least(4, 2), reason="no limits before 4.2")
+OLD_SPARK = pytest.mark.skipif(spark_is_at_least(4, 2), reason="4.2 has limits")
+
+
+def len_of(partition: InputPartition) -> int:
+    return sum(one.entries for one in partition.value)
 
 
 def trimmed(lane: Lane, ledger_id: int) -> bool:
@@ -240,6 +253,68 @@ class TestStream:
         second = self.read(spark, lane, tmp_path)
         assert len(second) == len(set(second)) == 800
         assert self.read(spark, lane, tmp_path) == second
+
+    def batches(self, spark: SparkSession, lane: Lane, folder: Path, **more: Any) -> list[int]:
+        """The sizes of the batches that a stream comes to with this trigger, until it ends."""
+        query = (
+            spark.readStream.format(FORMAT)
+            .options(**options(lane, entries_per_trigger="100"))
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(**more)
+            .start()
+        )
+        assert query.awaitTermination(240)
+        sizes = [progress.numInputRows for progress in query.recentProgress]
+        return [size for size in sizes if size]
+
+    @ADMISSION
+    def test_a_limited_one_reads_all_that_is_there(
+        self, lane: Lane, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        lane.reserve()
+        lane.send_in(*[600_000] * 1000)
+        assert self.batches(spark, lane, tmp_path, availableNow=True) == [100] * 10
+        lane.send_in(*[None] * 150)
+        assert self.batches(spark, lane, tmp_path, availableNow=True) == [100, 50]
+        assert self.batches(spark, lane, tmp_path, availableNow=True) == []
+
+    @ADMISSION
+    def test_once_is_one_batch(self, lane: Lane, spark: SparkSession, tmp_path: Path) -> None:
+        """As Spark has it: the limit does not count."""
+        lane.reserve()
+        lane.send_in(*[600_000] * 350)
+        assert self.batches(spark, lane, tmp_path, once=True) == [350]
+
+    @ADMISSION
+    def test_a_limited_one_of_a_partitioned_topic(
+        self, lane: Lane, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        lane.admin.create_partitioned(lane.topic, 3)
+        lane.reserve()
+        lane.send_in(*[600_000] * 330)
+        sizes = self.batches(spark, lane, tmp_path, availableNow=True)
+        assert sum(sizes) == 330
+        assert len(sizes) > 3
+        assert max(sizes) <= 102
+
+    def test_available_now_is_what_was_there_when_it_began(self, lane: Lane) -> None:
+        lane.reserve()
+        lane.send_in(*[600_000] * 250)
+        stream = BacklogStream(Options.parse(options(lane)))
+        at = stream.initialOffset()
+        stream.prepareForTriggerAvailableNow()
+        lane.send_in(*[600_000] * 250)
+        end = stream.latestOffset(at)
+        assert sum(len_of(one) for one in stream.partitions(at, end)) == 250
+        assert stream.latestOffset(end) == end
+
+    @OLD_SPARK
+    def test_a_limit_that_this_spark_cannot_keep(self, lane: Lane) -> None:
+        lane.reserve()
+        with pytest.raises(OptionError, match=r"entries_per_trigger needs PySpark 4\.2 or newer, .* is 4\.1"):
+            BacklogStream(Options.parse(options(lane, entries_per_trigger="100")))
 
     def test_what_was_trimmed_before_it_was_read(
         self, lane: Lane, spark: SparkSession, tmp_path: Path
