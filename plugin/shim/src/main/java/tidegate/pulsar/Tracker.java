@@ -113,7 +113,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
         if (core != null) {
             core.close();
             // The topic may be about to close, with what was skipped just now.
-            seals.look(dispatcher.getCursor());
+            seals.look(subscribed.getCursor());
         }
         getSharedBucketPriorityQueue().close();
         Object bucket = getLastMutableBucket();
