@@ -1,8 +1,8 @@
-"""Accepting connections on a listening socket, and going on when that fails.
+"""Accepts connections on a listening socket, and continues when accepting fails.
 
-Invariants: one turn of the loop accepts ``ACCEPTS_PER_TURN`` at most, so that a flood of connections does
-not keep it from what is connected; when no descriptor or memory is left it rests for ``REST_S`` and says so
-once a minute, so that the failure costs neither the processor nor the disk.
+Invariants: one turn of the loop accepts at most ``ACCEPTS_PER_TURN``, so a flood of connections does not
+starve those already connected; without a free descriptor or memory it rests for ``REST_S`` and logs that once
+a minute, so the failure costs neither the processor nor the disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REST_S = 1.0
 class Acceptor:
     """Makes a protocol of each connection to ``listening``, from ``start`` to ``stop``.
 
-    The socket is the caller's: it is not closed here.
+    The caller closes the socket.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Acceptor:
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make, accepted)
-        except OSError as error:  # it is gone already, or no descriptor is left for it
+        except OSError as error:  # already closed, or no descriptor is left for it
             accepted.close()
             self._tell("a connection could not be served", error)
 

@@ -1,10 +1,10 @@
-"""What the console script ``tidegate`` runs (``entry`` is where it begins).
+"""The console script ``tidegate`` (``entry`` starts it).
 
-A daemon is to listen soon after a crash, and reading a command line with Typer takes a sixth of that time: so
-the flags of ``serve`` are read here when they are as they should be, and whatever is not is Typer's to tell.
+A daemon must listen soon after a crash, and reading a command line with Typer takes a sixth of that time: so
+this module reads valid flags of ``serve`` itself, and leaves everything else to Typer.
 
-Invariants: a ``UserError`` becomes one line on standard error and an exit code, never a traceback; nothing is
-imported here that one command does not need.
+Invariants: a ``UserError`` becomes one line on standard error and an exit code, never a traceback; this
+module imports nothing that some command does not need.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ SERVE_FLAGS = {
     "--log-format": str,
     "--log-level": str,
 }
-# Commands that need more than the daemon does, and the extra that brings it.
+# Commands that need more than the daemon does, and the extra with their packages.
 _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
     ("audit", "tune", "rebuild", "verify", "spark-package"), "spark"
 )
 
-# Not 1, which is a verdict: of `verify` that index and topic differ, of `audit` that something was lost.
+# Not 1, which is a verdict: `verify` found a difference of index and topic, `audit` a loss.
 NOT_INSTALLED = 2
 _WITH_VERDICT = ("audit", "rebuild", "verify")
 _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
-    """What the arguments of ``serve`` set, by the name of the setting; None for Typer to look at them."""
+    """The settings in the arguments of ``serve``, by name; None if Typer has to look at them."""
     flags: dict[str, Path | str] = {}
     left = iter(arguments)
     for argument in left:
@@ -57,9 +57,9 @@ def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
 
 
 def refuse_empty(arguments: list[str]) -> None:
-    """Raise ``ConfigError`` for an empty argument, as of a variable that a script has not set.
+    """Raise ``ConfigError`` for an empty argument, such as a variable that a script has not set.
 
-    As a path it would be the directory that the command is run in.
+    As a path it would mean the current directory.
     """
     before = "tidegate"
     for argument in arguments:
@@ -70,7 +70,7 @@ def refuse_empty(arguments: list[str]) -> None:
 
 
 def _tell_unknown(command: str) -> None:
-    """One line for the variables that begin like a setting and are none; ``serve`` has them in its log."""
+    """Warn in one line of unknown variables that begin like a setting; ``serve`` logs them itself."""
     names = unknown(os.environ)
     if names and command != "serve" and sys.stderr is not None:
         said = f"tidegate: not known, and ignored, in the environment: {', '.join(names)}"
@@ -79,7 +79,7 @@ def _tell_unknown(command: str) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run what the arguments ask for; the exit code."""
+    """Run the command of the arguments; the exit code."""
     refuse_empty(arguments)
     if not {"--help", "-h", "--version"}.intersection(arguments):
         require_linux(sys.platform)
@@ -98,18 +98,18 @@ def _run(arguments: list[str]) -> int:
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:
-    """Which package is missing, and how to get it, as one line."""
+    """The missing package and how to install it, as one line."""
     command = sys.argv[1]
     return f"{command} needs {error.name}, which is not installed: run {how_to_get(_EXTRAS.get(command))}"
 
 
 def _no_verdict(exit_code: int) -> int:
-    """The exit code of an error, which must not be taken for what a command has found out."""
+    """The exit code of an error, never one that reads as a verdict of the command."""
     return max(exit_code, 2) if sys.argv[1] in _WITH_VERDICT else exit_code
 
 
 def _drop_output() -> None:
-    """Python would write what it has kept once more at its end, and fail again."""
+    """Discard buffered output, which Python would otherwise write again at exit, and fail again."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -123,7 +123,7 @@ def _has_directory() -> bool:
 
 
 def _nameless(error: OSError) -> str:
-    """What an error that names no file is about, as one line; raises it if it is a bug."""
+    """One line for an error that names no file; raises the error if it is a bug."""
     if error.errno in _NO_OUTPUT:
         _drop_output()
         return f"cannot write what there is to say: {error.strerror}"
@@ -133,7 +133,7 @@ def _nameless(error: OSError) -> str:
 
 
 def main() -> None:
-    """Run what the command line asks for, and exit."""
+    """Run the command line, and exit."""
     end_at_once()  # until a command begins, which may have to clean up
     if len(sys.argv) == 1:
         sys.argv.append("--help")
@@ -148,11 +148,11 @@ def main() -> None:
         print(f"tidegate: {_not_installed(error)}", file=sys.stderr)
         sys.exit(NOT_INSTALLED)
     except BrokenPipeError:
-        # Who read it has seen enough, as head has.
+        # The reader has seen enough, as `head` has.
         _drop_output()
         sys.exit(1)
     except UnicodeEncodeError as error:
-        # Bytes that are not UTF-8 arrive as lone surrogates, which no frame and no terminal takes.
+        # Bytes that are not UTF-8 arrive as lone surrogates, which neither frames nor terminals accept.
         print(f"tidegate: {one_line(error.object)} is not UTF-8: correct what was typed", file=sys.stderr)
         sys.exit(2)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The commands, and what is typed for them. Each one's work is in its own module, imported when it runs.
+"""The commands and their arguments. Each command has a module of its own, imported when it runs.
 
-Invariants: what was typed wrongly becomes one line on standard error and an exit code; a command whose module
-cannot be imported does not keep the others from working; the list of commands imports none of them.
+Invariants: a typing error becomes one line on standard error and an exit code; a command whose module cannot
+be imported does not break the others; the list of commands imports none of them.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock",
 )
-# Typer carries a click of its own, or uses the installed one: only what it exports is the right one for sure.
+# Typer brings its own click or uses the installed one: only the class that it exports is surely the right
+# one.
 _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 
 
 class _Command(NamedTuple):
-    """Where a command is, and its first line of help, which the list of commands shows without it.
+    """A command's module, and its first line of help, which the list of commands shows without importing it.
 
-    module: has a function register(app) that adds its commands. summary: short enough for a terminal of 80
-        columns, where the list would cut it.
+    module: has a function register(app) that adds its commands.
+    summary: fits a terminal of 80 columns, where the list would cut it.
     """
 
     module: str
     summary: str
 
 
-# By name only: nothing of a command is imported before it is asked for.
+# By name only: a command's module is imported when the command is asked for.
 _COMMANDS = {
     "serve": _Command(
         "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
@@ -92,7 +93,7 @@ def _tidegate(
 
 
 def _register(arguments: list[str]) -> None:
-    """Add the command that is asked for; when that is not clear (``--help``, a typing error) all, by name."""
+    """Add the requested command; if that is not clear (``--help``, a typing error), add all, by name."""
     asked = _COMMANDS.get(arguments[0]) if arguments else None
     if asked is not None:
         importlib.import_module(asked.module).register(app)
@@ -102,12 +103,12 @@ def _register(arguments: list[str]) -> None:
 
 
 def _unreached() -> None:
-    """Of a command that was not asked for."""
+    """The body of a command that was not asked for."""
 
 
 def _usage_line(error: Any) -> str:
-    """What was typed wrongly, and where to look, as one line."""
-    # Some versions of typer say of what kind an error is, too.
+    """The typing error and where to look, as one line."""
+    # Some versions of Typer also name the kind of error.
     said = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     if context is not None:
@@ -118,7 +119,7 @@ def _usage_line(error: Any) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command that `arguments` ask for; its exit code. What was typed wrongly is a line already.
+    """Run the command in `arguments`; its exit code. Prints a typing error as one line.
 
     Raises ``UserError``, ModuleNotFoundError and OSError, as the command does.
     """
@@ -130,7 +131,7 @@ def run(arguments: list[str]) -> int:
         finally:
             if raising:
                 end_at_once()
-        if sys.stdout is not None:  # closed by who started it
+        if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
         return int(code or 0)
     except typer.Abort:

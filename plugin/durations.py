@@ -1,6 +1,6 @@
 """Durations as people write them: a number and ms, s, m, h or d, as in ``90s`` or ``12h``.
 
-Invariant: what ``duration`` writes, ``milliseconds`` reads as the same.
+Invariant: ``milliseconds`` reads back exactly the value that ``duration`` wrote.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _DURATION = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 
 
 def milliseconds(text: str) -> int:
-    """The milliseconds that ``text`` says. Raises ``ValueError`` with what it should look like."""
+    """The milliseconds in ``text``. Raises ``ValueError`` with an example of the format."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a duration: write a number and ms, s, m, h or d, as in 10m")
@@ -20,6 +20,6 @@ def milliseconds(text: str) -> int:
 
 
 def duration(value_ms: int) -> str:
-    """``value_ms`` in the largest unit that says it exactly."""
+    """``value_ms`` in the largest unit that is exact."""
     unit = next(unit for unit in reversed(_UNITS_MS) if value_ms % _UNITS_MS[unit] == 0)
     return "0s" if value_ms == 0 else f"{value_ms // _UNITS_MS[unit]}{unit}"

@@ -1,4 +1,4 @@
-"""Where the console script ``tidegate`` begins: Ctrl-C is answered before anything else is loaded."""
+"""The entry point of the console script ``tidegate``: handles Ctrl-C before it loads anything else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the environment says beside the daemon's settings: the default socket, and what is misspelt.
+"""Environment variables other than the daemon's settings: the default socket, and misspelt names.
 
-Invariants: the default socket does not depend on the directory that a command is run in, so that the daemon
-and those who ask it agree, and it is in no place that other users can write to; a variable that is nearly one
-of ours is refused, since ignoring it would run with a default that nobody asked for.
+Invariants: the default socket does not depend on the current directory, so that the daemon and its clients
+agree, and no other user can write to its directory; a variable that is nearly one of ours is refused, because
+ignoring it would run with a default that nobody asked for.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _NEAR = 0.75
 
 
 def default_socket(environment: Mapping[str, str], uid: int) -> Path:
-    """Where the daemon of user ``uid`` listens if nothing else is said.
+    """The default socket of the daemon of user ``uid``.
 
-    In the user's own runtime directory if there is one, else where a service has it.
+    It is in the user's own runtime directory if there is one, else in that of a service.
     """
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     base = Path(runtime) if uid != 0 and _is_private(runtime, uid) else _RUNTIME
@@ -59,16 +59,16 @@ def default_socket(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def own_default_socket() -> Path:
-    """That of this process."""
+    """The default socket of this process."""
     return default_socket(os.environ, os.geteuid())
 
 
 def _is_private(directory: str, uid: int) -> bool:
-    # sudo and su may leave that of the user who has called them.
+    # sudo and su may leave the variable of the calling user.
     if not directory.startswith("/"):
         return False
     try:
-        status = os.stat(directory)  # noqa: PTH116 also for a name that no path can be
+        status = os.stat(directory)  # noqa: PTH116 even for a name that cannot be a path
     except (OSError, ValueError):
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == uid and not status.st_mode & 0o077
@@ -93,7 +93,7 @@ def refuse_misspelt(environment: Mapping[str, str]) -> None:
 
 
 def unknown(environment: Mapping[str, str]) -> list[str]:
-    """The variables that begin like ours and are none of them, sorted."""
+    """The variables that begin like ours but are unknown, sorted."""
     known = {*_OTHERS, *(PREFIX + name.upper() for name in SETTINGS)}
     return sorted(
         name
@@ -107,7 +107,7 @@ def unknown(environment: Mapping[str, str]) -> list[str]:
 
 
 def _is_service_link(name: str) -> bool:
-    """Whether Kubernetes sets it in every pod beside a service called ``tidegate``."""
+    """Kubernetes sets it in every pod beside a service called ``tidegate``."""
     return "_SERVICE_" in name or "_PORT_" in name or name == "TIDEGATE_PORT"
 
 
@@ -115,7 +115,7 @@ def _nearest(name: str) -> str | None:
     import difflib  # noqa: PLC0415 hardly ever needed
 
     known = [*_OTHERS, *(PREFIX + one.upper() for one in SETTINGS)]
-    # Without the prefix, which all of them share: it would make everything near.
+    # Without the common prefix, which would make every pair similar.
     shorts = {one.removeprefix(PREFIX): one for one in known}
     short = name.upper().removeprefix(PREFIX)
     found = difflib.get_close_matches(short, shorts, 1, _NEAR)

@@ -1,11 +1,11 @@
-"""Every error of the daemon and its tools, and the codes that go over the wire.
+"""Every error of the daemon and its tools, and the error codes on the wire.
 
 Invariants:
 
-- ``UserError`` and what derives from it is a mistake that a person can correct: its message is one line that
-  says what to do, and the command line prints it without a traceback and exits with ``exit_code``.
+- ``UserError`` and its subclasses are mistakes that a person can correct: the message is one line with the
+remedy; the command line prints it without a traceback and exits with ``exit_code``.
 - ``ProtocolError`` is a broken rule of ``docs/protocol.md``: it ends a connection, never the daemon.
-- ``StreamError`` ends one stream; the connection and its other streams go on.
+- ``StreamError`` ends one stream; the connection and its other streams stay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TidegateError(Exception):
 
 
 class UserError(TidegateError):
-    """Something a person can put right; the message says how."""
+    """A mistake that a person can put right; the message says how."""
 
     exit_code = 1
 
@@ -52,7 +52,7 @@ class DaemonAwayError(UserError):
 
 
 class SocketInUseError(UserError):
-    """Another daemon answers on the socket, or something that is not ours is in its place."""
+    """Another daemon answers on the socket, or a foreign file is in its place."""
 
 
 class StartError(UserError):
@@ -72,7 +72,7 @@ class StopError(UserError):
 
 
 class ProtocolError(TidegateError):
-    """The peer broke a rule of the protocol; the connection is answered with ERROR on stream 0 and closed."""
+    """The peer broke a rule of the protocol; it gets ERROR on stream 0, and the connection is closed."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class ProtocolError(TidegateError):
 
 
 class StreamError(TidegateError):
-    """One stream cannot go on; it is answered with ERROR on the stream, the connection stays."""
+    """One stream has to end; its peer gets ERROR on the stream, and the connection stays."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)

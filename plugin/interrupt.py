@@ -1,9 +1,8 @@
-"""Ctrl-C while there is nothing to clean up: the process ends, without a word.
+"""Ctrl-C while there is nothing to clean up: the process ends silently.
 
-Python raises KeyboardInterrupt wherever it is, and while a command is loaded that is amid an import: the
-user gets a traceback of what he does not know, or nothing ends, as a callback has swallowed the exception.
-Invariants: whoever started the process with SIGINT ignored (``nohup``, a script's ``&``) keeps it so; next to
-nothing is imported here.
+Python raises KeyboardInterrupt anywhere, amid an import while a command loads: the user then gets a
+meaningless traceback, or a callback swallows the exception and nothing ends. Invariants: SIGINT that the
+parent process ignores (``nohup``, a script's ``&``) stays ignored; this module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def end_at_once() -> None:
 
 
 def raise_again() -> bool:
-    """SIGINT raises KeyboardInterrupt from now on, for what has to clean up. Main thread only.
+    """SIGINT raises KeyboardInterrupt from now on, for code that has to clean up. Main thread only.
 
     False if SIGINT did not end the process.
     """

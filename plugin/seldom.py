@@ -1,7 +1,7 @@
-"""What may happen ten thousand times a second and is worth one line a minute.
+"""Limits events that may happen ten thousand times a second to one log line a minute.
 
-Invariant: the first of a kind is always told, the following ones of the next ``every_s`` seconds are counted;
-what is kept is bounded, however many kinds there are.
+Invariants: the first event of a kind is always logged, those in the next ``every_s`` seconds are counted;
+memory is bounded, however many kinds there are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Kind:
 
 
 class Seldom:
-    """Decides whether one more of a kind is told."""
+    """Decides whether to log one more event of a kind."""
 
     def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns, every_s: float = EVERY_S) -> None:
         self._monotonic_ns = monotonic_ns
@@ -30,9 +30,9 @@ class Seldom:
         self._kinds: dict[Hashable, _Kind] = {}
 
     def more(self, kind: Hashable) -> dict[str, int] | None:
-        """What to add to the line about this one: ``untold``, how many were not told since the last that was.
+        """Fields for this event's log line: ``untold``, the number of unlogged events since the last line.
 
-        Nothing to add if there was none; None: this one is not told either.
+        Empty if there were none; None: do not log this event either.
         """
         now_ns = self._monotonic_ns()
         known = self._kinds.pop(kind, None)
@@ -41,13 +41,13 @@ class Seldom:
             self._kinds[kind] = known
             return None
         if len(self._kinds) >= KINDS_MAX:
-            del self._kinds[next(iter(self._kinds))]  # the one that has not been met for longest
+            del self._kinds[next(iter(self._kinds))]  # the kind not met for longest
         self._kinds[kind] = _Kind(now_ns)
         return {"untold": known.untold} if known is not None and known.untold else {}
 
 
 def kind_of(error: BaseException | None) -> Hashable:
-    """What makes two exceptions the same for a reader of the log: their type, and the line that raised."""
+    """The key by which a log reader calls two exceptions the same: their type, and the line that raised."""
     if error is None:
         return None
     frames = traceback.extract_tb(error.__traceback__)

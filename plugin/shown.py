@@ -1,7 +1,7 @@
-"""Names and messages as people are shown them: on a terminal, in a log line, as a metric's label.
+"""Names and messages in the form people see: on a terminal, in a log line, as a metric's label.
 
-A client chooses its names: they may hold escape codes, line ends and what turns the writing direction.
-Invariants: what comes out has printable characters only and is one line; two different names never look the
+A client chooses its names: they may hold escape codes, line ends and characters that turn the writing
+direction. Invariants: the result is one line of printable characters; two different names never look the
 same.
 """
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def shown(name: str) -> str:
-    r"""``name`` with Python's escapes for what is not printable, as in ``\x1b``; a backslash is doubled."""
+    r"""``name`` with Python's escapes for unprintable characters, as in ``\x1b``; backslashes are doubled."""
     return one_line(name.replace("\\", "\\\\"))
 
 
 def one_line(message: str) -> str:
-    """A message that may hold names: as ``shown``, but backslashes stay, as it may hold escapes already."""
+    """A message that may hold names: like ``shown``, but keeps backslashes, which may be escapes already."""
     if message.isprintable():
         return message
     return "".join(one if one.isprintable() else _escape(one) for one in message)
@@ -30,7 +30,7 @@ _PASSWORD = re.compile(r"(?<=://)([^\s/:@]*):[^\s/]*@")
 
 
 def without_passwords(message: str) -> str:
-    """A message in which no URL has its password."""
+    """The message without the passwords of its URLs."""
     return _PASSWORD.sub(r"\1:…@", message)
 
 
@@ -39,12 +39,12 @@ def _escape(character: str) -> str:
 
 
 def lines(text: str) -> str:
-    """A text of several lines, as a traceback: the line ends stay."""
+    """A text of several lines, such as a traceback: keeps the line ends."""
     return "\n".join(one_line(line) for line in text.split("\n"))
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes what it prints as text: no markup, no emoji codes, no colours it guesses."""
+    """A console that prints plain text: no markup, no emoji codes, no guessed colours."""
     from rich.console import Console  # noqa: PLC0415 takes a tenth of a second
 
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)

@@ -1,4 +1,4 @@
-"""Files that somebody names and that have to be small: one without end must not fill the memory."""
+"""Files named by a user that have to be small: an endless one must not fill the memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TOKEN_MAX_BYTES = 1 << 16
 
 
 def read_text(path: Path, max_bytes: int) -> str:
-    """The content of ``path``. Raises OSError and, where it is longer or not UTF-8, ValueError."""
+    """The content of ``path``. Raises OSError, and ValueError if it is too long or not UTF-8."""
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -16,4 +16,4 @@ def read_text(path: Path, max_bytes: int) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("it is no text") from None  # its own words quote a byte, perhaps of a token
+        raise ValueError("it is no text") from None  # the codec's message quotes a byte, perhaps of a token

@@ -1,7 +1,7 @@
-"""A request to stop a run of many processes, as the demo and the drills are, and the errors that end it.
+"""A request to stop a run of many processes, such as the demo and the drills, and the errors that end it.
 
-Invariant: every wait of such a run looks at ``Stop`` often, so that an interrupt is answered in a fraction
-of a second.
+Invariant: every wait of such a run checks ``Stop`` often, so that it answers an interrupt in a fraction of a
+second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _POLL_S = 0.02
 
 
 class RunError(UserError):
-    """The run cannot start or go on; the message says what to look at."""
+    """The run cannot start or continue; the message says where to look."""
 
 
 class InterruptedRunError(RunError):
@@ -29,7 +29,7 @@ class InterruptedRunError(RunError):
 
 
 class Stop:
-    """A request to stop ``what``, made from a signal handler and looked at wherever it waits."""
+    """A request to stop ``what``: a signal handler makes it, every wait checks it."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -42,12 +42,12 @@ class Stop:
         self._event.set()
 
     def pause(self, seconds: float) -> None:
-        """Wait. Raises ``InterruptedRunError`` as soon as the end is asked for."""
+        """Wait. Raises ``InterruptedRunError`` as soon as somebody asks for the end."""
         if self._event.wait(max(seconds, 0.0)):
             raise InterruptedRunError(self._what, self._signal_number)
 
     def until(self, what: str, done: Callable[[], bool], timeout_s: float, advice: str) -> None:
-        """Wait for ``done``. Raises ``RunError`` naming ``what``, with ``advice``, when the time is up."""
+        """Wait for ``done``. Raises ``RunError`` with ``what`` and ``advice`` when the time is up."""
         deadline_s = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > deadline_s:

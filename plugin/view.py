@@ -1,6 +1,6 @@
-"""Showing how far a run is, as long as it goes on: a screen that redraws itself, or lines.
+"""Shows the progress of a run: a screen that redraws itself, or lines.
 
-Invariant: what is shown last is how it ended, whatever ended it.
+Invariant: the last view shows how the run ended, whatever ended it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LiveView:
 
 
 class LineView:
-    """Lines without any control character, from a thread of its own between ``__enter__`` and ``__exit__``.
+    """Lines without control characters, from its own thread between ``__enter__`` and ``__exit__``.
 
     news: called every ``interval_s``, and once more at the end (with True); the lines to print.
     """

@@ -1,1 +1,1 @@
-"""What the daemon tells of itself: metrics, readiness, the status report, and the HTTP that serves them."""
+"""The daemon's view of itself: metrics, readiness, the status report, and the HTTP that serves them."""

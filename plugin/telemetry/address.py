@@ -14,7 +14,7 @@ class HttpAddress:
 
     @classmethod
     def parse(cls, text: str) -> HttpAddress:
-        """Raises ``ValueError`` if ``text`` is not ``IP:PORT``; IPv6 addresses stand in brackets."""
+        """Raise ``ValueError`` if ``text`` is not ``IP:PORT``; IPv6 addresses stand in brackets."""
         host, separator, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not separator or not port.isdecimal() or int(port) > 65_535:
@@ -31,7 +31,7 @@ class HttpAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Only this machine can reach it."""
         return ipaddress.ip_address(self.host).is_loopback
 
     def __str__(self) -> str:

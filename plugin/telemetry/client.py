@@ -1,7 +1,7 @@
-"""Asking a running daemon for its status over HTTP.
+"""Asks a running daemon for its status over HTTP.
 
-Invariant: a daemon that does not answer within the time limit is a ``DaemonAwayError``; what answers and is
-none is a ``UserError``; both say where it was looked for.
+Invariant: a daemon that does not answer within the time limit is a ``DaemonAwayError``; an answer from
+anything else is a ``UserError``; both messages name the address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.plugin.errors import DaemonAwayError, UserError
 
 TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 16 * 2**20
-# Settings of a proxy in the environment are for the world outside.
+# The environment's proxy settings are for the world outside.
 _OPENER = build_opener(ProxyHandler({}))
 
 

@@ -1,7 +1,7 @@
-"""Counters and histograms as cheap as what they count: a hundred thousand frames a second pass here.
+"""Counters and histograms as cheap as the events they count: a hundred thousand frames a second.
 
-Those of ``prometheus_client`` take a lock for each observation, and add a series with the time at which each
-was made. Invariants: used by one thread; the library is imported by the first scrape, not by counting.
+Those of ``prometheus_client`` take a lock for each observation, and add a series with the creation time of
+each. Invariants: one thread uses them; the first scrape imports the library, counting does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Collector(Protocol):
-    """What a registry of the library asks of what it is given."""
+    """The interface that a registry of the library asks for."""
 
     def collect(self) -> Iterable[Metric]:
         """Called by a scrape."""
@@ -26,7 +26,7 @@ class Collector(Protocol):
 
 
 class Count:
-    """A counter; its name ends in ``_total`` by itself."""
+    """A counter; the library appends ``_total`` to its name."""
 
     def __init__(self, name: str, documentation: str) -> None:
         self._name = name
@@ -34,7 +34,7 @@ class Count:
         self._count = 0.0
 
     def inc(self, by: float = 1) -> None:
-        """So many more."""
+        """Add ``by``."""
         self._count += by
 
     def collect(self) -> Iterable[Metric]:
@@ -54,7 +54,7 @@ class CountByLabel:
         self._counts: dict[str, int] = {}
 
     def inc(self, value: str, by: int = 1) -> None:
-        """So many more with this value of the label."""
+        """Add ``by`` to the counter with this value of the label."""
         self._counts[value] = self._counts.get(value, 0) + by
 
     def collect(self) -> Iterable[Metric]:
@@ -68,7 +68,7 @@ class CountByLabel:
 
 
 class Distribution:
-    """A histogram that takes single values, and whole arrays: a DUE frame carries thousands of them."""
+    """A histogram that takes single values or whole arrays: a DUE frame carries thousands."""
 
     def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
         self._name = name

@@ -1,7 +1,7 @@
-"""Why the daemon is not ready, in words: the state behind ``/readyz``.
+"""The reasons why the daemon is not ready, in words: the state behind ``/readyz``.
 
-Invariants: ready means that no reason stands. A reason has a name, so that whoever set it can take it back;
-it is one line, whatever an error or a client has put into it.
+Invariants: ready means that no reason stands. A reason has a name, by which its setter takes it back; it is
+one line, whatever text an error or a client has put into it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether no reason stands."""
+        """No reason stands."""
         return not self._reasons
 
     def reasons(self) -> list[str]:
-        """What is wrong, one sentence each."""
+        """The reasons, one sentence each."""
         return list(self._reasons.values())
 
     def block(self, name: str, reason: str) -> None:

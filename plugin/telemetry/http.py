@@ -2,14 +2,14 @@
 
 Invariants:
 
-- everything here only reads; a request that could change something (any method but GET and HEAD) is refused
-  without the bearer token, and when no token is configured always;
-- when a token is configured, nothing is told without it but whether the daemon lives and is ready: probes of
-  a container's host have no secret, and yes or no is none;
-- a request that names a host other than an address, ``localhost`` or one of ``hosts`` gets no answer: a page
-  in a browser of this machine could have its own name lead here (DNS rebinding), and would be let read it;
-- an answer that is dear is made once for all who ask at about the same time: with a thousand subscriptions
-  it is a megabyte, and whoever asks without end would make the brokers wait.
+- everything here only reads; a request that could change something (any method but GET and HEAD) needs the
+bearer token, and is always refused when no token is configured;
+- when a token is configured, a request without it learns only whether the daemon lives and is ready: probes
+of a container's host have no secret, and yes or no is none;
+- a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: a page in a browser
+of this machine could have its own name lead here (DNS rebinding), and could then read the answer;
+- an expensive answer is made once for all who ask at about the same time: with a thousand subscriptions it is
+a megabyte, and a client that asks without end would make the brokers wait.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128
-REQUEST_SECONDS = 10.0  # for a whole request to come; local programs take milliseconds
+REQUEST_SECONDS = 10.0  # for a whole request to arrive; local programs take milliseconds
 STOP_SECONDS = 1.0
 _OPEN_PATHS = ("/healthz", "/readyz")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
@@ -84,7 +84,7 @@ class HttpSide:
         self.port = address.port
 
     async def start(self) -> None:
-        """Listen. Raises ``StartError`` if the address cannot be had."""
+        """Listen. Raises ``StartError`` if the address is not available."""
         async with contextlib.AsyncExitStack() as stack:
             listening = stack.enter_context(self._bind())
             self.port = int(listening.getsockname()[1])
@@ -129,7 +129,7 @@ class HttpSide:
             return await handler(request)
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a browser that says so was not led here by somebody else's name."""
+        """``host`` shows that no foreign name has led a browser here."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False
@@ -172,7 +172,7 @@ class HttpSide:
 
     async def _long(self, body: Lately[bytes], headers: dict[str, str]) -> web.Response:
         found = await body.get()
-        # All who have waited for it would write their megabyte in one turn of the loop.
+        # Otherwise all waiting requests would write their megabyte in one turn of the loop.
         async with self._one_a_turn:
             await asyncio.sleep(0)
         return web.Response(body=found, headers=headers)

@@ -1,11 +1,11 @@
-"""The connections of the HTTP side: how many there may be, and how long one may say nothing.
+"""The connections of the HTTP side: their number, and the longest silence of one.
 
 Any process of this machine may connect. Invariants:
 
-- there are at most ``connections_max``: one more costs the connection that has waited longest for its next
-  request, so that a flood of connections that only wait keeps nobody out;
-- a connection that has not sent a whole request ``request_s`` after it was made, or after its last answer, is
-  cut off, and so is one that does not take its answer within that time.
+- there are at most ``connections_max``: one more ends the connection that has waited longest for its next
+request, so that a flood of idle connections keeps nobody out;
+- a connection has ``request_s`` for a whole request, from its start or its last answer, and as long to take
+its answer; then it is aborted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HttpConnections:
-    """Makes protocols for an ``Acceptor`` out of those that ``make`` gives."""
+    """Makes protocols for an ``Acceptor`` out of those of ``make``."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class HttpConnections:
         self._log = log
         self._seldom = Seldom()
         self._transports: set[asyncio.BaseTransport] = set()
-        # Until when each may wait for a request. As the time is the same for all, the first is the oldest.
+        # The time until which each may wait for a request. All get as long, so the first is the oldest.
         self._waiting: dict[asyncio.BaseTransport, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,12 +48,12 @@ class HttpConnections:
         return len(self._transports)
 
     def protocol(self) -> asyncio.Protocol:
-        """For one more connection."""
+        """A protocol for one more connection."""
         return _Watched(self._make(), self)
 
     @contextmanager
     def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
-        """A whole request has come over ``transport``; its time to wait begins anew when it is answered."""
+        """A whole request has come over ``transport``; its time to wait begins anew after the answer."""
         if transport is not None:
             self._waiting.pop(transport, None)
         try:
@@ -63,7 +63,7 @@ class HttpConnections:
                 self._wait(transport)
 
     def abort(self) -> None:
-        """Cut off all of them."""
+        """Abort all of them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,7 +110,7 @@ class HttpConnections:
 
 
 class _Watched(asyncio.Protocol):
-    """Passes everything on to ``inner``, and tells ``watch`` of the connection's beginning and end."""
+    """Passes everything to ``inner``, and tells ``watch`` of the connection's beginning and end."""
 
     def __init__(self, inner: asyncio.Protocol, watch: HttpConnections) -> None:
         self._inner = inner

@@ -1,10 +1,10 @@
-"""What was found a moment ago, for all who ask: whoever asks without end costs little.
+"""A recent result, shared by all who ask: even endless questions cost little.
 
 Invariants:
 
-- who asks while it is being found gets what that finds, and one who gives up does not end it for the others;
-- it is good for ``GOOD_FOR`` times as long as it took, for ``GOOD_FOR_MAX_S`` at most: exact where it is
-  cheap.
+- a caller who asks during a search gets its result, and one who gives up does not end it for the others;
+- a result is good for ``GOOD_FOR`` times as long as it took, at most ``GOOD_FOR_MAX_S``: exact where it is
+cheap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GOOD_FOR_MAX_S = 1.0
 
 
 class Lately(Generic[T]):
-    """Asks ``find``, which says what it found and how many seconds of work that was."""
+    """Asks ``find``, which returns its result and the seconds of work that it took."""
 
     def __init__(self, find: Callable[[], Awaitable[tuple[T, float]]]) -> None:
         self._find = find
@@ -29,7 +29,7 @@ class Lately(Generic[T]):
         self._good_until_s = 0.0
 
     async def get(self) -> T:
-        """What is so now, or was a moment ago. Raises what ``find`` raises; that is not kept."""
+        """The state now or a moment ago. Raises the errors of ``find``; those are not kept."""
         if self._latest is not None and time.perf_counter() < self._good_until_s:
             return self._latest[0]
         if self._finding is None:
@@ -40,7 +40,7 @@ class Lately(Generic[T]):
     def _found(self, finding: asyncio.Task[T]) -> None:
         self._finding = None
         if not finding.cancelled():
-            finding.exception()  # whoever has asked was told; if they have all given up, it is no news
+            finding.exception()  # the callers have seen it; if all have given up, nobody needs to
 
     async def _refresh(self) -> T:
         found, took_s = await self._find()
@@ -50,7 +50,7 @@ class Lately(Generic[T]):
 
 
 def lately(find: Callable[[], Awaitable[T]]) -> Lately[T]:
-    """The same for a ``find`` that is timed from outside, with all that the loop does meanwhile."""
+    """The same for a ``find`` that is timed from outside, including the loop's other work meanwhile."""
 
     async def timed() -> tuple[T, float]:
         began_s = time.perf_counter()

@@ -1,9 +1,8 @@
 """Prometheus metrics of the daemon, in a registry of their own.
 
-Names are ``tidegate_*``, units those that Prometheus wants (seconds, bytes); label names are Pulsar's
-(``namespace``, ``topic``, ``subscription``). Invariants: nothing here is global; what the index can tell is
-asked for when somebody scrapes, not kept twice; the number of series is bounded by the settings, not by the
-number of subscriptions.
+Names are ``tidegate_*``, units those of Prometheus (seconds, bytes), label names those of Pulsar
+(``namespace``, ``topic``, ``subscription``). Invariants: nothing here is global; a scrape asks the index for
+its figures, no copy is kept; the settings bound the number of series, not the number of subscriptions.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ LAG_BUCKETS_S = (
 
 @dataclass(frozen=True)
 class SubscriptionGauges:
-    """What one subscription holds."""
+    """The contents of one subscription."""
 
     topic: str
     subscription: str
@@ -134,7 +133,7 @@ class Gauges:
 
 
 class _GaugeCollector:
-    """Tells the daemon's state, which each scrape puts here."""
+    """Exports the daemon's state, which each scrape puts here."""
 
     def __init__(self) -> None:
         self.state: Gauges | None = None
@@ -272,7 +271,7 @@ class _GaugeCollector:
             labels=labels,
         )
         for one in series:
-            # Not as they are: Prometheus takes no zero byte, and one series must not end a whole scrape.
+            # Escaped: Prometheus accepts no zero byte, and one series must not break a whole scrape.
             values = [shown(one.namespace), shown(one.topic), shown(one.subscription)]
             held.add_metric(values, one.held)
             in_flight.add_metric(values, one.in_flight)
@@ -283,7 +282,7 @@ class _GaugeCollector:
 
 
 class Metrics:
-    """Everything the daemon counts; ``version`` tells the daemon's own when somebody asks."""
+    """Everything the daemon counts; ``version`` is the daemon's own, exported by a scrape."""
 
     def __init__(self, version: Callable[[], str]) -> None:
         self._version = version

@@ -1,7 +1,7 @@
 """The daemon's answer to a status query: one JSON object, the same over the socket and over HTTP.
 
-The schema is in ``docs/operations.md``. Invariant: fields are only ever added within one ``schema`` number,
-and the answer fits into a frame whatever the number of subscriptions.
+``docs/operations.md`` has the schema. Invariant: within one ``schema`` number fields are only added, and the
+answer fits into a frame whatever the number of subscriptions.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ SCHEMA = 1
 SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
 SLICES_MAX = 24
 NEAR_DUE_MS = 60_000
-_HEAD_BYTES = 196_608  # what is not of subscriptions; if it has more, fewer of them have room
+_HEAD_BYTES = 196_608  # all but the subscriptions; a longer head leaves room for fewer of them
 _ANSWER_BYTES = LENGTH_MAX - 262_144
 _COMPACT = (",", ":")
 
 
 class Broker(Protocol):
-    """A connected broker, as far as it is told of."""
+    """A connected broker, as a report sees it."""
 
     @property
     def product(self) -> str:
-        """What it says it is."""
+        """The name that it gives itself."""
         ...
 
     @property
     def connected_at_ms(self) -> int:
-        """Since when it has been connected."""
+        """The time of its connection."""
         ...
 
     @property
@@ -49,30 +49,30 @@ class Broker(Protocol):
 
 
 class Stream(Protocol):
-    """A stream, as far as it is told of."""
+    """A stream, as a report sees it."""
 
     @property
     def broker(self) -> str:
-        """Whose it is."""
+        """The broker that it belongs to."""
         ...
 
     @property
     def credit(self) -> int:
-        """How many more entries its broker has room for."""
+        """The number of further entries that its broker has room for."""
         ...
 
 
 class Log(Protocol):
-    """An index log, as far as it is told of."""
+    """An index log, as a report sees it."""
 
     @property
     def home(self) -> str:
-        """Where it is."""
+        """Its home."""
         ...
 
     @property
     def ledger_id(self) -> int:
-        """The ledger that counts, -1 before there is one."""
+        """The current ledger, -1 before there is one."""
         ...
 
     @property
@@ -82,22 +82,22 @@ class Log(Protocol):
 
     @property
     def ledger_bytes(self) -> int:
-        """How long that is."""
+        """The length of the current ledger."""
         ...
 
     @property
     def waiting_bytes(self) -> int:
-        """What is not in it yet."""
+        """Bytes that are not in it yet."""
         ...
 
     @property
     def lag_seconds(self) -> float:
-        """How old the oldest change is that is not in it."""
+        """The age of the oldest change that is not in it."""
         ...
 
     @property
     def failure(self) -> str:
-        """Why it cannot be written, empty if it can."""
+        """The reason why it cannot be written, empty if it can."""
         ...
 
 
@@ -126,12 +126,12 @@ class Limits(Protocol):
 
     @property
     def metrics_subscriptions(self) -> int:
-        """How many subscriptions get metric series of their own."""
+        """The number of subscriptions with metric series of their own."""
         ...
 
 
 class Bypass(Protocol):
-    """A dispatcher that bypasses Tidegate, as far as it is told of."""
+    """A dispatcher that bypasses Tidegate, as a report sees it."""
 
     @property
     def topic(self) -> str:
@@ -145,30 +145,30 @@ class Bypass(Protocol):
 
     @property
     def delayed(self) -> int:
-        """How many delayed messages it has."""
+        """The number of its delayed messages."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why they are not Tidegate's."""
+        """The reason why Tidegate does not have them."""
         ...
 
 
 class Bypasses(Protocol):
-    """What bypasses Tidegate at all brokers."""
+    """Everything that bypasses Tidegate at all brokers."""
 
     @property
     def dispatchers(self) -> int:
-        """How many dispatchers."""
+        """The number of dispatchers."""
         ...
 
     def named(self) -> Iterable[tuple[str, Bypass]]:
-        """Those known by name, each with its broker's."""
+        """The dispatchers known by name, each with its broker."""
         ...
 
 
 class Daemon(Protocol):
-    """What a report is made from."""
+    """The source of a report."""
 
     @property
     def product(self) -> str:
@@ -177,12 +177,12 @@ class Daemon(Protocol):
 
     @property
     def daemon_id(self) -> int:
-        """A random number, another one after each start."""
+        """A random number, a new one at each start."""
         ...
 
     @property
     def started_at_ms(self) -> int:
-        """When it was started."""
+        """The time of its start."""
         ...
 
     @property
@@ -192,12 +192,12 @@ class Daemon(Protocol):
 
     @property
     def health(self) -> Health:
-        """Why it is not ready."""
+        """The reasons why it is not ready."""
         ...
 
     @property
     def settings(self) -> Limits:
-        """What it was told."""
+        """Its settings."""
         ...
 
     @property
@@ -207,7 +207,7 @@ class Daemon(Protocol):
 
     @property
     def surveyor(self) -> Surveyor:
-        """Who walks over all indexes."""
+        """The surveyor that walks over all indexes."""
         ...
 
     @property
@@ -217,30 +217,30 @@ class Daemon(Protocol):
 
     @property
     def bypasses(self) -> Bypasses:
-        """What bypasses this daemon."""
+        """Everything that bypasses this daemon."""
         ...
 
     @property
     def ownership(self) -> Streams:
-        """Which stream serves which subscription."""
+        """The stream that serves each subscription."""
         ...
 
     @property
     def uncommitted_entries(self) -> int:
-        """Entries and positions received that no commit has covered yet."""
+        """Received entries and positions that no commit covers yet."""
         ...
 
     def log_of(self, name: SubscriptionName) -> Log | None:
-        """The index log of a subscription that is served, None if it has none."""
+        """The index log of a served subscription, None if it has none."""
         ...
 
     def log_states(self) -> Sequence[Log]:
-        """The index logs of all subscriptions that are served."""
+        """The index logs of all served subscriptions."""
         ...
 
 
 async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
-    """What ``tidegate status --json`` prints, as JSON.
+    """The output of ``tidegate status --json``, as JSON.
 
     At most ``subscriptions_max`` subscriptions, those with most held first.
     """
@@ -299,9 +299,10 @@ async def with_subscriptions(
     describe: Callable[[DelayIndex], dict[str, Any]],
     count: int,
 ) -> bytes:
-    """``answer`` as JSON with ``subscriptions``, as many as there is room for, and how many of ``count`` are
-    left out. It is put together in turns: with a thousand of them it is megabytes. None in the place of an
-    index: it was counted, and has been forgotten since.
+    """``answer`` as JSON with as many ``subscriptions`` as fit, and how many of ``count`` are left out.
+
+    Builds it in turns of the loop: with a thousand subscriptions it is megabytes. None instead of an index:
+    the daemon counted it, and has forgotten it since.
     """
     parts: list[str] = []
     head = json.dumps(answer, separators=_COMPACT).removesuffix("}")

@@ -1,12 +1,12 @@
-"""What all subscriptions hold together, asked for a few at a time.
+"""The sums over all subscriptions, collected a few subscriptions at a time.
 
 With thousands of subscriptions the walk takes most of a second, on the loop that serves the brokers.
 Invariants:
 
-- one turn of the loop gives it ``TURN_S`` and one subscription more; the files on the disk are looked at by
-  another thread;
-- who asks while a walk is on its way gets its result, and so does who asks soon after it (``lately``);
-- what is removed meanwhile is left out; nothing is ever counted twice.
+- one turn of the loop gives it ``TURN_S`` and one subscription more; another thread looks at the files on
+disk;
+- a caller who asks during a walk, or soon after it (``lately``), gets its result;
+- the result leaves out a subscription removed meanwhile, and counts none twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_HELD = 1_000
 class Survey(NamedTuple):
     """Sums over all subscriptions, and the names of those with most held, the fullest first.
 
-    damaged_bytes: of what was moved away because it could not be read.
+    damaged_bytes: of files moved away because they could not be read.
     """
 
     totals: CatalogStats
@@ -47,7 +47,7 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 class Surveyor:
-    """Walks over a catalog for whoever asks. damaged_bytes: asked in another thread."""
+    """Walks over a catalog for its callers. damaged_bytes: called in another thread."""
 
     def __init__(self, catalog: Catalog, damaged_bytes: Callable[[], int] = lambda: 0) -> None:
         self._catalog = catalog
@@ -59,7 +59,7 @@ class Surveyor:
         return await self._latest.get()
 
     async def _walk(self) -> tuple[Survey, float]:
-        # First: what is removed while it is waited for is left out.
+        # First: the result leaves out anything removed during this wait.
         disk_bytes, damaged_bytes, took_s = await asyncio.to_thread(self._look_at_disk)
         each: list[IndexStats] = []
         async for index in in_turns(self._catalog):
@@ -72,8 +72,7 @@ class Surveyor:
         return Survey(totals, [one.name for one in fullest], damaged_bytes), took_s
 
     def _look_at_disk(self) -> tuple[int, int, float]:
-        """How many bytes are there, how many were moved away, and how many seconds it took to say so. In
-        another thread."""
+        """Bytes on disk, bytes moved away, and the seconds that the look took. Runs in another thread."""
         began_s = time.perf_counter()
         disk_bytes, damaged_bytes = self._catalog.disk_bytes(), self._damaged_bytes()
         return disk_bytes, damaged_bytes, time.perf_counter() - began_s

@@ -1,7 +1,7 @@
-"""Asking a running daemon a question over its socket: QUERY and REPLY.
+"""Asks a running daemon a question over its socket: QUERY and REPLY.
 
-Invariant: every way in which the daemon can fail to answer within the time limit is a ``DaemonAwayError`` or,
-when it answers but refuses, a ``UserError``; both say where it was looked for.
+Invariant: a daemon that fails to answer within the time limit, in whatever way, is a ``DaemonAwayError``; one
+that answers and refuses is a ``UserError``; both messages name the socket.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The payloads of the frames: messages to bytes and back, without any I/O.
 
-The layout is that of ``docs/protocol.md``. Invariants:
+``docs/protocol.md`` has the layout. Invariants:
 
 - ``decode`` raises ``ProtocolError`` and nothing else, whatever the bytes are;
 - a payload is used up to its last byte, ids and times are in range, sets are ascending and never hold an
-  empty bitmap;
-- ``encode`` gives the bytes of a decoded frame back.
+empty bitmap;
+- ``encode`` returns the bytes of a decoded frame.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ RECORD_BYTES = 24
 SIGNED_MAX = 2**63 - 1
 CLAIMS_MAX = 64
 SET_CUT_BYTES = 1024 * 1024
-SET_CUT_LEDGERS = 128  # each costs some 20 µs to encode, however little is in it
-RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # of a frame that this side sends
+SET_CUT_LEDGERS = 128  # each costs some 20 µs to encode, however small
+RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # in a frame that this side sends
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -285,10 +285,10 @@ def _entries(kind: FrameType, records: bytes | memoryview) -> Entries:
 
 
 def decode_adds(frames: Sequence[Frame]) -> Add:
-    """One ADD that says what several of a stream do, all with the same flags. At least one.
+    """One ADD for several frames of a stream, all with the same flags. At least one.
 
-    Much cheaper than one after another, if they have few records. Raises ``ProtocolError`` if any breaks a
-    rule: which one, and what it is, ``decode`` of each tells.
+    Much cheaper than decoding them one by one, if they have few records. Raises ``ProtocolError`` if any
+    breaks a rule: ``decode`` of each then finds the frame and the rule.
     """
     records = []
     for frame in frames:
@@ -305,7 +305,7 @@ def decode_adds(frames: Sequence[Frame]) -> Add:
 
 
 def decode(frame: Frame) -> Message:
-    """What ``frame`` says. Raises ``ProtocolError`` if its stream, seq or payload breaks a rule."""
+    """The message in ``frame``. Raises ``ProtocolError`` if its stream, seq or payload breaks a rule."""
     kind = frame.type
     if kind not in _ON_ANY_STREAM and (frame.stream == 0) != (kind in _ON_STREAM_0):
         raise ProtocolError(ErrorCode.MALFORMED, f"{kind.name} on stream {frame.stream}")
@@ -318,7 +318,7 @@ def decode(frame: Frame) -> Message:
 
 
 def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: PLR0912 one for each message
-    """The whole frame of ``message``. Raises ``ProtocolError`` (oversized) if it does not fit into one."""
+    """The whole frame of ``message``. Raises ``ProtocolError`` (oversized) if it is too long for one."""
     flags = 0
     match message:
         case Hello():
@@ -403,8 +403,8 @@ def split_positions(
 ) -> Iterator[PositionSet]:
     """Cut a set at ledger borders into sets of ``cut_ledgers``, and about ``cut_bytes`` each on the wire.
 
-    Each part is made when it is taken. A ledger whose own bitmap takes more than that (over 8 M entries) is
-    cut at entry ids: the union of the parts is the set.
+    The parts are made lazily. A ledger whose own bitmap is larger (over 8 M entries) is cut at entry ids: the
+    union of the parts is the set.
     """
     part: list[tuple[int, bytes]] = []
     size = 0

@@ -1,13 +1,13 @@
-"""Frames: cutting a byte stream into them and putting them together, without any I/O.
+"""Frames: cut from a byte stream and put together, without any I/O.
 
-The rules are those of ``docs/protocol.md``. ``messages`` says what is inside a payload; this module only
-knows the header. Invariants:
+``docs/protocol.md`` has the rules. ``messages`` describes the payloads; this module knows only the header.
+Invariants:
 
 - a ``FrameDecoder`` yields a frame only when its length, CRC, reserved field and type are right;
-- frames that came before a broken one are yielded before the ``ProtocolError`` is raised: nothing that was
-  sent correctly is lost because of what follows it;
-- once it has raised, a decoder refuses everything: there is no way to find the next frame's beginning;
-- it never buffers more than one frame's greatest length beyond what it was just fed.
+- it yields the frames before a broken one before it raises ``ProtocolError``: bytes that follow a correct
+frame do not lose it;
+- once it has raised, a decoder refuses everything: it cannot find the beginning of the next frame;
+- it buffers at most the greatest length of one frame beyond its last input.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _FLAGS_KNOWN = {FrameType.HELD: FLAG_LAST, FrameType.ADD: FLAG_NEAR, FrameType.I
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it is on the wire; ``payload`` is not looked into."""
+    """One frame as it is on the wire; ``payload`` stays undecoded."""
 
     type: FrameType
     stream: int = 0
@@ -80,7 +80,7 @@ class Frame:
 def encode_frame(frame: Frame) -> bytes:
     """The bytes of ``frame``.
 
-    Raises ``ProtocolError`` (oversized) if the payload does not fit into one frame.
+    Raises ``ProtocolError`` (oversized) if the payload is too long for one frame.
     """
     length = LENGTH_MIN + len(frame.payload)
     if length > LENGTH_MAX:
@@ -104,11 +104,11 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of a frame that is not complete yet: at the end of a connection not 0 if it was torn."""
+        """Bytes of an incomplete frame: not 0 at the end of a connection that was torn amid a frame."""
         return len(self._buffer)
 
     def discard(self) -> None:
-        """Give back what was buffered: nothing more comes."""
+        """Free the buffer: nothing more comes."""
         self._buffer = bytearray()
         self._needed = _LENGTH.size
 

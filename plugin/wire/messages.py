@@ -1,7 +1,7 @@
-"""What the frames say: one class a frame type of ``docs/protocol.md``, and the choice of a version.
+"""The messages: one class for each frame type of ``docs/protocol.md``, and the choice of a version.
 
-``payloads`` turns them into bytes and back. Invariant: a message that was decoded follows the rules of its
-type; nothing behind the codec needs to check ids, times or sets again.
+``codec`` turns them into bytes and back. Invariant: a decoded message follows the rules of its type; code
+behind the codec need not check ids, times or sets again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tidegate.index import Entries, PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
 
-NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools take no longer URL
+NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools accept no longer URL
 QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
 
 
 class Role(IntEnum):
-    """What a client is."""
+    """The kind of client."""
 
     BROKER = 1
     CONTROL = 2
@@ -52,7 +52,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The end of a stream, or on stream 0 of the connection."""
+    """The end of a stream or, on stream 0, of the connection."""
 
     type: ClassVar[FrameType] = FrameType.ERROR
     code: int
@@ -77,9 +77,11 @@ class Pong:
 class Open:
     """A stream for a subscription begins.
 
-    log_home: where its index log is to be, empty for nowhere. log_pointer: where it is now.
+    log_home: the home of its index log from now on, empty for none. log_pointer: the index log's present
+        place.
     claims: random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none if
-    the cursor has none. end: the topic's last position when `epoch` was claimed, -1:-1 if it is not known.
+        the cursor has none.
+    end: the topic's last position when `epoch` was claimed, -1:-1 if unknown.
     """
 
     type: ClassVar[FrameType] = FrameType.OPEN
@@ -134,7 +136,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """So many more entries may be sent."""
+    """The broker has room for so many more entries."""
 
     type: ClassVar[FrameType] = FrameType.CREDIT
     more: int
@@ -187,7 +189,7 @@ class Unheld:
 
 
 class LogOp(IntEnum):
-    """What the daemon asks of a home of index logs."""
+    """The daemon's requests to a home of index logs."""
 
     CREATE = 1
     APPEND = 2
@@ -199,7 +201,7 @@ class LogOp(IntEnum):
 
 
 class LogCode(IntEnum):
-    """How it went."""
+    """The result of such a request."""
 
     OK = 0
     FENCED = 1
@@ -211,9 +213,9 @@ class LogCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """Something to be done about the index log; the broker looks into nothing of it.
+    """A request about the index log; the broker does not read the log's contents.
 
-    first, last: the entries that READ asks for. old, new: the pointers of POINT. entry: what APPEND appends.
+    first, last: the entries that READ asks for. old, new: the pointers of POINT. entry: the bytes for APPEND.
     """
 
     type: ClassVar[FrameType] = FrameType.LOG_REQUEST
@@ -242,7 +244,7 @@ class LogAnswer:
 
 @dataclass(frozen=True, slots=True)
 class BypassedDispatcher:
-    """A dispatcher with so many delayed messages that no tracker of the shim has, and why."""
+    """A dispatcher with ``delayed`` messages that no tracker of the shim has, and the reason."""
 
     topic: str
     subscription: str
@@ -252,9 +254,9 @@ class BypassedDispatcher:
 
 @dataclass(frozen=True, slots=True)
 class Bypassed:
-    """What bypasses Tidegate at a broker, all of it each time.
+    """Everything that bypasses Tidegate at a broker, complete in each frame.
 
-    dispatchers: how many. named: the first of them, ``BYPASSED_MAX`` at most.
+    dispatchers: their number. named: the first of them, at most ``BYPASSED_MAX``.
     """
 
     type: ClassVar[FrameType] = FrameType.BYPASSED
@@ -270,7 +272,7 @@ class Query:
     body: bytes
 
     def request(self) -> dict[str, Any]:
-        """The JSON object. Raises ``ProtocolError`` if it is none, too long, or not flat."""
+        """The JSON object. Raises ``ProtocolError`` if the body is not one, too long, or not flat."""
         if len(self.body) > QUERY_BYTES_MAX:
             raise ProtocolError(
                 ErrorCode.MALFORMED, f"a query has at most {QUERY_BYTES_MAX} bytes, not {len(self.body)}"
@@ -289,13 +291,13 @@ class Reply:
     body: bytes
 
     def answer(self) -> dict[str, Any]:
-        """The JSON object. Raises ``ProtocolError`` if it is none."""
+        """The JSON object. Raises ``ProtocolError`` if the body is not one."""
         return _json_object(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """Entries of a subscription from elsewhere than its broker, packed as the index stores a block of them.
+    """Entries of a subscription that do not come from its broker, packed like a block of the index.
 
     disown: the index is not to answer for their positions any more.
     """

@@ -1,8 +1,8 @@
-"""A conversation with a running daemon that lasts: questions, and entries for it to take in.
+"""A lasting conversation with a running daemon: questions, and entries for it to take in.
 
-A thread of its own reads what comes and answers PING, so that the connection, and what was taken with it,
-stays while its owner is busy elsewhere. Invariants: an answer goes to the question with its number; when the
-connection ends, everyone who waits hears of it; no more than ``WINDOW`` blocks are unanswered.
+A separate thread reads the answers and answers PING, so that the connection, and the subscriptions taken with
+it, stay while the owner is busy elsewhere. Invariants: an answer goes to the question with its number; the
+end of the connection wakes everyone who waits; at most ``WINDOW`` blocks are unanswered.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DaemonSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hang up; what was taken is free."""
+        """Hang up; this frees the taken subscriptions."""
         if self._reader.ident is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -97,15 +97,15 @@ class DaemonSession:
         return self._answer(self._send(Query(json_body(request))))
 
     def take(self, name: SubscriptionName) -> dict[str, Any]:
-        """Have a subscription until this session ends. Raises ``UserError`` if another one has it."""
+        """Take a subscription until this session ends. Raises ``UserError`` if another session has it."""
         return self.ask({"what": "take-in", "topic": name.topic, "subscription": name.subscription})
 
     def about(self, name: SubscriptionName) -> dict[str, Any]:
-        """``known``, and of one that is ``generation``. Nothing is made. Raises ``UserError``."""
+        """``known``, and of a known one ``generation``. Makes nothing. Raises ``UserError``."""
         return self.ask({"what": "index", "topic": name.topic, "subscription": name.subscription})
 
     def put(self, name: SubscriptionName, blocks: Iterable[bytes], *, disown: bool = False) -> Iterator[int]:
-        """Put blocks in, or disown what they have; for each, in order, how many entries were new, or gone."""
+        """Put blocks in, or disown their entries; yields for each the count of new or removed entries."""
         waiting: deque[int] = deque()
         what = "disowned" if disown else "added"
         for block in blocks:
