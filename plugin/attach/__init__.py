@@ -1,1 +1,1 @@
-"""Attaching a Pulsar home to Tidegate, and detaching it, without losing a byte of its conf files."""
+"""Attaching and detaching a Pulsar home, without losing a byte of its conf files."""

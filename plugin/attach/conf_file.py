@@ -1,17 +1,17 @@
 r"""Editing a Pulsar conf file (a Java properties file) as text: text in, text out.
 
-What counts as a line, a comment, a key and a value is what ``java.util.Properties.load`` makes of it: natural
-lines end in ``\n``, ``\r`` or ``\r\n``; a line that ends in an odd number of backslashes goes on in the next
-one; a comment starts with ``#`` or ``!`` and never goes on; of a key that stands twice the last one counts.
+Lines, comments, keys and values are those of ``java.util.Properties.load``: natural lines end in ``\n``,
+``\r`` or ``\r\n``; a line that ends in an odd number of backslashes continues in the next one; a comment
+starts with ``#`` or ``!`` and never continues; of a repeated key the last value counts.
 
 Invariants:
 
-- everything that is not the value of a key being set stays as it is: comments, order, spaces, line endings,
-  a missing newline at the end;
-- ``undo(*apply(text, settings)) == text`` for every text; after edits by somebody else ``undo`` takes back
-  only what ``apply`` did and nobody has changed since.
+- everything but the values being set stays as it is: comments, order, spaces, line endings, a missing newline
+  at the end;
+- ``undo(*apply(text, settings)) == text`` for every text; after other people's edits ``undo`` reverts only
+  those changes of ``apply`` that nobody has touched since.
 
-Texts are decoded with ``decode`` and encoded with ``encode``, which give back any bytes as they were.
+``decode`` and ``encode`` convert texts from and to bytes, and preserve any bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True)
 class Line:
-    """A logical line: ``raw`` is all of it, its end included; ``key`` is None for a comment or blank line.
+    """A logical line: ``raw`` is the whole of it, with its end; ``key`` is None for a comment or blank line.
 
     ``head`` is the raw text before the value, ``ending`` the line ending after it ("" at the end of a file).
     """
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A line of ``apply`` in the place of another: the key, both raw texts without their line ending."""
+    """A line that ``apply`` replaced: the key, and both raw texts without their line ending."""
 
     key: str
     old: str
@@ -56,7 +56,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Edit:
-    """What ``apply`` did to a text, so that ``undo`` can take it back.
+    """The changes of ``apply`` to a text, for ``undo`` to revert.
 
     ``appended`` is the raw text put at the end ("" if none), ``appended_keys`` its keys with their values.
     """
@@ -68,14 +68,14 @@ class Edit:
 
 @dataclass(frozen=True)
 class Undone:
-    """The text without an edit; ``kept`` names the keys left alone as somebody has changed them since."""
+    """The text without an edit; ``kept`` names the keys that stay because somebody has changed them since."""
 
     text: str
     kept: tuple[str, ...]
 
 
 def decode(content: bytes) -> str:
-    """A conf file's bytes as text: UTF-8, with bytes that are none kept as they are."""
+    """A conf file's bytes as text: UTF-8, with invalid bytes preserved."""
     return content.decode("utf-8", errors="surrogateescape")
 
 
@@ -97,7 +97,7 @@ def parse(text: str) -> Iterator[Line]:
             yield Line(raw)
             continue
         joined, indent = content, len(body) - len(content)
-        # Offsets into ``raw`` are only needed for the part before the value: kept while lines are joined.
+        # Offsets into ``raw`` matter only before the value: kept while lines are joined.
         offsets = list(range(indent, len(body)))
         while _goes_on(joined) and position < len(natural):
             start = len(raw)
@@ -108,7 +108,7 @@ def parse(text: str) -> Iterator[Line]:
             skipped = start + len(body) - len(content)
             joined = joined[:-1] + content
             offsets = [*offsets[:-1], *range(skipped, skipped + len(content))]
-        if _goes_on(joined):  # At the end of the text: the backslash counts for nothing.
+        if _goes_on(joined):  # At the end of the text a backslash counts for nothing.
             joined = joined[:-1]
         yield _pair(raw, joined, offsets, ending)
 
@@ -119,9 +119,9 @@ def values(text: str) -> dict[str, str]:
 
 
 def apply(text: str, settings: Mapping[str, str]) -> tuple[str, Edit]:
-    """``text`` with ``settings``: keys that are there change in place, others go into a block at the end.
+    """``text`` with ``settings``: existing keys change in place, others go into a block at the end.
 
-    The settings' keys are plain words. A key that has its value already is left alone.
+    The settings' keys must be plain words. A key that already has its value stays as it is.
     """
     lines = list(parse(text))
     last = {line.key: number for number, line in enumerate(lines) if line.key is not None}
@@ -133,7 +133,7 @@ def apply(text: str, settings: Mapping[str, str]) -> tuple[str, Edit]:
             added[key] = value
         elif lines[number].value != value:
             line = lines[number]
-            # A key with no separator, or with its value on the next line, is written anew.
+            # Rewrite a key with no separator, or with its value on the next line.
             head = line.head if line.head.rstrip(" \t\f").endswith(("=", ":")) else f"{key}="
             new = f"{head}{escape(value)}{line.ending}"
             replaced.append(Replaced(key, _without_ending(line), new.removesuffix(line.ending)))
@@ -144,7 +144,7 @@ def apply(text: str, settings: Mapping[str, str]) -> tuple[str, Edit]:
 
 
 def undo(text: str, edit: Edit) -> Undone:
-    """``text`` without ``edit``. A line of it that was changed since is left, and its key is in ``kept``.
+    """``text`` without ``edit``. A line changed since stays, and its key is in ``kept``.
 
     Keys of the block that start with ``OWNED_PREFIX`` go, changed or not.
     """
@@ -158,7 +158,7 @@ def undo(text: str, edit: Edit) -> Undone:
             lines[ours[-1]] = Line(change.old + ending, change.key, ending=ending)
         elif numbers:
             kept.append(change.key)
-        # Else somebody deleted the line: it stays deleted.
+        # Somebody deleted the line: it stays deleted.
     return Undone("".join(line.raw for line in lines), tuple(kept))
 
 
@@ -207,13 +207,13 @@ def _unescape(text: str) -> str:
 
 def _block(body: str, added: Mapping[str, str]) -> str:
     ending = _ending_of(body)
-    # The empty line is more than looks: it ends a last line that would go on (a backslash at its end).
+    # The empty line is more than looks: it ends a last line that would continue (a backslash at its end).
     block = ending + ending.join([BLOCK_TITLE, *(f"{key}={escape(value)}" for key, value in added.items())])
     return block + ending if not body or body.endswith(("\n", "\r")) else ending + block
 
 
 def _ending_of(text: str) -> str:
-    # The last one: a block after it that began with another could merge with it ("\r" and "\n").
+    # The last ending: after it, a block that began with another one could merge with it ("\r" and "\n").
     endings = re.findall(r"\r\n|\r|\n", text)
     return endings[-1] if endings else "\n"
 
@@ -229,7 +229,7 @@ def _remove_block(text: str, edit: Edit, kept: list[str]) -> str:
     end = at + len(edit.appended)
     if at >= 0 and (end == len(text) or edit.appended[-1] in "\r\n" or text[end] in "\r\n"):
         return text[:at] + text[end:]
-    # Somebody has edited inside the block: go by its lines.
+    # Somebody has edited inside the block: go line by line.
     ours = dict(edit.appended_keys)
 
     def goes(key: str, value: str) -> bool:

@@ -1,12 +1,11 @@
-"""A directory of a Pulsar home, worked in through its descriptor.
+"""A directory of a Pulsar home, used through its descriptor.
 
-Root attaches homes that belong to another user, who may put a link in the place of a file at any instant.
-Invariants:
+Root attaches homes of other users, who may replace a file by a link at any instant. Invariants:
 
-- below the home no link is followed, neither when reading nor when writing;
-- only what belongs to the home's owner is read, replaced or removed, so that nobody gets at another's file
-  through a hard link;
-- what was checked is what is used: names are looked up in a directory that is open, once;
+- below the home no link is followed, in reading or in writing;
+- only files of the home's owner are read, replaced or removed, so that no hard link opens another user's
+  file;
+- the file that was checked is the file that is used: each name is looked up once, in an open directory;
 - a file is replaced whole: a new one beside it, then a rename.
 """
 
@@ -33,7 +32,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
-    """An open directory; ``path`` is for messages only."""
+    """An open directory; ``path`` serves messages only."""
 
     def __init__(self, descriptor: int, path: Path, owner: int) -> None:
         self.path = path
@@ -42,7 +41,7 @@ class Folder:
 
     @classmethod
     def home(cls, path: Path) -> Self:
-        """The home itself, links on the way to it followed: its name comes from who runs the command.
+        """The home itself, through any links on the way: the user of the command chose this name.
 
         Raises ``AttachError`` if it is not a directory.
         """
@@ -58,12 +57,12 @@ class Folder:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Which directory it is, whatever its name."""
+        """Identifies the directory, whatever its name."""
         status = os.fstat(self._descriptor)
         return status.st_dev, status.st_ino
 
     def names(self) -> list[str]:
-        """What is in it, sorted. Raises ``AttachError``."""
+        """The names in it, sorted. Raises ``AttachError``."""
         try:
             return sorted(os.listdir(self._descriptor))  # noqa: PTH208 a descriptor
         except OSError as error:
@@ -88,7 +87,7 @@ class Folder:
         return found
 
     def make(self, name: str) -> Folder:
-        """The directory ``name``, made if it is missing: who may look into this one may look into it."""
+        """The directory ``name``, made if missing, with this directory's permissions."""
         found = self.folder(name)
         if found is not None:
             return found
@@ -130,7 +129,7 @@ class Folder:
         return content
 
     def replace(self, name: str, content: bytes, like: os.stat_result) -> None:
-        """Write ``content`` to ``name`` whole or not at all, with mode and owner as in ``like``.
+        """Write ``content`` to ``name`` whole or not at all, with the mode and owner of ``like``.
 
         Raises ``OSError``.
         """
@@ -168,17 +167,17 @@ class Folder:
         return status
 
     def new_file_status(self) -> os.stat_result:
-        """What a file that was not there is like: its owner is the directory's, everybody may read it."""
+        """Status for a new file: the directory's owner, readable by everybody."""
         status = os.fstat(self._descriptor)
         return os.stat_result((stat.S_IFREG | _FILE_MODE, *status[1:]))
 
     def require_writable(self) -> None:
-        """Raise ``AttachError`` if nothing can be put into it."""
+        """Raise ``AttachError`` if no file can be made in it."""
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor):
             raise AttachError(f"cannot write to {self.path}: run this as the user that Pulsar belongs to")
 
     def close(self) -> None:
-        """Give up the descriptor."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -217,7 +216,7 @@ def _require_no_link(status: os.stat_result, path: Path) -> None:
 
 
 def _give(descriptor: int, like: os.stat_result) -> None:
-    # Only root can, and only root needs to: Pulsar's own user must still be able to read its files.
+    # Only root can, and only root must: Pulsar's own user has to be able to read its files.
     if os.geteuid() == 0:
         os.fchown(descriptor, like.st_uid, like.st_gid)
 

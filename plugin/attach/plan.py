@@ -1,16 +1,16 @@
-"""Attaching a Pulsar home to Tidegate, and detaching it: what to change is decided first, then carried out.
+"""Attaching and detaching a Pulsar home: first decide the changes, then carry them out.
 
-``plan_attach`` and ``plan_detach`` only read; a ``Plan`` is a list of files with their bytes before and
-after, so that ``--dry-run`` shows exactly what would be done. Invariants:
+``plan_attach`` and ``plan_detach`` only read; a ``Plan`` lists files with their bytes before and after, so
+that ``--dry-run`` shows exactly the changes. Invariants:
 
-- attach, then detach: every conf file is byte for byte as it was, and nothing of ours is left. If somebody
+- attach, then detach: every conf file is byte for byte as it was, and none of our files remains. If somebody
   has edited a conf file in between, the edits stay and only our keys go;
-- attaching again with the same settings changes nothing; with others, it starts from the file as it was;
-- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf
-  file has those of the conf file, which may hold a password;
-- no link is followed and nobody else's file is touched, also not by the owner of the home in between: see
+- attaching again with the same settings changes nothing; with others, it starts from the original file;
+- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf file
+  has the mode and owner of the conf file, which may hold a password;
+- no link is followed and no other user's file is touched, even if the home's owner interferes: see
   ``folder``;
-- the copies of the originals and the record of what is changed are written before the first conf file is.
+- the copies of the originals and the record of the changes are written before the first conf file.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ HORIZON_MS_DEFAULT = 2_000
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asked for; None: as it was attached before, else the default."""
+    """The user's wishes; None: as attached before, else the default."""
 
     socket: Path | None = None
     horizon_ms: int | None = None
@@ -73,9 +73,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """One file, before and after; None: the file is not there.
+    """One file before and after; None: no file.
 
-    ``like``: the file whose mode and owner it gets; None: it keeps its own, a new one the directory's owner.
+    ``like``: the file whose mode and owner it gets. None: an existing file keeps its own, and a new one gets
+    the directory's owner.
     """
 
     path: Path
@@ -86,7 +87,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done: ``changes`` in this order; ``notes`` and ``advice`` are lines for the user."""
+    """The changes to make, in order; ``notes`` and ``advice`` are lines for the user."""
 
     home: PulsarHome
     settings: AttachedSettings | None
@@ -97,7 +98,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ConfState:
-    """What one conf file says; ``socket`` is None if it does not say."""
+    """The content of one conf file; ``socket`` is None if the key is missing."""
 
     name: str
     attached: bool
@@ -108,7 +109,7 @@ class ConfState:
 
 @dataclass(frozen=True)
 class Attachment:
-    """What ``inspect`` found. ``jar`` is ``missing``, ``current`` (this Tidegate's own) or ``other``."""
+    """The result of ``inspect``. ``jar`` is ``missing``, ``current`` (this Tidegate's own) or ``other``."""
 
     home: Path
     pulsar_version: str
@@ -117,19 +118,19 @@ class Attachment:
 
     @property
     def attached(self) -> bool:
-        """Whether every conf file names the tracker and its jar is there."""
+        """True if every conf file names the tracker and its jar is there."""
         return self.jar != "missing" and all(conf.attached for conf in self.confs)
 
     @property
     def state(self) -> str:
-        """``attached``, ``detached``, or ``partly``, which attaching or detaching again puts right."""
+        """``attached``, ``detached``, or ``partly``, which another attach or detach repairs."""
         if self.attached:
             return "attached"
         return "detached" if self.jar == "missing" and not any(c.attached for c in self.confs) else "partly"
 
 
 def shim_jar() -> bytes:
-    """The shim that this Tidegate carries; raises ``AttachError`` if it was not built."""
+    """The shim's jar in this Tidegate; raises ``AttachError`` if it was not built."""
     jar = resources.files("tidegate.plugin") / "jars" / JAR_NAME
     try:
         return jar.read_bytes()
@@ -138,7 +139,7 @@ def shim_jar() -> bytes:
 
 
 def inspect(path: Path) -> Attachment:
-    """Whether the Pulsar home ``path`` is attached; raises ``AttachError`` if it is not a Pulsar home."""
+    """The attachment of the Pulsar home ``path``; raises ``AttachError`` if it is not a Pulsar home."""
     with PulsarHome.open(path) as home:
         record = _record(home)
         installed, own = home.read_if_there(home.jar), None
@@ -153,7 +154,7 @@ def inspect(path: Path) -> Attachment:
 
 
 def plan_attach(path: Path, wanted: Wanted, jar: bytes, default_socket: Path) -> Plan:
-    """What attaching the Pulsar home ``path`` would change; raises ``AttachError`` if it cannot be."""
+    """The changes that attach the Pulsar home ``path``; raises ``AttachError`` if that is impossible."""
     with PulsarHome.open(path) as home:
         return _plan_attach(home, wanted, jar, default_socket)
 
@@ -213,7 +214,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
 
 
 def plan_detach(path: Path) -> Plan:
-    """What detaching the Pulsar home ``path`` would change; nothing if it is not attached."""
+    """The changes that detach the Pulsar home ``path``; none if it is not attached."""
     with PulsarHome.open(path) as home:
         return _plan_detach(home)
 
@@ -228,14 +229,14 @@ def _plan_detach(home: PulsarHome) -> Plan:
         changes.append(Change(conf, current, original))
         notes += why
     changes += [Change(jar, home.read_if_there(jar), None) for jar in (home.jar, *home.other_jars())]
-    # The record goes last: until then a detach that was interrupted can be repeated.
+    # The record goes last: until then an interrupted detach can be repeated.
     kept = [home.record_dir / name for name in (*CONF_NAMES, attach_record.FILE_NAME)]
     changes += [Change(file, home.read_if_there(file), None) for file in kept]
     return Plan(home, None, _real(changes), tuple(notes), ())
 
 
 def carry_out(plan: Plan) -> None:
-    """Do what ``plan`` says. Raises ``AttachError``; the same command again then does the rest."""
+    """Make the changes of ``plan``. Raises ``AttachError``; the same command again then does the rest."""
     home = plan.home
     with contextlib.closing(Folders.open(home.path, home.identity)) as folders:
         for change in plan.changes:
@@ -249,7 +250,7 @@ def carry_out(plan: Plan) -> None:
                     "correct it and run the same command again"
                 ) from error
         if plan.settings is None:
-            with contextlib.suppress(OSError):  # Not there, or somebody keeps files of his own in it.
+            with contextlib.suppress(OSError):  # Missing, or somebody keeps files of their own there.
                 folders.conf.remove_folder(home.record_dir.name)
 
 
@@ -298,7 +299,7 @@ def _index_log(wanted: str) -> str:
         check_known(url)
         return url
     except ValueError as error:
-        # What was given is not repeated: there may be a password in it.
+        # The value is not repeated: it may contain a password.
         raise AttachError(f"--index-log is refused: {error}") from None
 
 
@@ -321,7 +322,7 @@ def _keys(settings: AttachedSettings, values: Mapping[str, str], version: str) -
 
 
 def _is_of_cluster(values: Mapping[str, str]) -> bool:
-    """Whether a conf file is of a broker that has others beside it: its metadata are not in its own files."""
+    """True for a broker with others beside it: its metadata are not in its own files."""
     stores = [values.get(key, "").strip() for key in METADATA_KEYS]
     return any(store and not store.startswith(_OF_ONE_BROKER) for store in stores)
 
@@ -332,8 +333,8 @@ def _ack_defaults(version: str) -> tuple[int, str]:
 
 
 def _ack_keys(values: Mapping[str, str], version: str, at_least: int) -> dict[str, str]:
-    """The cursor settings that keep acknowledgements of ``at_least`` ranges, as far as ``values``, or the
-    defaults of this version of Pulsar, have not got them (or more).
+    """The cursor settings that keep ``at_least`` ranges of acknowledgements: those keys for which ``values``,
+    or the defaults of this version of Pulsar, have less.
     """
     default_ranges, default_long_array = _ack_defaults(version)
     keys = {}
@@ -347,7 +348,7 @@ def _ack_keys(values: Mapping[str, str], version: str, at_least: int) -> dict[st
 
 def _advice(values: Mapping[str, str], version: str) -> list[str]:
     advice: list[str] = []
-    # Pulsar 5's own defaults will do; a conf file that was carried over from 4 has 10,000 instead.
+    # Pulsar 5's own defaults suffice; a conf file carried over from 4 has 10,000 instead.
     default_ranges, _ = _ack_defaults(version)
     wanted = default_ranges if default_ranges == _ACK_DEFAULTS_5[0] else ACK_RANGES
     missing = [f"{key}={value}" for key, value in _ack_keys(values, version, wanted).items()]
@@ -362,7 +363,7 @@ def _advice(values: Mapping[str, str], version: str) -> list[str]:
 
 
 def _original(home: PulsarHome, conf: Path, current: bytes, record: Record | None) -> tuple[bytes, list[str]]:
-    """The conf file as it is without Tidegate, and what the user should know about it."""
+    """The conf file without Tidegate, and a note for the user."""
     known = record.confs.get(conf.name) if record else None
     if known is None:
         return _without_keys(conf, current)

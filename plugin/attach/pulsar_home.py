@@ -1,7 +1,7 @@
-"""An unpacked Pulsar as ``attach`` sees it: its version, its conf files, the jars of the shim in its ``lib``.
+"""An unpacked Pulsar, as ``attach`` sees it: its version, its conf files, and the shim's jars in its ``lib``.
 
-Nothing is written here. Invariant: what opens is a Pulsar home; anything else is an ``AttachError`` that says
-why.
+This module writes nothing. Invariant: only a Pulsar home opens; anything else is an ``AttachError`` with the
+reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REQUIRED_KEY = "clusterName"
 
 @dataclass(frozen=True)
 class PulsarHome:
-    """Where a Pulsar is, which one it is, and the conf files of it that configure a broker.
+    """A Pulsar's place and version, and its conf files that configure a broker.
 
     Its files are read while it is open: ``with PulsarHome.open(path) as home``.
     """
@@ -67,7 +67,7 @@ class PulsarHome:
 
     @property
     def version_known(self) -> bool:
-        """Whether the shim starts in this line of Pulsar."""
+        """True if the shim starts in this line of Pulsar."""
         return self.version.startswith(tuple(f"{line}." for line in KNOWN_LINES))
 
     @property
@@ -77,7 +77,7 @@ class PulsarHome:
 
     @property
     def jar(self) -> Path:
-        """Where ``attach`` puts the shim."""
+        """Path of the shim that ``attach`` installs."""
         return self.path / LIB / JAR_NAME
 
     def other_jars(self) -> tuple[Path, ...]:
@@ -87,7 +87,7 @@ class PulsarHome:
 
     @property
     def record_dir(self) -> Path:
-        """Where ``attach`` keeps the files as they were and what it did to them."""
+        """The directory of the original files and of the record of changes."""
         return self.path / CONF / RECORD
 
     def read_conf(self, path: Path) -> bytes:
@@ -121,7 +121,7 @@ class Folders:
 
     @classmethod
     def open(cls, path: Path, identity: tuple[int, int] | None = None) -> Self:
-        """Those of the Pulsar home ``path``; ``identity``: which directory it has to be.
+        """Those of the Pulsar home ``path``, which must be the directory ``identity`` if that is given.
 
         Raises ``AttachError``.
         """
@@ -145,7 +145,7 @@ class Folders:
             return cls(home, lib, conf, record)
 
     def of(self, path: Path) -> Folder | None:
-        """The one that the file ``path`` is in; None if that is missing."""
+        """The open directory that contains the file ``path``; None if it is missing."""
         match path.parent.relative_to(self.home.path).parts:
             case ("lib",):
                 return self.lib
@@ -164,7 +164,7 @@ class Folders:
         return folder
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close every directory."""
         for one in (self.record, self.conf, self.lib, self.home):
             if one is not None:
                 one.close()

@@ -1,7 +1,7 @@
-"""What ``attach`` did, as ``conf/tidegate/attach.json``, so that ``detach`` can take it back.
+"""The changes of ``attach``, in ``conf/tidegate/attach.json``, for ``detach`` to revert.
 
-Invariants: the same attachment makes the same bytes (so that a second ``attach`` finds nothing to do); a
-record of a newer format is refused, never guessed at.
+Invariants: the same attachment gives the same bytes (so that a second ``attach`` has nothing to do); a record
+of a newer format is refused, never guessed at.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ FILE_NAME = "attach.json"
 
 @dataclass(frozen=True)
 class AttachedSettings:
-    """What an attached broker is told.
+    """The settings of an attached broker.
 
-    horizon_ms: how far ahead due entries come to the broker. index_log: where index logs are kept;
-    ``auto``: as the conf file of each broker says.
+    horizon_ms: how far ahead due entries are pushed to the broker. index_log: the home of index logs;
+    ``auto``: chosen by the conf file of each broker.
     """
 
     socket: str
@@ -35,7 +35,7 @@ class AttachedSettings:
 
 @dataclass(frozen=True)
 class ConfRecord:
-    """One conf file: what it was before and after (SHA-256, hex) and what was changed in it."""
+    """One conf file: SHA-256 (hex) before and after, and the changes."""
 
     original_sha256: str
     attached_sha256: str

@@ -1,8 +1,8 @@
-"""What is asked of deliveries: early, lost, repeated, out of order, how late, and when nothing came.
+"""Checks of deliveries: early, lost, repeated, out of order, lateness, and gaps.
 
-The demo, the drills and the audit on Spark judge by these functions, so that a word means one thing. They are
-pure functions over arrays: no clock, no broker, no files. Times are integers of any one unit since the epoch;
-`NEVER` stands for what did not happen, or is not known.
+The demo, the drills and the audit on Spark all judge by these functions, so that each word has one meaning.
+They are pure functions over arrays: no clock, no broker, no files. Times are integers of any one unit since
+the epoch; `NEVER` stands for an event that did not happen or is not known.
 """
 
 from tidegate.plugin.checks.deliveries import (

@@ -1,6 +1,6 @@
-"""Which messages were received when, and which of them early, never, or more than once.
+"""When each message was received, and which messages came early, never, or more than once.
 
-A message is a number, 0 to how many there are; a receipt is one delivery to one consumer.
+A message is a number, counted from 0; a receipt is one delivery to one consumer.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NEVER = -1
 
 
 class RepeatCause(IntEnum):
-    """Why a message was received again, as far as the broker's redelivery count tells.
+    """The cause of a repeated receipt, as far as the broker's redelivery count shows it.
 
-    REDELIVERED: the broker counted it as a redelivery; a consumer refused it, kept it too long or went away.
-    FORGOTTEN: the broker took it for the first time; the acknowledgement was lost, or the cursor set back.
-    UNKNOWN: no redelivery count was recorded.
+    REDELIVERED: the broker counted it as a redelivery; a consumer rejected it, kept it too long or
+    disconnected. FORGOTTEN: the broker counted a first delivery; the acknowledgement was lost, or the cursor
+    was set back. UNKNOWN: no redelivery count was recorded.
     """
 
     REDELIVERED = 0
@@ -34,7 +34,7 @@ class RepeatCause(IntEnum):
 
 
 def first_receipts(messages: int, message: Ints, received: Int64) -> Int64:
-    """When each of ``messages`` messages was first received, ``NEVER`` if it was not. O(n log n)."""
+    """The time of the first receipt of each of ``messages`` messages, ``NEVER`` without one. O(n log n)."""
     first = np.full(messages, NEVER, np.int64)
     latest_first = np.argsort(received, kind="stable")[::-1]
     # Writing from the latest to the earliest leaves the earliest.
@@ -43,21 +43,23 @@ def first_receipts(messages: int, message: Ints, received: Int64) -> Int64:
 
 
 def early(due: Int64, received: Int64) -> Bools:
-    """Which were received before they were due. What is not delayed (due ``NEVER``) is never early."""
+    """A mask of the messages received before they were due. A message without delay (due ``NEVER``) is never
+    early.
+    """
     result: Bools = (due != NEVER) & (received != NEVER) & (received < due)
     return result
 
 
 def lost(expected: Bools, received: Int64) -> Bools:
-    """Which of the expected ones were never received."""
+    """A mask of the expected messages that were never received."""
     result: Bools = expected & (received == NEVER)
     return result
 
 
 def repeats(identity: Sequence[Ints], received: Int64) -> tuple[Indices, Indices]:
-    """(before, after): the receipts that came again, each after the one before of the same identity.
+    """(before, after): each repeated receipt, and before it the previous one of the same identity.
 
-    ``identity``: columns that together say which message a receipt is of. O(n log n).
+    ``identity``: columns that together identify the message of a receipt. O(n log n).
     """
     order = np.lexsort((received, *reversed(identity)))
     same = np.ones(max(len(order) - 1, 0), np.bool_)
@@ -68,16 +70,16 @@ def repeats(identity: Sequence[Ints], received: Int64) -> tuple[Indices, Indices
 
 
 def stored_twice(message: Ints, place: Sequence[Ints]) -> int:
-    """How often a message was received from a further place of its topic: its producer sent it again.
+    """How many messages were received from a second place of their topic, because the producer resent them.
 
-    ``place``: columns that together say where a receipt's message is stored. O(n log n).
+    ``place``: columns that together locate the message of a receipt. O(n log n).
     """
     columns = [column.astype(np.int64) for column in (message, *place)]
     return len(np.unique(np.stack(columns, axis=1), axis=0)) - len(np.unique(message))
 
 
 def repeat_causes(redelivery_count: Int64) -> npt.NDArray[np.int8]:
-    """The cause of each repeated receipt, from its redelivery count (``NEVER``: not recorded)."""
+    """The cause of each repeated receipt, by its redelivery count (``NEVER``: not recorded)."""
     causes = np.full(len(redelivery_count), RepeatCause.UNKNOWN, np.int8)
     causes[redelivery_count == 0] = RepeatCause.FORGOTTEN
     causes[redelivery_count > 0] = RepeatCause.REDELIVERED

@@ -1,4 +1,4 @@
-"""How late: percentiles of the time from when a message was due to when it was received."""
+"""Lateness: percentiles of the time from due to received."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidegate.plugin.checks.deliveries import Int64
 
 
 def percentiles(values: Int64, counts: Int64 | None, wanted: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Percentiles (0 … 100) of ``values``, each of which stands for ``counts`` equal ones (None: for one).
+    """Percentiles (0 … 100) of ``values``, each repeated ``counts`` times (None: once).
 
-    Between two values they are interpolated, as NumPy does; ``values`` is not empty. O(n log n).
+    Interpolated between two values, as in NumPy; ``values`` must not be empty. O(n log n).
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order].astype(np.float64)
@@ -28,7 +28,7 @@ def percentiles(values: Int64, counts: Int64 | None, wanted: Sequence[float]) ->
 
 @dataclass(frozen=True)
 class Lateness:
-    """Percentiles in milliseconds; all zero when ``count`` is."""
+    """Percentiles in milliseconds; all are zero when ``count`` is."""
 
     count: int
     p50_ms: float
@@ -37,7 +37,7 @@ class Lateness:
 
     @classmethod
     def of(cls, lateness: Int64, counts: Int64 | None = None, *, per_ms: int = 1000) -> Lateness:
-        """Of a sample in units of which ``per_ms`` are a millisecond, with ``counts`` as above."""
+        """From a sample with ``per_ms`` units to a millisecond, and ``counts`` as in ``percentiles``."""
         if len(lateness) == 0:
             return cls(0, 0.0, 0.0, 0.0)
         p50, p99, top = (percentiles(lateness, counts, (50, 99, 100)) / per_ms).tolist()

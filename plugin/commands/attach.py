@@ -1,4 +1,4 @@
-"""``tidegate attach`` and ``tidegate detach``: plans of ``plugin.attach.plan``, shown and carried out."""
+"""``tidegate attach`` and ``tidegate detach``: show plans of ``plugin.attach.plan`` and carry them out."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _show_diffs(plan: Plan) -> None:
             continue
         for line in unified_diff(change, name):
             printable = line.encode("utf-8", errors="replace").decode("utf-8")
-            if console.is_terminal:  # elsewhere it is a patch, byte for byte
+            if console.is_terminal:  # a file gets the patch, byte for byte
                 printable = "\t".join(one_line(part) for part in printable.split("\t"))
             console.print(Text(printable, style=_STYLES.get(line[:1], "")))
 

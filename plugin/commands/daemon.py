@@ -1,4 +1,4 @@
-"""From flags to a daemon that runs to its end: what ``tidegate serve`` does, however its flags were read."""
+"""Flags to a running daemon: the work of ``tidegate serve``, however its flags were read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.plugin.daemon.settings import load_settings
 def run_daemon(flags: Mapping[str, Path | str | None], config: Path | None) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises ``UserError``."""
     settings = load_settings(flags, config)
-    # Not before the settings are known to be right.
+    # Only once the settings are valid.
     from tidegate.plugin.daemon.allocator import collect_nothing_yet  # noqa: PLC0415
 
     collect_nothing_yet()

@@ -1,9 +1,9 @@
 """``tidegate demo``: delayed messages on a real Pulsar broker, through kill -9 of the broker and of the
 daemon.
 
-This module is the command line: flags, checks, signals, where the output goes. ``plugin.demo.course`` is
-the demo itself. Exit codes: 0 nothing early or lost, 1 something was, or it could not be run, 2 a bad value
-or a missing part, 128 + n ended by signal n.
+This module is the command line: flags, checks, signals, output. ``plugin.demo.course`` is the demo itself.
+Exit codes: 0 nothing early or lost, 1 an early or lost message or a failed start, 2 a bad value or a missing
+part, 128 + n ended by signal n.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def demo(  # noqa: PLR0917 the flags
     On a Pulsar broker that is started for it. Exit codes: 0 nothing was early or lost, 1 something was, or it
     could not be run, 2 a bad value or a missing part.
     """
-    # Here, since the client takes its time to load and every command would wait for it.
+    # Imported here: the client loads slowly, and every command would wait for it.
     from tidegate.plugin.demo.run import Options  # noqa: PLC0415
 
     tracker = _FORMER_NAMES.get(tracker, tracker)
@@ -119,7 +119,7 @@ def _check_values(messages: int, seconds: float, far: int, tracker: str) -> None
 
 
 def _check_json(json_file: str | None) -> None:
-    """Before the run rather than after it; nothing is opened, since that would disturb a pipe's reader."""
+    """Before the run, not after it; opening nothing, which would disturb a pipe's reader."""
     if json_file is None or json_file == "-":
         return
     path = Path(json_file)
@@ -179,7 +179,7 @@ def _report(outcome: Outcome, json_file: str | None) -> None:
     elif json_file is not None:
         _write(Path(json_file), report)
     console = Console(stderr=json_file == "-")
-    # In a file or a pipe there is no width to keep to: a report is not cut.
+    # A file or a pipe has no width: the report is not cut.
     console.print(as_text(outcome, plots), width=None if console.is_terminal else 140, highlight=False)
 
 

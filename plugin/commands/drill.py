@@ -1,8 +1,7 @@
-"""``tidegate drill``: faults done to a real broker and its daemon, and what became of every message.
+"""``tidegate drill``: faults done to a real broker and its daemon, and the fate of every message.
 
-This module is the command line: flags, checks, signals, where the output goes. ``plugin.drill`` is the
-drills. Exit codes: 0 all passed, 1 one failed or could not be done, 2 a bad value or a missing part, 128 + n
-ended by signal n.
+This module is the command line: flags, checks, signals, output. ``plugin.drill`` is the drills. Exit codes: 0
+all passed, 1 a drill failed or could not be done, 2 a bad value or a missing part, 128 + n ended by signal n.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _DISK_MESSAGE_BYTES = 1_000
 _OUT = Path("run/drill")
 _FILE_WIDTH = 180
 _TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
-# What may stand in a header, of which it is a part.
+# Characters that a header may contain, since the token becomes part of one.
 _TOKEN = re.compile(r"[!-~]+")
 
 _app = typer.Typer(
@@ -130,7 +129,7 @@ def run(  # noqa: PLR0917 the flags
         trackers=trackers,
         rounds=rounds,
         messages=messages,
-        # On a cluster of the user's nothing is started.
+        # On the user's own cluster nothing is started.
         pulsar_home=check_home(pulsar_home) if own is None else Path(),
         jar=check_jar() if own is None else None,
         out_dir=out.absolute(),
@@ -281,7 +280,7 @@ def _check_places(options: Options, report: Path | None) -> None:
 
 
 def _check_report(report: Path) -> None:
-    """Now, and not when hours of drills are over: that a report can be written there."""
+    """Check that the report can be written, before hours of drills rather than after them."""
     if report.exists() and not report.is_dir():
         raise ConfigError(f"--report {report} is not a directory: choose another one")
     made = [path for path in (report, *report.absolute().parents) if not path.exists()]
@@ -293,7 +292,7 @@ def _check_report(report: Path) -> None:
         reason = error.strerror or error
         raise ConfigError(f"cannot write to --report {report}: {reason}; choose another one") from error
     finally:
-        # Nothing is left of the question.
+        # The question must leave nothing behind.
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
@@ -343,7 +342,7 @@ def _finish(results: list[Result], out_dir: Path, report: Path | None, *, to_std
 
     console = Console(stderr=to_stderr)
     if not console.is_terminal:
-        # In a file or a pipe there is no width to keep to: a report is not cut.
+        # A file or a pipe has no width: the report is not cut.
         console = Console(stderr=to_stderr, width=_FILE_WIDTH)
     console.print(as_table(results), highlight=False)
     if report is not None:

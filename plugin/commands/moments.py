@@ -1,7 +1,7 @@
-"""Times and spans as they are typed: milliseconds since 1970, ISO 8601, or a duration from now on.
+"""Times and spans as users type them: milliseconds since 1970, ISO 8601, or a duration from now.
 
-Invariant: a number is never taken for another unit: what would be a time in 1970 is refused, with what it may
-have been meant as.
+Invariant: no number is read in another unit than its own: a time that would fall in 1970 is refused, and the
+error says which unit was probably meant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MS_MAX = (1 << 63) - 1
 
 
 def moment(text: str, now_ms: int) -> int:
-    """The time that ``text`` says, in ms since 1970. Raises ``typer.BadParameter``."""
+    """The time in ``text``, in ms since 1970. Raises ``typer.BadParameter``."""
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped):
         value = int(stripped)
@@ -48,7 +48,7 @@ def moment(text: str, now_ms: int) -> int:
 
 
 def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
-    """Both ends of FROM..TO; None for one that is left out. Raises ``typer.BadParameter``."""
+    """Both ends of FROM..TO; None for an end that is missing. Raises ``typer.BadParameter``."""
     start, dots, stop = text.partition("..")
     if not dots or not (start.strip() or stop.strip()):
         raise typer.BadParameter(f"{text!r} is no range: write FROM..TO, as in 10m..1h")
@@ -59,7 +59,7 @@ def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
 
 
 def utc(time_ms: int) -> str:
-    """A time for people."""
+    """A time in a form for people."""
     try:
         return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""What the commands share that start brokers: the parts that must be there, signals, and the end."""
+"""Shared by the commands that start brokers: required parts, signals, and the end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class MissingPartError(UserError):
-    """Something that setting up puts in place is not there."""
+    """A part that ``tidegate setup`` installs is missing."""
 
     exit_code = 2
 
 
 def check_home(chosen: Path | None) -> Path:
-    """The unpacked Pulsar to run, ``chosen`` or the one that was set up, and a JDK to run it with."""
+    """The unpacked Pulsar to run (``chosen``, or the one that was set up), checked to have a JDK."""
     jdk = toolchain.find_jdk(os.environ)
     if isinstance(jdk, toolchain.Problem):
         raise MissingPartError(jdk.text)
@@ -49,7 +49,7 @@ def check_jar() -> Path:
 
 @contextlib.contextmanager
 def signals_stop(stop: Stop) -> Iterator[None]:
-    """A signal only asks for the end: an exception at any instruction could lose a process just started."""
+    """Let a signal only ask for the end: an exception at any instruction could lose a new process."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         stop.request(number)
@@ -63,7 +63,7 @@ def signals_stop(stop: Stop) -> Iterator[None]:
 
 
 def leave_at_once(exit_code: int) -> NoReturn:
-    """End without Python's ordinary ending, during which a thread inside the Pulsar client would abort."""
+    """Exit without Python's own shutdown, in which a thread of the Pulsar client would abort."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)

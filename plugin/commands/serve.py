@@ -51,11 +51,11 @@ def serve(  # noqa: PLR0917 the flags
 ) -> None:
     """Run the daemon beside a broker until SIGTERM or Ctrl-C.
 
-    What a flag sets may also come from the environment (TIDEGATE_DATA) or the file of --config (data = …).
+    Each setting may also come from the environment (TIDEGATE_DATA) or the file of --config (data = …).
     There are more settings: see docs/operations.md. Exit codes: 0 stopped cleanly, 1 it cannot start or go
     on, 2 a setting is wrong or missing.
     """
-    # Here, so that --help does not wait for what only a daemon needs.
+    # Imported here, so that --help does not load the daemon.
     from tidegate.plugin.commands.daemon import run_daemon  # noqa: PLC0415
 
     flags = {

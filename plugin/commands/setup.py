@@ -1,6 +1,6 @@
 """``tidegate setup``: fetch the Pulsar that the demo, the tests and the benches run, with progress.
 
-Also ``python -m tidegate.plugin.commands.setup``, which is what the Makefile calls.
+The Makefile calls it as ``python -m tidegate.plugin.commands.setup``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _LINE_EVERY_PERCENT = 25
 
 @contextlib.contextmanager
 def progress_reporter(console: Console) -> Iterator[Report]:
-    """What ``fetch`` reports to: a bar on a terminal, a line at each quarter elsewhere (a CI's log)."""
+    """Where ``fetch`` reports its progress: a bar on a terminal, elsewhere (a CI's log) a line at each
+    quarter.
+    """
     if not console.is_terminal:
         yield _line_reporter(console)
         return
@@ -92,7 +94,7 @@ def register(app: typer.Typer) -> None:
 
 
 def main() -> int:
-    """Run ``setup`` by itself; 0, 1 for a mistake that its line explains, 130 if interrupted."""
+    """Run ``setup`` alone; returns 0, 1 for a mistake that its line explains, or 130 if interrupted."""
     try:
         require_linux(sys.platform)
         refuse_misspelt(os.environ)

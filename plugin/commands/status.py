@@ -1,7 +1,7 @@
-"""``tidegate status``: what a running daemon holds, for people as text, for programs as JSON.
+"""``tidegate status``: the state of a running daemon, as text for people and JSON for programs.
 
 The JSON is the daemon's own answer (``report``, described in ``docs/operations.md``) plus ``attached`` when a
-Pulsar home was given. Invariant: nothing is printed as known that the daemon did not say.
+Pulsar home was given. Invariant: the command prints nothing as known that the daemon did not say.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from tidegate.plugin.wire.client import ask_socket
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
-    """What the files of a Pulsar installation say. Raises ``UserError`` if it is not one."""
+    """The attachment of a Pulsar installation, from its files. Raises ``UserError`` if ``pulsar_home`` is
+    none.
+    """
     found = inspect(pulsar_home)
     return {
         "pulsar_home": str(found.home),

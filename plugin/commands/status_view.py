@@ -1,7 +1,7 @@
-"""What ``tidegate status`` shows people: tables on a terminal that is wide enough, lines everywhere else.
+"""``tidegate status`` for people: tables on a terminal that is wide enough, lines everywhere else.
 
-Invariant: no name is cut or broken: a terminal that a table does not fit into, a pipe and a file get a line
-for each subscription, however long it becomes.
+Invariant: no name is cut or broken. A pipe, a file and a terminal too narrow for the table get a line for
+each subscription, however long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_COMPACTIONS = (
 
 
 def render(answer: dict[str, Any], console: Console) -> None:
-    """Print an answer. Raises what Python does if it does not follow the schema."""
+    """Print an answer. If the answer does not follow the schema, Python's own exception."""
     daemon, totals = answer["daemon"], answer["totals"]
     state = "ready" if daemon["ready"] else f"NOT READY: {'; '.join(daemon['not_ready'])}"
     say(console, f"{daemon['product']}, up {_duration(daemon['uptime_seconds'])}, {state}")
@@ -36,7 +36,7 @@ def render(answer: dict[str, Any], console: Console) -> None:
         say(console, f"broker {name} ({broker['product']}) connected, {broker['streams']} streams")
     if not answer["brokers"]:
         say(console, "no broker is connected")
-    for line in _bypassed(answer.get("bypassed")):  # an older daemon does not say
+    for line in _bypassed(answer.get("bypassed")):  # absent from an older daemon
         say(console, line)
     if "attached" in answer:
         say(console, attachment_line(answer["attached"]))
@@ -50,7 +50,7 @@ def render(answer: dict[str, Any], console: Console) -> None:
     damage = _damage(totals)
     if damage:
         say(console, damage)
-    if totals.get("store_compactions_disabled"):  # an older daemon does not say
+    if totals.get("store_compactions_disabled"):  # absent from an older daemon
         say(console, _NO_COMPACTIONS)
     if moved_bytes := totals.get("damaged_bytes"):
         say(
@@ -66,7 +66,7 @@ def render(answer: dict[str, Any], console: Console) -> None:
 
 
 def _bypassed(bypassed: dict[str, Any] | None) -> list[str]:
-    """A line for each dispatcher that bypasses Tidegate, and one for those without a name."""
+    """A line for each dispatcher that bypasses Tidegate, and one for all without a name."""
     if bypassed is None:
         return []
     lines = [
@@ -93,12 +93,12 @@ def _say_rows(rows: list[_Row], console: Console) -> None:
 
 
 def say(console: Console, line: str) -> None:
-    """Print one line and break it nowhere: a terminal does that by itself."""
+    """Print one line unbroken: a terminal wraps it by itself."""
     console.print(Text(one_line(line)), soft_wrap=True)
 
 
 def attachment_line(files: dict[str, Any]) -> str:
-    """Whether a Pulsar home is attached, and what to do if not."""
+    """The line that says if a Pulsar home is attached, and how to attach it if not."""
     home = f"{files['pulsar_home']} (Pulsar {files['pulsar_version']})"
     if files["attached"]:
         return f"{home} is attached"
@@ -135,7 +135,7 @@ class _Row:
         self.slices_omitted = int(one["slices_omitted"])
 
     def lines(self) -> list[str]:
-        """It as text, its slices indented below."""
+        """The row as text, its slices indented below."""
         said = [
             f"{self.topic}:{self.subscription}  {self.held} held, {self.in_flight} in flight, "
             f"{self.staged} staged, overdue {self.overdue}, next due {self.next_due}, "
@@ -188,7 +188,7 @@ def _slice_table(row: _Row) -> Table:
 def _instant(at_ms: int) -> str:
     try:
         return f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):  # what a client may ask for ends long after the calendar
+    except (ValueError, OverflowError, OSError):  # a client may ask for a time long after the calendar's end
         return "beyond year 9999" if at_ms > 0 else "before year 1"
 
 
@@ -201,12 +201,12 @@ def _next_due(next_due_ms: int | None, now_ms: int) -> str:
 
 def _width(one: dict[str, Any]) -> str:
     text = duration(one["slice_width_ms"])
-    # An older daemon does not say.
+    # An older daemon does not send it.
     return f"{text} auto" if one.get("slice_width_auto") else text
 
 
 def _damage(totals: dict[str, Any]) -> str:
-    """What the disk has lost since the start, empty if it has lost nothing."""
+    """The losses of the disk since the start; empty if there are none."""
     found = [
         f"{totals[name]:,} {what}"
         for name, what in (
@@ -214,7 +214,7 @@ def _damage(totals: dict[str, Any]) -> str:
             ("blocks_quarantined", "blocks damaged"),
             ("corrupt_records", "stored values damaged"),
         )
-        if totals.get(name)  # an older daemon does not count them all
+        if totals.get(name)  # an older daemon lacks some of these counts
     ]
     if not found:
         return ""
@@ -222,7 +222,7 @@ def _damage(totals: dict[str, Any]) -> str:
 
 
 def _log(log: dict[str, Any] | None) -> list[str]:
-    """Where the index log is, and how far behind; nothing if there is none."""
+    """The place of the index log and its lag; nothing if there is no log."""
     if log is None:
         return []
     if not log["home"]:

@@ -1,6 +1,6 @@
-"""``tidegate tide``: what comes due when, as a histogram, of one subscription, many, or all.
+"""``tidegate tide``: a histogram of due times, of one subscription, many, or all.
 
-Invariant: what is not exact is said to be so, with its bound.
+Invariant: an inexact figure is marked as such, with its bound.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def _span(text: str | None, option: str) -> int | None:
 
 
 def forecast(answer: dict[str, Any], drain_per_second: float) -> dict[str, Any]:
-    """How late what is due will be, if so many are taken a second: at most, as if all of a bucket were due
-    with its first."""
+    """The lateness of due messages at ``drain_per_second``: an upper bound, as if a whole bucket were due
+    with its first message.
+    """
     queued = float(answer["overdue"])
     now_ms = last_ms = answer["now_ms"]
     late_max_ms, late_max_at_ms = queued / drain_per_second * 1_000, now_ms

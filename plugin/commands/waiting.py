@@ -1,7 +1,7 @@
-"""``tidegate list`` and ``tidegate show``: the messages that wait, in due order; how one stands.
+"""``tidegate list`` and ``tidegate show``: the waiting messages in due order; the state of one message.
 
-Invariants: a line is printed as soon as its page has come, and memory is bounded by a page; with ``--json``
-nothing but one object a line goes to standard output.
+Invariants: a page's lines are printed as soon as it arrives, and memory is bounded by a page; with ``--json``
+standard output gets only objects, one a line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``tidegate width``: shows and changes how wide the slices of a subscription are, while the daemon runs.
+"""``tidegate width``: show and change the slice width of a subscription while the daemon runs.
 
-Invariant: a change is told as done only after the daemon has answered that it is durable.
+Invariant: a change is reported only after the daemon has answered that it is durable.
 """
 
 from __future__ import annotations
