@@ -3,7 +3,7 @@
 Invariants:
 
 - ``UserError`` and its subclasses are mistakes that a person can correct: the message is one line with the
-remedy; the command line prints it without a traceback and exits with ``exit_code``.
+  remedy; the command line prints it without a traceback and exits with ``exit_code``.
 - ``ProtocolError`` is a broken rule of ``docs/protocol.md``: it ends a connection, never the daemon.
 - ``StreamError`` ends one stream; the connection and its other streams stay.
 """

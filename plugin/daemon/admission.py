@@ -1,36 +1,36 @@
-"""How fast entries are taken in while spilling is behind: smoothly, so that no reader waits long at once.
+"""The rate at which entries come in while spilling is behind: smooth, so that no reader waits long.
 
-What is in memory and in no slice yet is the *level*. Below the soft bound everything is read as it comes.
-From there on reading is paced to what is drained: twice as fast at the soft bound, as fast half-way, not at
-all at the hard bound. So the level comes to rest between the bounds, where as much comes in as goes out, and
-a broker sees a slower daemon instead of one that stops. RocksDB delays writes in the same way. What was read
-is paid for with what the rate has brought since the last time (a token bucket whose rate changes).
+The *level* is the memory of entries that are in no slice yet. Below the soft bound everything is read at
+once. From there on, reading is paced to the drain rate: twice the rate at the soft bound, the rate half-way,
+nothing at the hard bound. So the level settles between the bounds, where as much comes in as goes out, and a
+broker sees a slower daemon instead of a stopped one. RocksDB delays writes in the same way. The bytes read
+are paid from a token bucket, which fills at this changing rate.
 
-Pure: the caller tells the level and the time, and waits as long as it is told. Invariants: the pause that is
-asked for is at most ``PAUSE_MAX_S``, after which one asks again; at the hard bound nothing is let through,
-whatever was measured; a pause is never longer because a former one was.
+Pure: the caller tells the level and the time, and makes the pauses. Invariants: a pause is at most
+``PAUSE_MAX_S``, after which the caller asks again; at the hard bound nothing is let through, whatever was
+measured; no pause makes a later one longer.
 """
 
 from __future__ import annotations
 
 import math
 
-PAUSE_MIN_S = 0.002  # less is not worth a timer: it is added to the next one
+PAUSE_MIN_S = 0.002  # less is not worth a timer: it is added to the next pause
 PAUSE_MAX_S = 0.020
-SLACK_S = 0.020  # timers come late: so much of the lateness is made up for
+SLACK_S = 0.020  # timers come late: at most so much lateness is made up
 SMOOTHING_S = 1.0
-DRAIN_FIRST_BYTES_PER_S = 24e6  # before anything was measured
-DRAIN_MIN_BYTES_PER_S = 240e3  # so that a long stop is not followed by a crawl
+DRAIN_FIRST_BYTES_PER_S = 24e6  # before the first measurement
+DRAIN_MIN_BYTES_PER_S = 240e3  # so that no crawl follows a long stop
 _NS = 1_000_000_000
 
 
 class Admission:
-    """The level, what is drained, and the pause that follows for who reads. Times are monotonic."""
+    """The level, the drain rate, and the readers' pause that follows. Times are monotonic."""
 
     def __init__(self, spill_bytes: int, hard_bytes: int) -> None:
-        """With ``spill_bytes`` staged, spilling begins: the soft bound is somewhat above it.
+        """Spilling begins with ``spill_bytes`` staged: the soft bound is somewhat above it.
 
-        Raises ``ValueError`` unless that is below the hard bound.
+        Raises ``ValueError`` unless the soft bound is below the hard one.
         """
         if not 0 <= spill_bytes < hard_bytes:
             raise ValueError(
@@ -47,16 +47,16 @@ class Admission:
 
     @property
     def level_bytes(self) -> int:
-        """What is in memory: as told, and what was taken in since."""
+        """Bytes in memory: the level last told, and the bytes taken in since."""
         return self._told_bytes + self._taken_bytes
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is let through."""
+        """Nothing is let through."""
         return self.level_bytes >= self._hard_bytes
 
     def tell(self, level_bytes: int, now_ns: int) -> None:
-        """The level now; what was drained follows from it. To be called often."""
+        """Set the level, which also shows the drain rate. To be called often."""
         if self._told_ns is not None and self._told_bytes >= self._soft_bytes and now_ns > self._told_ns:
             passed_s = (now_ns - self._told_ns) / _NS
             drained = max(0, self.level_bytes - level_bytes) / passed_s
@@ -67,12 +67,12 @@ class Admission:
         self._taken_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """So much was read."""
+        """Count ``size_bytes`` as read."""
         self._taken_bytes += size_bytes
         self._credit_bytes -= size_bytes
 
     def pause_s(self, now_ns: int) -> float:
-        """How long to wait before the next read, 0 for not at all. After the wait, ask again."""
+        """The wait before the next read, 0 for none. After the wait, ask again."""
         passed_s = max(0, now_ns - self._asked_ns) / _NS
         self._asked_ns = now_ns
         rate = self._bytes_per_s()
@@ -86,7 +86,7 @@ class Admission:
         return 0.0 if wait_s < PAUSE_MIN_S else min(wait_s, PAUSE_MAX_S)
 
     def _bytes_per_s(self) -> float | None:
-        """How fast may be read at this level; None: as fast as it comes."""
+        """The rate of reading allowed at this level; None: no limit."""
         level = self.level_bytes
         if level < self._soft_bytes:
             return None

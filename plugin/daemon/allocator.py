@@ -1,7 +1,7 @@
-"""How the process gives memory back, and when it looks for garbage.
+"""Limits for the allocator and the garbage collector of the process.
 
-glibc raises the size above which it maps memory of its own as soon as a large array has been freed once;
-from then on arrays of megabytes come from the heap, and a heap with holes does not shrink. Fixed limits keep
+glibc raises the size above which it maps memory separately as soon as the process has freed one large array;
+later arrays of megabytes then come from the heap, and a heap with holes does not shrink. Fixed limits keep
 the memory of a daemon that spills for days where it was after the first minute.
 """
 
@@ -21,7 +21,7 @@ _COLLECT_AFTER = (10_000, 20, 100)
 
 
 def give_back_memory() -> bool:
-    """Set the limits for this process; False where the C library is not glibc and knows none."""
+    """Set the limits for this process; False if the C library is not glibc and has none."""
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
@@ -36,15 +36,15 @@ def give_back_memory() -> bool:
 
 
 def collect_nothing_yet() -> None:
-    """What a start makes stays: walking it again and again, as it grows, takes a fourth of the time."""
+    """Collect nothing during a start: its objects stay, and walking them takes a fourth of the time."""
     gc.disable()
 
 
 def collect_rarely() -> None:
-    """Take what is alive now for good, and walk the young objects only, but for once in a very long time.
+    """Exempt all live objects from collection, and walk only young ones, except once in a very long time.
 
-    A full collection stops every thread for as long as it takes to walk all objects, up to a second with a
-    thousand subscriptions. Imports and the index leave next to no cycles behind, so nothing is lost by none.
+    A full collection stops every thread while it walks all objects, up to a second with a thousand
+    subscriptions. Imports and the index leave next to no cycles, so its absence costs nothing.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)

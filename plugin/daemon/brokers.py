@@ -1,7 +1,7 @@
-"""The brokers that are connected, by the names that they give.
+"""The connected brokers, by the names that they give.
 
-Invariants: one connection of a name; a newer one ends the older, once what that had sent is applied; what is
-remembered of clients that are gone is bounded, whatever names they gave.
+Invariants: a name has one connection; a newer one ends the older, after the older one's data is applied; the
+memory of past clients is bounded, whatever names they gave.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERED_MAX = 4 * BROKERS_MAX
 
 
 class Brokers:
-    """Who is connected, and who has been."""
+    """The connected brokers, and the past ones."""
 
     def __init__(self, metrics: Metrics, log: structlog.typing.FilteringBoundLogger) -> None:
         self._metrics = metrics
@@ -36,7 +36,7 @@ class Brokers:
         return self._connected
 
     def greet(self, connection: Link, hello: Hello) -> None:
-        """A broker has said HELLO. Raises ``ProtocolError``: its name will not do, or there are too many."""
+        """A broker has said HELLO. Raises ``ProtocolError`` for a bad name, or for too many brokers."""
         if len(hello.name.encode()) > NAME_BYTES_MAX or len(hello.product.encode()) > NAME_BYTES_MAX:
             raise ProtocolError(ErrorCode.MALFORMED, f"HELLO has a name of more than {NAME_BYTES_MAX} bytes")
         previous = self._connected.get(hello.name)

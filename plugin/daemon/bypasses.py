@@ -1,8 +1,8 @@
-"""What bypasses Tidegate at the connected brokers: dispatchers whose delayed messages another tracker has.
+"""Dispatchers that bypass Tidegate at the connected brokers: another tracker has their delayed messages.
 
-A broker tells all of it each time. Invariants: the daemon is not ready while anything bypasses it; what is
-kept is bounded (``BYPASSED_MAX`` dispatchers by name for each broker, the others counted); a broker that is
-gone has nothing here.
+A broker tells all of them each time. Invariants: the daemon is not ready while anything bypasses it; memory
+is bounded (``BYPASSED_MAX`` dispatchers by name for each broker, the others counted); a closed connection
+leaves nothing here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAID_MAX = 3
 
 
 class Bypasses:
-    """By connection, what its broker has told last."""
+    """The latest report of each connection's broker."""
 
     def __init__(self, health: Health, log: structlog.typing.FilteringBoundLogger) -> None:
         self._health = health
@@ -31,17 +31,17 @@ class Bypasses:
 
     @property
     def dispatchers(self) -> int:
-        """How many there are at all brokers, those without a name here among them."""
+        """The number of dispatchers at all brokers, including those without a name here."""
         return sum(one.dispatchers for one in self._told.values())
 
     def named(self) -> Iterator[tuple[str, BypassedDispatcher]]:
-        """Those that are known by name, each with its broker's."""
+        """The dispatchers known by name, each with its broker's name."""
         for connection, told in self._told.items():
             for one in told.named:
                 yield connection.peer_name, one
 
     def tell(self, connection: Link, told: Bypassed) -> None:
-        """A broker says what bypasses Tidegate now."""
+        """A broker tells the dispatchers that bypass Tidegate now."""
         before = self._told.pop(connection, Bypassed(0))
         if told.dispatchers:
             self._told[connection] = told

@@ -4,10 +4,10 @@ Invariants:
 
 - a frame is reported durable only after a commit of the catalog has returned a token that covers it;
 - a change waits at most ``interval_s`` for its commit, less when ``entries_max`` have come together;
-- a failed commit is tried again until it succeeds, with nothing reported durable meanwhile; the owner hears
-  of every failure and of the first success after it.
+- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; the owner hears of
+  every failure and of the first success after it.
 
-While one commit is being written the next one gathers, so a slow disk makes groups larger, not more.
+The next commit gathers while one is being written, so a slow disk makes groups larger, not more numerous.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Committed(Protocol):
 
     @property
     def session(self) -> Session:
-        """Its logic."""
+        """Its session."""
         ...
 
 
@@ -37,14 +37,14 @@ HeardT_contra = TypeVar("HeardT_contra", bound=Committed, contravariant=True)
 
 
 class CommitListener(Protocol[HeardT_contra]):
-    """Who is told of commits."""
+    """The listener to commits."""
 
     def on_durable(self, stream: HeardT_contra, durability: Durability) -> None:
         """Frames of ``stream`` are on disk."""
         ...
 
     def on_committed(self, seconds: float) -> None:
-        """A commit took so long and succeeded."""
+        """A commit succeeded, and took ``seconds``."""
         ...
 
     def on_commit_failed(self, waiting: Iterable[HeardT_contra], error: StorageError) -> None:
@@ -55,7 +55,7 @@ class CommitListener(Protocol[HeardT_contra]):
 class Committer(Generic[StreamT]):
     """Gathers changes and commits them together.
 
-    ``executor`` writes, so that a slow disk holds up nobody's due entries; None writes on the loop.
+    ``executor`` writes, so that a slow disk delays nobody's due entries; None writes on the loop.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Committer(Generic[StreamT]):
 
     @property
     def uncommitted_entries(self) -> int:
-        """Entries and positions of the changes that no commit has covered yet."""
+        """Entries and positions of the changes that no commit covers yet."""
         return self._entries + self._entries_committing
 
     def note(self, stream: StreamT, entries: int) -> None:
@@ -103,9 +103,9 @@ class Committer(Generic[StreamT]):
             self.wake()
 
     def after(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call ``tell`` once everything up to ``token`` is durable, or with the error if that fails first.
+        """Call ``tell`` once everything up to ``token`` is durable, or with the error of a failed commit.
 
-        What failed is committed all the same when the store works again.
+        A failed change is still committed when the store works again.
         """
         self._told_after.append((token, tell))
         self.wake()
@@ -122,12 +122,12 @@ class Committer(Generic[StreamT]):
             self._timer = self._loop.call_later(self._interval_s, self._begin)
 
     def forget(self, stream: StreamT) -> None:
-        """``stream`` has ended; its changes are committed all the same, but it need not be told."""
+        """``stream`` has ended; its changes are still committed, but it is not told."""
         self._waiting.pop(stream, None)
         self._committing.pop(stream, None)
 
     def commit_now(self) -> None:
-        """Commit everything on the calling thread, also what is on its way; no more by itself after it."""
+        """Commit everything on the calling thread, a commit on its way included; then stop committing."""
         self._cancel()
         self._take()
         self._writing = None
@@ -198,7 +198,7 @@ class Committer(Generic[StreamT]):
         self._tell(durable_token, None)
 
     def _tell(self, durable_token: int | None, error: StorageError | None) -> None:
-        """Tell those that wait for ``durable_token`` or less, all of them if there is none."""
+        """Tell the callers that wait for ``durable_token`` or less, all of them if it is None."""
         asked, self._told_after = self._told_after, []
         for token, tell in asked:
             if durable_token is None or token <= durable_token:
@@ -211,7 +211,7 @@ class Committer(Generic[StreamT]):
         try:
             tell(error)
         except Exception as bug:
-            # The others wait to be told, too.
+            # The other callers wait for the news, too.
             self._loop.call_exception_handler(
                 {"message": "who waited for a commit failed when told", "exception": bug}
             )

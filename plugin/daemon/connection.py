@@ -1,17 +1,18 @@
-"""One client's connection: greeting, frames, heartbeats, back-pressure. Which streams are on it is in
-``streams``; what the frames mean is the engine's business.
+"""One client's connection: greeting, frames, heartbeats, back-pressure.
+
+``streams`` has the streams on it; the engine knows the meaning of the frames.
 
 Invariants:
 
-- nothing is accepted before HELLO, and nothing at all after the connection was told to close;
-- what it has of a frame that is not whole counts together with what all others have, and is given back when
-  the connection ends;
-- while the peer does not take what is written, no DUE and no HELD is made for it and nothing more is read
-  from it, so the memory it costs is bounded by ``write_buffer_bytes`` and one answer;
-- frames that add few entries are gathered for each stream, and applied together before anything else is, and
-  at the end of what was read at the latest: the result is as if they had come one after another;
-- what a peer had sent before it was gone is applied, also when a failed write ends the connection: a killed
-  broker's last acknowledgements are among it.
+- it accepts nothing before HELLO, and nothing at all once it is closing;
+- its bytes of an incomplete frame count together with those of all other connections, and are freed when it
+  ends;
+- while the peer does not read, it makes no DUE and no HELD for it and reads nothing more from it, so its
+  memory is bounded by ``write_buffer_bytes`` and one answer;
+- it gathers frames that add few entries for each stream, and applies them together before any other frame,
+  and at the latest at the end of the read: the result is as if they had come one after another;
+- it applies everything that the peer had sent before it was gone, also when a failed write ends the
+  connection: that includes a killed broker's last acknowledgements.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 128 * 1024
 SILENT_HEARTBEATS = 3
-BEATS = 4  # a heartbeat: how often is looked
-CLOSE_SECONDS = 1.0  # a peer that does not read its ERROR is cut off after this
+BEATS = 4  # checks in one heartbeat
+CLOSE_SECONDS = 1.0  # until the cut-off of a peer that does not read its ERROR
 NS_PER_MS = 1_000_000
 
 
@@ -138,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def product(self) -> str:
-        """What the client says in its HELLO that it is."""
+        """The product named in the client's HELLO."""
         return "" if self.hello is None else self.hello.product
 
     @property
@@ -148,18 +149,18 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_broker(self) -> bool:
-        """Whether the client has said that it is a broker."""
+        """The client has said that it is a broker."""
         return self.hello is not None and self.hello.role == Role.BROKER
 
     @property
     def closing(self) -> bool:
-        """Whether it is about to end."""
+        """It is about to end."""
         return self._closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio: the peer is there."""
+        """Called by asyncio: the connection is made."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._closing:  # there were too many before it had begun
+        if self._closing:  # already given up: there are too many
             self.abort()
             return
         self._out.connect(self._transport)
@@ -168,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
             self._log.warning("a process of another user tried to connect")
             self.abort()
             return
-        # A second descriptor of the same socket: the transport closes its own without reading what is left.
+        # A second descriptor of the socket: the transport closes its own without reading the rest.
         try:
             self._peer = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         except OSError as error:
@@ -178,11 +179,11 @@ class Connection(asyncio.BufferedProtocol):
         self._beat()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
-        """Called by asyncio: where to put what comes."""
+        """Called by asyncio: the buffer for the next bytes."""
         return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by asyncio: so many bytes came."""
+        """Called by asyncio: ``nbytes`` have come."""
         self._received_ns = self._clock.monotonic_ns()
         self._silent_beats = 0
         self._metrics.bytes_received.inc(nbytes)
@@ -210,20 +211,20 @@ class Connection(asyncio.BufferedProtocol):
             self._pace()
 
     def _bound_half_frames(self, *, is_same: bool) -> None:
-        """Raises nothing. is_same: no frame has come to its end since the last time."""
+        """Raises nothing. is_same: no frame was completed since the last call."""
         size_bytes = 0 if self._closing else self._decoder.buffered_bytes
         ended = self._half_frames.note(self, size_bytes, is_same=is_same)
         if ended is not None:
             ended.give_back("too much is half received, and this connection has waited longest for the rest")
 
     def give_back(self, why: str) -> None:
-        """End it, so that others can be received."""
+        """End the connection, so that others can receive."""
         self._log.warning("a connection is ended for the memory it takes", peer=self.peer_name, reason=why)
         self._decoder.discard()
         self.fail(ErrorCode.BUSY, why)
 
     def _pace(self) -> None:
-        """Read no more for as long as the engine wishes."""
+        """Stop reading for as long as the engine wishes."""
         pause_s = self._engine.read_pause_s()
         now_ns = self._clock.monotonic_ns()
         if self._pause is None:
@@ -242,9 +243,10 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Called by asyncio: it is over.
+        """Called by asyncio: the connection is over.
 
-        Whoever waits for that is told, whatever happens here: a stop of the daemon would wait for ever."""
+        Wakes those who wait for that, whatever fails here: else a stop of the daemon would wait for ever.
+        """
         try:
             self._end()
         finally:
@@ -254,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         self.read_rest()
         self._half_frames.forget(self)
         torn = self._decoder.buffered_bytes
-        # Not when garbage is collected: connection and streams refer to each other.
+        # Not left to garbage collection: connection and streams refer to each other.
         self._decoder.discard()
         self._read_buffer = bytearray()
         if torn and not self._closing:
@@ -269,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         self._engine.gone(self)
 
     def read_rest(self) -> None:
-        """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
+        """Apply the bytes that the peer has sent and nobody has read yet, then read nothing more."""
         peer, self._peer = self._peer, None
         if peer is None:
             return
@@ -319,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_later(CLOSE_SECONDS, transport.abort)
 
     def abort(self) -> None:
-        """Cut the connection off; what was not sent yet is dropped."""
+        """Abort the connection; unsent data is dropped."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -327,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
     def _opened(self, stream: Stream) -> None:
         self._answers.add(stream)
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- incoming ---------------------------------------------------------------------------------
 
     def _apply_gathered(self) -> None:
         """Raises ``ProtocolError`` at the first frame that breaks a rule; those before it are applied."""
@@ -339,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         if all(frames[0].seq == stream.session.next_seq for stream, frames in by_stream.items()):
             with contextlib.suppress(ProtocolError):
                 adds = [decode_adds(frames) for frames in by_stream.values()]
-        if adds is None:  # one by one, it shows which of them it is
+        if adds is None:  # one by one, to find the bad frame
             for frame in gathered.arrived:
                 self._on_frame(frame)
             return
@@ -415,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _beat(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        # Beats are counted, not time: what this process itself was late is no silence of its peer.
+        # Counts beats, not time: a delay of this process is no silence of its peer.
         self._silent_beats += 1
         if self._silent_beats > SILENT_HEARTBEATS * BEATS and self._pause is None:
             silent_ms = (now_ns - self._received_ns) // NS_PER_MS

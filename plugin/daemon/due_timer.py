@@ -1,17 +1,17 @@
-"""When to look at which stream next: the daemon's only timer for due entries.
+"""The daemon's only timer for due entries: which stream to look at next, and when.
 
-A heap holds, for every stream that could hand something out, the earliest instant at which it may be due (its
-index's next due time less the stream's horizon). Another holds those that are to be left alone for a while:
-that is a duration, which no set clock changes. Invariants:
+A heap holds the earliest instant at which each stream that could hand something out may have a due entry (its
+index's next due time less the stream's horizon). Another holds the paused streams: a pause is a duration,
+which no set clock changes. Invariants:
 
 - streams without credit, without an answer to OPEN, or on a connection that cannot take more are not in the
   heap: a subscription that nobody drains costs nothing and hides nobody else;
 - no stream is looked at before its instant, nor because time passes: only its own events move it;
 - a wall clock that steps forward makes nothing later than ``LOOK_AGAIN_MS`` beyond the step itself, and one
   that steps back makes no pause longer;
-- a stream is in one of the heaps at most;
+- a stream is in at most one of the heaps;
 - one round takes at most ``budget_s``, then other work of the loop gets its turn;
-- whatever ``serve`` raises goes to the loop, and stops neither the others nor the stream for good.
+- an exception from ``serve`` goes to the loop, and stops neither the others nor the stream for good.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from heapdict import heapdict
 from tidegate.index import Clock
 
 StreamT = TypeVar("StreamT")
-BUG_AGAIN_MS = 1_000  # after ``serve`` has raised something: the loop reports it, the stream is not given up
-# The loop's timer is set at most this far ahead: its clock neither follows the wall clock when that is set,
-# nor goes on during a suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that changes of
-# the clock cancel would save these, but Python has it from 3.13 on only.
+BUG_AGAIN_MS = 1_000  # after an exception from ``serve``: the loop reports it, the stream stays
+# The loop's timer is set at most this far ahead: its clock neither follows a set wall clock nor runs during a
+# suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that is cancelled by a set clock
+# would save these looks, but Python has it only from 3.13 on.
 LOOK_AGAIN_MS = 1_000
 _NS_PER_MS = 1_000_000
 
 
 class Pause(NamedTuple):
-    """So long a stream is left alone, unless something happens to it."""
+    """The time for which to leave a stream alone, unless something happens to it."""
 
     ms: int
 
@@ -42,8 +42,8 @@ class Pause(NamedTuple):
 class DueTimer(Generic[StreamT]):
     """Calls ``serve(stream, now_ms)`` when a stream's instant has come.
 
-    ``serve`` returns the stream's next instant, in ms since the epoch, or how long to leave it alone, or None
-    when only an event can make it due.
+    ``serve`` returns the stream's next instant, in ms since the epoch, or a pause, or None when only an event
+    can make it due.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class DueTimer(Generic[StreamT]):
         self._serve = serve
         self._budget_ns = int(budget_s * 1_000_000_000)
         self._heap: heapdict[StreamT, int] = heapdict()
-        self._paused: heapdict[StreamT, int] = heapdict()  # by the clock that only goes forward, in ns
+        self._paused: heapdict[StreamT, int] = heapdict()  # by the monotonic clock, in ns
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._timer_at_ns: int | None = None
 
@@ -66,7 +66,7 @@ class DueTimer(Generic[StreamT]):
         return len(self._heap) + len(self._paused)
 
     def set(self, stream: StreamT, at_ms: int | None) -> None:
-        """``stream`` is to be looked at ``at_ms``; None takes it out."""
+        """Look at ``stream`` at ``at_ms``; None takes it out."""
         if at_ms is None:
             self.discard(stream)
             return
@@ -121,7 +121,7 @@ class DueTimer(Generic[StreamT]):
             self._arm()
 
     def _serve_first(self, now_ms: int) -> bool:
-        """Serve one whose time has come; False if there is none."""
+        """Serve one stream whose time has come; False if there is none."""
         if self._heap and self._heap.peekitem()[1] <= now_ms:
             stream, _ = self._heap.popitem()
         elif self._paused and self._paused.peekitem()[1] <= self._clock.monotonic_ns():

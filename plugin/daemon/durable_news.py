@@ -1,8 +1,7 @@
-"""What follows from a commit: DURABLE for the brokers, the end of streams that were closed, and the store's
-health.
+"""The effects of a commit: DURABLE for the brokers, the end of closed streams, and the store's health.
 
-Invariants: one stream that cannot be told does not keep the others from being told; while the store fails,
-nothing is taken for durable, and streams whose frames it has ended know it.
+Invariants: a stream that cannot be told does not keep the others from being told; while the store fails,
+nothing counts as durable, and every stream with a frame that failed is ended.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 class DurableNews:
     """Implements ``committer.CommitListener``.
 
-    failing: the latest commit has failed. lost: set when the store has lost what was durable, so that
-    somebody ends this and begins anew.
+    failing: the latest commit has failed.
+    lost: set when the store has lost durable data, so that the caller ends this engine and starts a new one.
     """
 
     def __init__(

@@ -1,14 +1,14 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
-It runs on one event loop and owns nothing but the wiring; what a stream means is in ``session``, what it is
-sent and when in ``handing_out`` and ``held_news``, when a change is durable in ``committer`` and
-``durable_news``, how fast is read in ``reading_pace``, what control clients ask in ``queries``, what happens
-without a cause in ``maintenance``, what is not kept in ``forgetting``, what becomes of damage in ``repairs``.
+It runs on one event loop and owns nothing but the wiring. ``session`` has the meaning of a stream,
+``handing_out`` and ``held_news`` what it sends and when, ``committer`` and ``durable_news`` the durability of
+changes, ``reading_pace`` the rate of reading, ``queries`` the control clients, ``maintenance`` the periodic
+work, ``forgetting`` the removal of old subscriptions, ``repairs`` the handling of damage.
 Invariants:
 
-- whatever the index raises, foreseen or not, ends at most the stream it was raised for;
+- an exception of the index, foreseen or not, ends at most the stream in which it was raised;
 - a subscription is handed out to its current stream only;
-- while the store fails, changes are refused with ERROR 8 and what is held keeps being handed out.
+- while the store fails, changes are refused with ERROR 8, and held entries are still handed out.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class DaemonEngine:
 
     @property
     def product(self) -> str:
-        """What this is, and its version."""
+        """The name and version of this program."""
         return self._product()
 
     @property
@@ -162,12 +162,12 @@ class DaemonEngine:
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set when the store has lost what was durable: somebody is to end this and begin anew."""
+        """Set when the store has lost durable data: the caller has to end this and start anew."""
         return self._durable_news.lost
 
     @property
     def uncommitted_entries(self) -> int:
-        """Entries and positions received that no commit has covered yet."""
+        """Entries and positions received that no commit covers yet."""
         return self._committer.uncommitted_entries
 
     # --- life -------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class DaemonEngine:
         self.health.clear("starting")
 
     def stop(self) -> None:
-        """Commit what there is, and hand out nothing more."""
+        """Commit all changes, and hand out nothing more."""
         self._stopping = True
         self.health.block("stopping", "the daemon is shutting down")
         self._handing_out.stop()
@@ -255,7 +255,7 @@ class DaemonEngine:
             self._handing_out.schedule(stream)
 
     def _landed(self, index: DelayIndex) -> None:
-        """Blocks that were still to come are here: what waits for them can be handed out."""
+        """Absent blocks have come: their entries can be handed out."""
         stream = self.ownership.get(index.name)
         if stream is not None:
             self._handing_out.schedule(stream)
@@ -290,7 +290,8 @@ class DaemonEngine:
 
         def came(index: DelayIndex) -> None:
             if served is not None and served.connection is not connection:
-                # Its broker takes for held what this index may not have, should the new stream never begin.
+                # Its broker believes held positions that this index may lack, should the new stream never
+                # begin.
                 self._replacing.end(served, connection, request.incarnation)
             # The broker may be gone before the stream begins.
             self._forgetting.unserved(index)
@@ -300,11 +301,11 @@ class DaemonEngine:
         )
 
     def log_of(self, name: SubscriptionName) -> LogState | None:
-        """How the index log of a subscription stands, None if there is none."""
+        """The state of a subscription's index log, None if there is none."""
         return None if self._logs is None else self._logs.state(self.ownership.get(name))
 
     def log_states(self) -> list[LogState]:
-        """How all index logs stand."""
+        """The states of all index logs."""
         return [] if self._logs is None else self._logs.states()
 
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
@@ -394,7 +395,7 @@ class DaemonEngine:
             if self._queries.recorder.active:
                 self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
-        # What a former stream of the connection adds is handed out on the one that has taken over.
+        # Entries added by a former stream of the connection are handed out on its successor.
         current = self.ownership.get(stream.name) or stream
         if isinstance(change, Add) and current is not stream:
             current.session.brought(PositionSet.of_entries(change.entries))
@@ -403,7 +404,7 @@ class DaemonEngine:
     def read_pause_s(self) -> float:
         """See ``stream.Engine``."""
         if self.storage_failing:
-            return 0.0  # entries are refused: to read no more would keep credit and acknowledgements from us
+            return 0.0  # entries are refused: a pause would keep credit and acknowledgements from us
         return self._reading_pace.pause_s()
 
     def paused(self, seconds: float) -> None:
@@ -439,11 +440,11 @@ class DaemonEngine:
 
 
 def _check(name: SubscriptionName, incarnation: bytes) -> None:
-    """Raises ``StreamError`` for what names nothing: that ends the one stream, and all others go on."""
+    """Raises ``StreamError`` for a bad name: that ends this stream only."""
     _check_length("topic", name.topic)
     _check_length("subscription", name.subscription)
     if incarnation == UNCLAIMED:
-        # The next one would take its index for one that nobody has opened, and what it has for its own.
+        # The next owner would take its index for a new one, and its entries for its own.
         raise StreamError(
             ErrorCode.MALFORMED, "its incarnation is zeros, which names no life of a subscription"
         )

@@ -1,7 +1,7 @@
-"""Streams that fail: what the index refuses, and bugs, which end at most the stream that they are met in.
+"""Streams that fail: refusals of the index, and bugs, which end at most the stream in which they are met.
 
-Invariants: what a bug may have left half done is not believed; what fails ten thousand times a second is a
-line a minute.
+Invariants: state that a bug may have left half done is not believed; a failure that repeats ten thousand
+times a second is logged once a minute.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class Failures:
-    """Tells the log, and says with which ERROR a stream ends."""
+    """Logs a failure, and chooses the ERROR with which the stream ends."""
 
     def __init__(self, clock: Clock, log: structlog.typing.FilteringBoundLogger) -> None:
         self._seldom = Seldom(clock.monotonic_ns)
         self._log = log
 
     def refused(self, error: TidegateIndexError) -> StreamError:
-        """The index does not take a frame, and says why."""
+        """The index has refused a frame; the error has its reason."""
         more = self._seldom.more("frame")
         if more is not None:
             self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
 
     def bug(self, index: DelayIndex | None, stream: str, error: Exception) -> StreamError:
-        """What nobody foresaw, in a stream or before there was one; ``index`` is doubted from now on."""
+        """An unforeseen exception, in a stream or before there was one; ``index`` is doubted from now on."""
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(
@@ -46,6 +46,6 @@ class Failures:
         return StreamError(ErrorCode.FAILED, f"a bug in the daemon, its log has more: {error!r}")
 
     def end(self, stream: Stream, error: Exception) -> None:
-        """End a stream for a bug."""
+        """End a stream because of a bug."""
         failure = self.bug(stream.session.index, repr(stream.session), error)
         stream.connection.end_stream(stream, failure.code, failure.message)

@@ -1,6 +1,6 @@
-"""Forgetting subscriptions that nobody needs any more: their index, their epoch, and since when they wait.
+"""Forgets subscriptions that nobody needs any more: their index, their epoch, and the time since they wait.
 
-A lost index costs reading the topic again, never a message. Invariant: what has a stream is not forgotten.
+Losing an index costs reading the topic again, never a message. Invariant: a subscription with a stream stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NS_PER_DAY = 86_400_000_000_000
 
 
 class Forgetting:
-    """What is forgotten, and when. ``commit_soon``: called when something was removed from the catalog."""
+    """Decides what to forget, and when. ``commit_soon``: called after a removal from the catalog."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Forgetting:
     def unserved(self, index: DelayIndex) -> None:
         """The subscription has no stream from now on: its index is neither popped nor prefetched.
 
-        Nothing is done if that index was replaced: it is no subscription's any more.
+        Does nothing if that index was replaced: it belongs to no subscription any more.
         """
         if self._catalog.get(index.name) is index:
             self._catalog.park(index)
@@ -56,7 +56,7 @@ class Forgetting:
         self._unserved.end(name)
 
     def forget_unserved(self) -> None:
-        """Remove what no broker has opened for ``forget_days``."""
+        """Remove the indexes that no broker has opened for ``forget_days``."""
         for name in self._unserved.take_expired(self._clock.monotonic_ns()):
             if self._catalog.get(name) is not None:
                 self._log.info(

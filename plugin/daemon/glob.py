@@ -1,8 +1,8 @@
-"""Patterns of names in which ``*`` stands for anything, matched without going back.
+"""Patterns of names in which ``*`` stands for anything, matched without backtracking.
 
 ``fnmatch`` and regular expressions try every way to place the stars, on the loop that serves the brokers.
-Here each part between stars is taken where it is found first: if the rest fits at all, it fits after that. So
-a name is walked once.
+This matcher takes each part between stars at its first match: if the rest fits at all, it fits after that. So
+it walks a name once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ STAR = "*"
 
 
 class Glob:
-    """A pattern; every other character than ``*`` stands for itself."""
+    """A pattern; every character other than ``*`` stands for itself."""
 
     def __init__(self, pattern: str) -> None:
         first, *rest = pattern.split(STAR)
@@ -21,7 +21,7 @@ class Glob:
         self._middle = [part for part in rest if part]
 
     def matches(self, name: str) -> bool:
-        """Whether the whole of ``name`` fits."""
+        """The whole of ``name`` fits."""
         if self._literal:
             return name == self._first
         at, end = len(self._first), len(name) - len(self._last)

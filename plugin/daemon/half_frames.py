@@ -1,7 +1,7 @@
-"""What all connections together have received of frames that are not whole yet.
+"""The bytes of incomplete frames that all connections together have received.
 
-Invariant: it is at most ``MAX_BYTES`` and one read. More ends the connection that has waited longest for the
-rest of its frame: a peer that is alive sends it within milliseconds. Brokers are ended last, for they would
+Invariant: they are at most ``MAX_BYTES`` and one read. More ends the connection that has waited longest for
+the rest of its frame: a live peer sends it within milliseconds. Brokers are ended last, because they would
 come back with the same frame. O(connections with half a frame) for each that is ended, else O(1).
 """
 
@@ -13,11 +13,11 @@ MAX_BYTES = 128 * 1024 * 1024
 
 
 class Receiving(Protocol):
-    """A connection, as far as this needs to know it."""
+    """A connection, as this module sees it."""
 
     @property
     def is_broker(self) -> bool:
-        """Whether the client has said that it is a broker."""
+        """The client has said that it is a broker."""
         ...
 
 
@@ -25,16 +25,16 @@ ConnectionT = TypeVar("ConnectionT", bound=Receiving)
 
 
 class HalfFrames(Generic[ConnectionT]):
-    """How much of a frame each connection has."""
+    """The bytes of an incomplete frame on each connection."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._sizes: dict[ConnectionT, int] = {}  # in the order in which their frames began
 
     def note(self, connection: ConnectionT, size_bytes: int, *, is_same: bool) -> ConnectionT | None:
-        """A connection has now so much of a frame: of the same as before, or of another one.
+        """A connection now has ``size_bytes`` of a frame: the same one as before, or another.
 
-        Returns the connection that is to be ended, if any is; what that one has counts no more.
+        Returns the connection to end, if any; its bytes count no more.
         """
         before = self._sizes.get(connection, 0) if is_same else self._sizes.pop(connection, 0)
         if size_bytes:
@@ -49,5 +49,5 @@ class HalfFrames(Generic[ConnectionT]):
         return brokers_last[0]
 
     def forget(self, connection: ConnectionT) -> None:
-        """The connection is over, and what it had is given back."""
+        """The connection is over, and its bytes are freed."""
         self.size_bytes -= self._sizes.pop(connection, 0)

@@ -1,12 +1,13 @@
-"""Due entries to the streams that can take them: when each is looked at, and what it is sent then.
+"""Hands due entries to the streams that can take them: when to look at each, and what to send then.
 
 Invariants:
 
 - a subscription is handed out to its current stream only, and prefetched only while that can take something;
 - a stream whose connection takes no more for now is looked at again when that does;
-- a stream whose next block is still to come is looked at again when that is here;
-- what a bug meets between the index and the wire is not kept back: its stream ends, and is opened again;
-- while entries that are due cannot be read, ``/readyz`` names a subscription of which that is so.
+- a stream whose next block is absent is looked at again when the block has come;
+- entries that a bug stops between the index and the wire are not kept back: their stream ends, and is opened
+  again;
+- while due entries cannot be read, ``/readyz`` names one of their subscriptions.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     import structlog
 
 ROUND_S = 0.005  # of handing out, before other work of the loop gets its turn
-AGAIN_MS = 5  # a lower bound of the next due time was too low: look again after this
+AGAIN_MS = 5  # the pause after a look that came too early, by too low a bound of the next due time
 FRAME_RECORDS_MAX = min(8_192, RECORDS_MAX)  # of one DUE frame
 
 
 class HandingOut:
-    """The streams that wait for entries to be due.
+    """The streams that wait for due entries.
 
-    on_bug: called with the stream that met something that is no error of storage.
+    on_bug: called with a stream that met an exception other than a storage error.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class HandingOut:
         self._timer.stop()
 
     def schedule(self, stream: Stream) -> None:
-        """Something of the stream has changed: look at it when its next entry is due."""
+        """The stream has changed: look at it when its next entry is due."""
         self._timer.set(stream, self._next_look(stream))
 
     def discard(self, stream: Stream) -> None:
@@ -96,7 +97,7 @@ class HandingOut:
         self._blocked.pop(connection, None)
 
     def _next_look(self, stream: Stream) -> int | None:
-        """When to look at the stream; the index prefetches only for streams that can take something."""
+        """The time of the next look; the index prefetches only for streams that can take something."""
         session = stream.session
         if self._ownership.get(session.name) is stream:
             if session.hands_out:
@@ -121,7 +122,7 @@ class HandingOut:
         try:
             entries = session.pop_due(now_ms, FRAME_RECORDS_MAX)
         except BlockAwayError:
-            return None  # it is on its way, and the stream is looked at when it is here
+            return None  # the block is on its way; its arrival causes the next look
         except TidegateIndexError as error:
             more = self._seldom.more("read")
             if more is not None:

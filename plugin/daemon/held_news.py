@@ -1,8 +1,8 @@
-"""What a broker is told of held positions after the answer to its OPEN: those put in by others, those lost.
+"""News of held positions for a broker after the answer to its OPEN: those put in by others, those lost.
 
-Invariants: nothing is told before the last HELD of the answer has been written: what came to be held until
-then is told right after it, and what was lost waits, for a HELD of before the loss must not come after
-UNHELD; a lost position is told once, or its stream ends, and the answer to the next OPEN tells it.
+Invariants: nothing is told before the last HELD of the answer is written. Positions held since are told right
+after it; lost ones wait, because a HELD from before the loss must not follow UNHELD. A lost position is told
+once, or its stream ends, and the answer to the next OPEN tells it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class HeldNews:
     """Sends HELD and UNHELD to the current streams.
 
-    on_bug: called with a stream that could not be told.
+    on_bug: called with a stream whose news failed.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class HeldNews:
         self.tell_held(stream.name, stream.session.index.held_among(untold))
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
-        """The index of a subscription answers for these, though its broker has not added them."""
+        """The index of a subscription holds these positions, though its broker has not added them."""
         stream = self._ownership.get(name)
         if stream is None or not stream.session.answer_begun or stream.session.closing:
             return  # the answer to OPEN will have them
@@ -57,14 +57,14 @@ class HeldNews:
             stream.send(Held(part, PositionSet(), last=False))
 
     def tell_unheld(self) -> None:
-        """Positions were lost to damage. The answer to a later OPEN tells what nobody serves now."""
+        """Tell positions lost to damage; to an unserved subscription the next answer to OPEN tells them."""
         for index in self._catalog.unheld():
             stream = self._ownership.get(index.name)
             if stream is not None and stream.answer_sent:
                 try:
                     self._send_unheld(stream)
                 except Exception as error:
-                    # The broker skips what it has not heard of, and nobody would hand it out.
+                    # The broker skips positions that it believes held, and nobody would hand them out.
                     self._on_bug(stream, error)
 
     def _send_unheld(self, stream: Stream) -> None:

@@ -1,13 +1,13 @@
-"""Whether an index and a cursor are of one history.
+"""Checks that an index and a cursor are of one history.
 
-They are not if Pulsar was put back to an earlier state, as from a backup, and the index was not. What Pulsar
-made since is made again then, ledgers with the same ids and other messages in them: neither an entry nor an
-acknowledgement that the index has of them is true any more.
+They are not if Pulsar was put back to an earlier state, for instance from a backup, and the index was not.
+Pulsar then makes ledgers with the same ids again, with other messages in them: no entry and no
+acknowledgement that the index has from the lost time is true any more.
 
-An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last ones in
-order. So what the index was told is of this history if the claim of who told it last is there, in its place:
-what comes before it is then the same, too. A topic that was put back to a time under that very claim shows it
-only where the index knows more than there is. Pure functions.
+An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
+order. So an index is of this history if the claim of its last owner stands there, in its place: everything
+before it is then the same, too. A topic that was put back to a time under that very claim shows this only if
+the index knows positions beyond its end. Pure functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.plugin.wire.messages import Open
 
 
 class Break(StrEnum):
-    """What shows that an index is of another history than the cursor."""
+    """The sign that an index is of another history than the cursor."""
 
     CLAIM = "another owner has the epoch of who told it last"
     EPOCH = "its last owner's epoch is yet to come"
@@ -30,7 +30,7 @@ class Break(StrEnum):
 
     @property
     def said(self) -> str:
-        """For the log: what that means."""
+        """The meaning, for the log."""
         if self is Break.LOST:
             return "of an index it is not known any more which cursor it is of: that was damaged"
         return (
@@ -40,20 +40,20 @@ class Break(StrEnum):
 
 
 def claim_of(request: Open) -> Claim | None:
-    """The claim that a subscription is opened with, if it tells one."""
+    """The claim in an OPEN, if it has one."""
     return Claim(request.epoch, request.claims[-1]) if request.claims else None
 
 
 def find_break(index: DelayIndex, request: Open) -> Break | None:
-    """What shows that the index is of another history than the cursor that it is opened with, if anything.
+    """The sign that the index is of another history than the cursor of ``request``, if there is one.
 
-    An empty one has nothing that could be wrong.
+    An empty index has nothing that could be wrong.
     """
     return None if index.empty else compare(index, request)
 
 
 def compare(index: DelayIndex, request: Open) -> Break | None:
-    """The same, also of an empty index: whether what it was told is of this history."""
+    """The same, but for an empty index too: the history of its claim and its positions counts."""
     return _broken_claims(index, request) or _broken_mark_delete(index, request)
 
 
@@ -63,7 +63,7 @@ def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
     if claim is None or claim == known:
         return None  # under the same claim the topic has grown since
     if known == LOST_CLAIM:
-        return Break.LOST  # where the topic ended shows too little: it may have grown past all that is known
+        return Break.LOST  # the topic's end proves too little: it may have grown past all that is known
     if known.epoch:
         owners_since = claim.epoch - known.epoch
         if owners_since < 0:
@@ -72,14 +72,14 @@ def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
             return Break.OLD
         if request.claims[-1 - owners_since] != known.number:
             return Break.CLAIM
-    # Who told what a rebuild has put in nobody knows: the end shows it all the same.
+    # A rebuild's entries have no known owner: the end still shows a break.
     return Break.END if (-1, -1) != request.end < index.last_position else None
 
 
 def _broken_mark_delete(index: DelayIndex, request: Open) -> Break | None:
-    """A reset takes the mark-delete position back, too, but never under the same seal.
+    """A reset moves the mark-delete position back, too, but never under the same seal.
 
-    (-1, -1) stands for a position that is not known.
+    (-1, -1) stands for an unknown position.
     """
     same_seal = 0 != request.generation == index.generation
     if same_seal and (-1, -1) != request.mark_delete < index.mark_delete_position:

@@ -1,14 +1,14 @@
-"""Entries that come from elsewhere than a broker, as from a rebuild; and questions that check an index.
+"""Entries that do not come from a broker, but for instance from a rebuild; and questions that check an index.
 
-Who puts entries in takes the subscription first (the query `take-in`) and has it while its connection lasts:
-a second one is refused, and who was killed has let go. Invariants:
+A client first takes the subscription (the query `take-in`) and has it while its connection lasts: a second
+client is refused, and a killed one has let go. Invariants:
 
-- what is put in goes the way of every other entry: through the journal, in pieces with a turn of the loop
-  between them, and not while reading is held back;
-- a block is answered when it is durable, and the broker hears only then that its positions are held; of
-  positions that are let go of it hears at once;
-- positions that are held, known acknowledged or up to mark-delete are left as they are, so that putting a
-  block in twice changes nothing.
+- entries go the way of all others: through the journal, in pieces with a turn of the loop between them, and
+  not while reading is held back;
+- a block is answered when it is durable, and only then does the broker hear that its positions are held; it
+  hears of disowned positions at once;
+- positions that are held, known acknowledged or up to mark-delete stay as they are, so that the same block a
+  second time changes nothing.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ _KEY = ("after_ms", "after_ledger", "after_entry")
 
 
 class IngestionOwner(Protocol):
-    """What the ingestion asks of the engine."""
+    """The part of the engine that the ingestion needs."""
 
     @property
     def storage_failing(self) -> bool:
-        """Whether nothing can be made durable."""
+        """Nothing can be made durable."""
         ...
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error if that fails first."""
+        """Call `tell` once everything up to `token` is durable, or with the error of a failed commit."""
         ...
 
     async def until_reading_goes_on(self) -> None:
-        """Wait while what is staged is over its bound."""
+        """Wait while staging is over its bound."""
         ...
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
-        """Tell the broker that the index answers for these."""
+        """Tell the broker that the index holds these."""
         ...
 
     def made(self, index: DelayIndex) -> None:
@@ -77,12 +77,12 @@ class IngestionOwner(Protocol):
         ...
 
     def let_go(self, index: DelayIndex) -> None:
-        """Something is held no longer."""
+        """Some positions are held no longer."""
         ...
 
 
 class Ingestion:
-    """The subscriptions that somebody puts entries into; ``holder`` stands for a connection."""
+    """The subscriptions that clients put entries into; ``holder`` stands for a connection."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ class Ingestion:
         self._holders: dict[SubscriptionName, object] = {}
 
     def gone(self, holder: object) -> None:
-        """A connection is closed: what it had taken is free."""
+        """A connection is closed: its subscriptions are free."""
         for name in [name for name, one in self._holders.items() if one is holder]:
             del self._holders[name]
 
     # ---- questions
 
     def take(self, holder: object, request: dict[str, object]) -> dict[str, Any]:
-        """The query `take-in`. An index is made where no broker has opened the subscription yet.
+        """The query `take-in`. Makes an index if no broker has opened the subscription yet.
 
-        Raises ``UserError`` if another one has it.
+        Raises ``UserError`` if another client has it.
         """
         name = _name(request)
         if self._holders.get(name, holder) is not holder:
@@ -128,12 +128,12 @@ class Ingestion:
         }
 
     def about(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `index`: whether there is one, and under which seal of the cursor. Nothing is made."""
+        """The query `index`: says if there is one, and under which seal of the cursor. Makes nothing."""
         index = self._catalog.get(_name(request))
         return {"known": False} if index is None else {"known": True, "generation": index.generation}
 
     def positions(self, request: dict[str, object]) -> Iterator[dict[str, Any]]:
-        """The query `positions`: what is held and known acknowledged, in as many answers as it takes."""
+        """The query `positions`: the held and the known acknowledged ones, in as many answers as needed."""
         index = self._index(_name(request))
         held, acknowledged = index.held(), index.acknowledged()
         for what, positions in (("held", held), ("acknowledged", acknowledged)):
@@ -143,7 +143,7 @@ class Ingestion:
         yield {"mark_delete": f"{mark[0]}:{mark[1]}", "last": True}
 
     async def entries(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `entries`: held ones after a key, sorted, packed as a block; and where to go on."""
+        """The query `entries`: held ones after a key, sorted, packed as a block; and the next key."""
         name = _name(request)
         key = _key(request)
         page = await self._page(name, key)
@@ -172,7 +172,7 @@ class Ingestion:
     # ---- entries
 
     async def put(self, holder: object, message: Ingest) -> dict[str, Any]:
-        """Put a block in, or let go of its positions. Raises ``UserError``."""
+        """Put a block in, or disown its positions. Raises ``UserError``."""
         name = SubscriptionName(message.topic, message.subscription)
         if self._holders.get(name) is not holder:
             raise UserError(f"{name} was not taken for this: ask take-in first")
@@ -195,7 +195,7 @@ class Ingestion:
         await self._durable(token)
         index = self._catalog.get(name)
         if index is not None:
-            # What has been acknowledged since it was put in is the broker's business already.
+            # The broker knows already of positions acknowledged since.
             self._owner.tell_held(name, index.held_among(fresh))
         return {"entries": len(entries), "added": len(fresh)}
 
@@ -210,7 +210,7 @@ class Ingestion:
         except TidegateIndexError as error:
             raise UserError(f"the index of {name} refuses entries: {error}") from error
         except Exception:
-            index.doubt()  # some of them may be held by now, and nobody has them
+            index.doubt()  # some of its entries may count as held by now, and nobody has them
             raise
         new = index.held_among(positions).difference(known)
         fresh.update(new)
@@ -249,7 +249,7 @@ class Ingestion:
 
 
 def refusal(error: UserError) -> bytes:
-    """The answer that says why nothing was done."""
+    """The answer with the reason why nothing was done."""
     return json_body({"error": str(error)})
 
 

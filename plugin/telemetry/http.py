@@ -3,13 +3,13 @@
 Invariants:
 
 - everything here only reads; a request that could change something (any method but GET and HEAD) needs the
-bearer token, and is always refused when no token is configured;
+  bearer token, and is always refused when no token is configured;
 - when a token is configured, a request without it learns only whether the daemon lives and is ready: probes
-of a container's host have no secret, and yes or no is none;
+  of a container's host have no secret, and yes or no is none;
 - a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: a page in a browser
-of this machine could have its own name lead here (DNS rebinding), and could then read the answer;
+  of this machine could have its own name lead here (DNS rebinding), and could then read the answer;
 - an expensive answer is made once for all who ask at about the same time: with a thousand subscriptions it is
-a megabyte, and a client that asks without end would make the brokers wait.
+  a megabyte, and a client that asks without end would make the brokers wait.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Any process of this machine may connect. Invariants:
 
 - there are at most ``connections_max``: one more ends the connection that has waited longest for its next
-request, so that a flood of idle connections keeps nobody out;
+  request, so that a flood of idle connections keeps nobody out;
 - a connection has ``request_s`` for a whole request, from its start or its last answer, and as long to take
-its answer; then it is aborted.
+  its answer; then it is aborted.
 """
 
 from __future__ import annotations

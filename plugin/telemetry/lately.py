@@ -4,7 +4,7 @@ Invariants:
 
 - a caller who asks during a search gets its result, and one who gives up does not end it for the others;
 - a result is good for ``GOOD_FOR`` times as long as it took, at most ``GOOD_FOR_MAX_S``: exact where it is
-cheap.
+  cheap.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ With thousands of subscriptions the walk takes most of a second, on the loop tha
 Invariants:
 
 - one turn of the loop gives it ``TURN_S`` and one subscription more; another thread looks at the files on
-disk;
+  disk;
 - a caller who asks during a walk, or soon after it (``lately``), gets its result;
 - the result leaves out a subscription removed meanwhile, and counts none twice.
 """

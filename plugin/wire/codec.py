@@ -4,7 +4,7 @@
 
 - ``decode`` raises ``ProtocolError`` and nothing else, whatever the bytes are;
 - a payload is used up to its last byte, ids and times are in range, sets are ascending and never hold an
-empty bitmap;
+  empty bitmap;
 - ``encode`` returns the bytes of a decoded frame.
 """
 

@@ -5,7 +5,7 @@ Invariants:
 
 - a ``FrameDecoder`` yields a frame only when its length, CRC, reserved field and type are right;
 - it yields the frames before a broken one before it raises ``ProtocolError``: bytes that follow a correct
-frame do not lose it;
+  frame do not lose it;
 - once it has raised, a decoder refuses everything: it cannot find the beginning of the next frame;
 - it buffers at most the greatest length of one frame beyond its last input.
 """
