@@ -1,18 +1,18 @@
-"""What became of every message of the demo, from what was planned, confirmed and received.
+"""The fate of every demo message, from what was planned, confirmed and received.
 
-Pure functions over arrays: no clock, no broker. What is asked of any deliveries is asked by
-``tidegate.plugin.checks``; here is what only a run with planned kills can know. Words:
+Pure functions over arrays: no clock, no broker. ``tidegate.plugin.checks`` has the questions that fit any
+deliveries; this module adds those that need the planned kills. Words:
 
 - *early*: received before its deliver_at. *Lost*: confirmed by the broker, due in the run, never received.
-- *repeated*: one position of the topic received again. Whether it had been acknowledged before the kill in
-  between, and how long before, is told apart: delivery is at least once, so what was not acknowledged has to
-  come again.
-- *resent*: one message at two positions. The producer sent it again since a kill took the confirmation; no
+- *repeated*: one position of the topic received again. The audit tells if it had been acknowledged before the
+  kill in between, and how long before: delivery is at least once, so an unacknowledged message must come
+  again.
+- *resent*: one message at two positions. The producer sent it again because a kill took the confirmation; no
   tracker can know.
-- a message's *cause* says why it may be late: the broker or the daemon was down, what had piled up meanwhile
-  came first, or it was stored only after it was due. Lateness is judged by what has the cause ``NORMAL``.
+- *cause*: why a message may be late: the broker or the daemon was down, a backlog from then came first, or
+  the message was stored only after it was due. Lateness is judged by messages with the cause ``NORMAL``.
 
-Times are microseconds since the epoch; -1 stands for never.
+Times are microseconds since the epoch; -1 means never.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tidegate.plugin.checks import NEVER, Lateness, early, first_receipts, lost, repeats, stored_twice
 from tidegate.plugin.demo.workload import Int64, Kind, Workload
 
-# What the shim promises: a kill -9 of the broker repeats no message acknowledged longer ago than this.
+# The shim's promise: a kill -9 of the broker repeats no message acknowledged longer ago than this.
 REPEAT_WINDOW_MS = 200
 
 Bools = npt.NDArray[np.bool_]
@@ -45,11 +45,11 @@ class Cause(IntEnum):
 
 @dataclass(frozen=True)
 class Outage:
-    """One kill -9 and what came after.
+    """One kill -9 and its consequences.
 
-    ``ready_us``: the process answers its health check again. ``disconnected_us``: the last moment it was seen
-    unusable for deliveries, ``usable_us`` the first it was seen usable (a consumer is subscribed; for the
-    daemon: the broker is connected to it).
+    ``ready_us``: the process answers its health check again. ``disconnected_us``: the last moment at which it
+    was seen unusable for deliveries, ``usable_us`` the first at which it was seen usable (a consumer is
+    subscribed; for the daemon: the broker is connected to it).
     """
 
     what: str
@@ -59,20 +59,20 @@ class Outage:
     usable_us: int
 
     def lies_between(self, first_us: int, second_us: int) -> bool:
-        """Whether the kill can be why what came at ``first_us`` came again at ``second_us``."""
-        # A consumer hands on what its client has fetched for a moment after the broker is gone.
+        """True if the kill can explain why a message received at ``first_us`` came again at ``second_us``."""
+        # For a moment after the broker is gone, a consumer still delivers what its client has fetched.
         last_fetched_us = self.disconnected_us if self.what == "broker" else self.killed_us
         return first_us < last_fetched_us and self.killed_us <= second_us
 
     @property
     def cause(self) -> Cause:
-        """The cause of lateness it stands for."""
+        """The cause of lateness that the outage explains."""
         return Cause.BROKER_DOWN if self.what == "broker" else Cause.DAEMON_DOWN
 
 
 @dataclass(frozen=True)
 class Deliveries:
-    """Everything that was received, in any order: five arrays of one length."""
+    """Every receipt, in any order: five arrays of one length."""
 
     number: Int64
     ledger_id: Int64
@@ -95,10 +95,10 @@ class Deliveries:
 class Repeats:
     """Positions received more than once.
 
-    ``plain``: not delayed, and so no tracker's matter: a killed broker forgets their acknowledgements. Of the
-    delayed ones: ``unacknowledged``: nobody had acknowledged them before the kill. ``acknowledged``: somebody
-    had, at most ``oldest_ack_ms`` before the kill; ``acknowledged_too_old`` of them more than
-    ``REPEAT_WINDOW_MS`` before. ``other``: no kill lies between.
+    ``plain``: not delayed, and so not the tracker's responsibility: a killed broker forgets their
+    acknowledgements. Of the delayed ones, ``unacknowledged``: not acknowledged before the kill.
+    ``acknowledged``: acknowledged at most ``oldest_ack_ms`` before the kill; ``acknowledged_too_old`` of them
+    more than ``REPEAT_WINDOW_MS`` before. ``other``: no kill lies between.
     """
 
     plain: int
@@ -116,7 +116,7 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How an outage went, in seconds; None is for what did not happen before the run ended."""
+    """The course of an outage, in seconds; None for an event that did not happen before the run ended."""
 
     what: str
     killed_at_s: float
@@ -157,7 +157,7 @@ class Audit:
 def audit(
     workload: Workload, start_us: int, confirmed_us: Int64, deliveries: Deliveries, outages: Sequence[Outage]
 ) -> Audit:
-    """Hold what was received against what was planned (``confirmed_us``: one element a message)."""
+    """Compare the receipts with the plan (``confirmed_us``: one element a message)."""
     received_us = first_receipts(len(workload), deliveries.number, deliveries.received_us)
     got = received_us != NEVER
     confirmed = confirmed_us != NEVER
@@ -197,8 +197,8 @@ def causes_of(
 ) -> npt.NDArray[np.int8]:
     """The cause of each message.
 
-    An outage is the cause if it lies (in part) between deliver_at and the receipt, catching up if the message
-    came due while what had piled up in an outage was still being delivered.
+    An outage is the cause if it overlaps the time from deliver_at to the receipt. Catching up is the cause if
+    the message came due while an outage's backlog was still being delivered.
     """
     causes = np.full(len(due_us), Cause.NORMAL, np.int8)
     causes[(confirmed_us != NEVER) & (confirmed_us > due_us)] = Cause.STORED_LATE
@@ -218,7 +218,7 @@ def _repeats(deliveries: Deliveries, delayed: Bools, outages: Sequence[Outage]) 
         first_us, second_us = int(deliveries.received_us[before]), int(deliveries.received_us[after])
         kills_us = [one.killed_us for one in outages if one.lies_between(first_us, second_us)]
         acked_us = int(deliveries.acked_us[before])
-        # Of two kills the first after the acknowledgement is the one that can have forgotten it.
+        # Of two kills, only the first after the acknowledgement can have forgotten it.
         forgetful_us = next((kill_us for kill_us in kills_us if NEVER < acked_us < kill_us), None)
         if not kills_us:
             other += 1
@@ -241,7 +241,7 @@ def _repeats(deliveries: Deliveries, delayed: Bools, outages: Sequence[Outage]) 
 def _recovery(
     outage: Outage, start_us: int, due_us: Int64, expected: Bools, deliveries: Deliveries
 ) -> Recovery:
-    # What is received before a consumer is subscribed again had been fetched before the kill.
+    # A message received before a consumer has resubscribed had been fetched before the kill.
     fresh = (deliveries.received_us >= outage.disconnected_us) & (due_us[deliveries.number] >= 0)
     first_us = int(deliveries.received_us[fresh].min()) if fresh.any() else None
     meanwhile = expected & (due_us >= outage.killed_us) & (due_us < outage.usable_us)

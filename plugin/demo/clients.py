@@ -1,5 +1,6 @@
 """The demo's producer and consumers: the real pulsar-client, dropped when the broker dies and replaced when
-it is back (see ``local.clients``). What was sent twice for that the audit tells from a tracker's repeats.
+it is back (see ``local.clients``). The audit tells messages sent twice for that reason from a tracker's
+repeats.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Clients:
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path))
         client = pulsar.Client(self._service_url, operation_timeout_seconds=10, logger=logger)
         with self._lock:
-            # Known from the start, so that dropping it ends a call that waits for the broker.
+            # Set at once, so that dropping it ends a call that waits for the broker.
             self._client = client
         try:
             if self._workers.closed.is_set():
@@ -71,23 +72,23 @@ class Clients:
         return before_us, after_us
 
     def fill(self, recorder: Recorder) -> None:
-        """Send what the plan has before its start, and record from now on what comes."""
+        """Send the part of the plan before its start, and record receipts from now on."""
         self._recorder = recorder
         self._zero_ms = now_us() // 1000
         self._workers.run(self._send)
 
     def begin(self, start_us: int) -> None:
-        """Send the rest by the plan, whose times count from ``start_us``."""
+        """Send the rest of the plan, whose times count from ``start_us``."""
         self._zero_ms = start_us // 1000
         self._begun = True
 
     @property
     def unconfirmed(self) -> int:
-        """Messages sent, or to be sent again, that the broker has not confirmed."""
+        """The number of messages, sent or to be resent, that the broker has not confirmed."""
         return self._sender.unconfirmed
 
     def drop(self) -> None:
-        """Throw the client away: the broker is gone."""
+        """Drop the client: the broker is gone."""
         self._online.clear()
         with self._lock:
             client, self._client = self._client, None
@@ -105,7 +106,7 @@ class Clients:
 
     @property
     def stuck(self) -> bool:
-        """Whether a thread is still inside the client's library; asked after ``close``."""
+        """True if a thread is still inside the client's library; call it after ``close``."""
         return self._workers.stuck
 
     def _subscribe(self, client: pulsar.Client) -> pulsar.Consumer:
@@ -133,7 +134,7 @@ class Clients:
             elapsed_ms = now_us() / 1000 - self._zero_ms if self._begun else -1
             self._sender.send_up_to(int(np.searchsorted(send_ms, elapsed_ms, side="right")))
             if self._begun and self._sender.sent == len(send_ms) and not self.unconfirmed:
-                # A kill still to come can make nothing unconfirmed again.
+                # A kill still to come cannot make anything unconfirmed again.
                 return
             self._workers.closed.wait(_POLL_S)
 

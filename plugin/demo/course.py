@@ -2,10 +2,11 @@
 
 Invariants:
 
-- whatever happens (an error, an interrupt, a client that hangs), every process started here has ended when
-  ``run`` returns or raises; the guard sees to it even if this process is killed -9;
-- the second kill waits until the first is caught up with, so that each outage is measured by itself;
-- what the demo shows and what it judges by come from the same record.
+- every process started here has ended when ``run`` returns or raises, even after an error, an interrupt or a
+  hung client; the guard ensures it even if this process is killed -9;
+- the second kill waits until the consumers have caught up after the first, so that each outage is measured by
+  itself;
+- the demo's view and its verdict come from the same record.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from tidegate.plugin.stop import RunError, Stop
 TOPIC = "persistent://public/default/tidegate-demo"
 SUBSCRIPTION = "demo"
 _WORK = "work"
-# So small that a run of a minute goes through several slices and 100,000 messages do not fit into memory.
+# So small that a run of a minute passes through several slices and 100,000 messages do not fit into memory.
 _DAEMON_SETTINGS = {"slice_width_ms": "10000", "staging_bytes": "524288"}
 _DAEMON_STOP_TIMEOUT_S = 10.0
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_PAUSE_S = 0.2
 _FILL_TIMEOUT_S = 600.0
-# For what is still under way when the time is up: a restart may have taken long on a busy machine.
+# For late events at the end of the run: a restart may have taken long on a busy machine.
 _GRACE_S = 30.0
 _REPEATS_S = 0.5
-# Messages due this very moment: with no more than these missing the consumers have caught up.
+# Messages due this very moment: with at most this many missing, the consumers have caught up.
 _UNDER_WAY = 50
 _FAR_TIMEOUT_S = 10.0
 _CATCH_UP_TIMEOUT_S = 15.0
@@ -59,7 +60,7 @@ T = TypeVar("T")
 
 
 class Demo:
-    """One run; ``progress`` may be read from other threads while it goes on.
+    """One run; other threads may read ``progress`` meanwhile.
 
     ``stuck``, after ``run``: a thread is still inside the client's library, which aborts the process if
     Python ends in the ordinary way.
@@ -76,11 +77,11 @@ class Demo:
         self.stuck = False
 
     def run(self) -> Outcome:
-        """Go through with it. Raises ``RunError``, ``InterruptedRunError`` when ``stop`` was requested."""
+        """Run the demo. Raises ``RunError``, or ``InterruptedRunError`` when ``stop`` was requested."""
         with workspace(self._options.out_dir, (_WORK,), busy="another demo runs") as socket_dir:
             with Guard() as guard:
                 outcome = self._run(socket_dir / "tidegate.sock", guard)
-            # After an error the logs that it names stay, until the next run.
+            # After an error the logs named in it stay, until the next run.
             if not self._options.keep:
                 shutil.rmtree(self._work_dir, ignore_errors=True)
             return outcome
@@ -131,7 +132,7 @@ class Demo:
             )
         finally:
             self.progress.phase = "stopping every process"
-            # First the processes: the client's own end may take a while when nobody answers it.
+            # The processes first: without an answer the client may take a while to end.
             broker.kill()
             if daemon is not None:
                 daemon.stop(_DAEMON_STOP_TIMEOUT_S)
@@ -189,7 +190,8 @@ class Demo:
             self._check_alive()
             return self._interruptible(clients.connect, _CONNECT_TIMEOUT_S)
 
-        # A broker that is healthy but has just started may be too busy to load a topic in the client's time.
+        # A broker that is healthy but has just started may be too busy to load a topic before the client's
+        # timeout.
         times = Retrying(
             retry=retry_if_exception_type(ClientError),
             stop=stop_after_delay(_CONNECT_TIMEOUT_S),
@@ -254,7 +256,7 @@ class Demo:
         self._outages.append(Outage("daemon", killed_us, ready_us, seen_us[-1], usable_us))
 
     def _catch_up(self, recorder: Recorder) -> None:
-        """Wait until what came due while the broker was down has been delivered, but not for ever."""
+        """Wait, within limits, until everything that came due during the outage has been delivered."""
 
         def caught_up() -> bool:
             self._check_alive()
@@ -273,7 +275,7 @@ class Demo:
             self._check_alive()
             return not clients.unconfirmed and not len(recorder.outstanding(expected))
 
-        # What has not come when the time is up is lost, which is for the audit to say.
+        # A message that has not come in time is lost, which the audit will say.
         with contextlib.suppress(_TimeIsUpError):
             self._until(complete, _GRACE_S)
         self.stop.pause(_REPEATS_S)
@@ -294,7 +296,7 @@ class Demo:
     # Small things
 
     def _advice(self, flag: str) -> str:
-        """What to do when something takes too long."""
+        """The remedy when something takes too long."""
         return f"stop what else keeps this machine busy, or ask for less ({flag}); the logs: {self._work_dir}"
 
     def _kill(self, what: str, kill: Callable[[], None]) -> int:
@@ -341,7 +343,7 @@ class Demo:
 
 
 class _TimeIsUpError(Exception):
-    """Waiting longer makes no sense."""
+    """Waiting longer is useless."""
 
 
 def _delayed_messages(admin_url: str) -> int:

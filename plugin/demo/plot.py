@@ -1,8 +1,8 @@
-"""The demo's picture: how late each message was, over time, with both kills marked.
+"""The demo's picture: the lateness of each message over time, with both kills marked.
 
-One figure in two files: a PNG on a light card, and an SVG whose colours change with the reader's light or
-dark scheme. Invariants: the picture shows every delivered delayed message, none is clipped away; nothing here
-needs a display, and matplotlib's global state is left alone.
+One figure in two files: a PNG on a light card, and an SVG whose colours follow the reader's light or dark
+scheme. Invariants: the picture shows every delayed message that was delivered, and clips none; no display is
+needed, and matplotlib's global state stays as it is.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 _KIND_COLOURS = {Kind.RETRY: "#2a78c5", Kind.TIMEOUT: "#1d9a82", Kind.BURST: "#d98a14"}
 _EARLY_COLOUR = "#c2338f"
 _MEMORY_COLOUR, _DISK_COLOUR = "#1ba3b8", "#7a67c7"
-# Linear below a millisecond, which is as fine as deliver_at goes, logarithmic above; early ones are below
-# zero.
+# Linear below a millisecond, the resolution of deliver_at, logarithmic above; early ones are below zero.
 _LINEAR_BELOW_MS = 1.0
 _TICKS_MS = (1, 10, 100, 1_000, 10_000, 100_000)
 _DPI = 160
@@ -56,7 +55,8 @@ def write_plots(outcome: Outcome, directory: Path) -> list[Path]:
         "font.family": "DejaVu Sans",
         "font.size": 10,
         "svg.fonttype": "none",
-        # Without a salt of its own every run would give other ids: the committed picture's diff stays small.
+        # Without a salt of its own every run would give other ids: with it the committed picture's diff stays
+        # small.
         "svg.hashsalt": "tidegate",
     }
     with mpl.rc_context(style):
@@ -73,7 +73,7 @@ def write_plots(outcome: Outcome, directory: Path) -> list[Path]:
 
 
 def follow_scheme(svg: str) -> str:
-    """Let a dark reader have dark paper: rules that outweigh the colours written into the elements."""
+    """Give a dark reader dark paper, by rules that override the colours in the elements."""
     rules = []
     for light, dark in zip(vars(_LIGHT).values(), vars(_DARK).values(), strict=True):
         for role in ("fill", "stroke"):
@@ -176,7 +176,7 @@ def _draw_lateness(axes: Axes, outcome: Outcome) -> None:
     axes.set_yscale("symlog", linthresh=_LINEAR_BELOW_MS, linscale=0.6)
     for kind, colour in _KIND_COLOURS.items():
         chosen = audit.kind == kind
-        # Thousands of dots are pixels in the SVG as well; as shapes they would weigh megabytes.
+        # Thousands of dots are pixels in the SVG too; as shapes they would weigh megabytes.
         axes.scatter(
             due_s[chosen],
             late_ms[chosen],
@@ -196,7 +196,7 @@ def _draw_lateness(axes: Axes, outcome: Outcome) -> None:
             0.995, 0.03, "early", transform=axes.transAxes, ha="right", color=_EARLY_COLOUR, fontweight="bold"
         )
     highest_ms = max(float(late_ms.max(initial=0.0)), 100.0) * 30
-    # Above the dots there is room for what the outages are called.
+    # Room above the dots for the outages' names.
     axes.set_ylim(lowest_ms, highest_ms)
     ticks = [0, *(tick for tick in _TICKS_MS if tick < highest_ms / 10)]
     axes.set_yticks([*(-tick for tick in reversed(ticks[1:]) if -tick > lowest_ms), *ticks])
@@ -224,7 +224,7 @@ def _draw_entries(axes: Axes, outcome: Outcome) -> None:
     for name, values, colour in series:
         axes.plot(at_s, values, color=colour, linewidth=1.6, label=name)
     top = max(max(values) for _, values, _ in series)
-    # Above the curves there is room for their names.
+    # Room above the curves for their names.
     axes.set_ylim(0, max(top, 10) * 100)
     axes.set_yticks([0, *(10**power for power in range(1, 8, 2) if 10**power < top * 3)])
     legend = axes.legend(loc="upper right", ncols=2, frameon=False, fontsize=9, borderaxespad=0.1)

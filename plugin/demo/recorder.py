@@ -1,7 +1,7 @@
-"""What the demo's clients saw, written down as it happens and read by the live view.
+"""The record of what the demo's clients saw, written as it happens and read by the live view.
 
-Invariants: every method may be called from any thread; nothing is ever forgotten, the audit reads it all at
-the end; the live numbers are kept while counting, so that a view costs no pass over the record.
+Invariants: any thread may call every method; nothing is forgotten, since the audit reads it all at the end;
+the live numbers are counted on the way, so that a view needs no pass over the record.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def now_us() -> int:
 
 @dataclass(frozen=True)
 class LiveCounts:
-    """A look at the record; lateness in milliseconds of what came in the last ``RECENT_US``.
+    """The record at one moment; lateness in milliseconds of what came in the last ``RECENT_US``.
 
-    ``worst_ms``: for each half second since the start the latest delivery in it, None where nothing came.
+    ``worst_ms``: the latest delivery in each half second since the start, None for a half second without one.
     """
 
     sent: int
@@ -48,7 +48,7 @@ class LiveCounts:
 
 
 class Recorder:
-    """The record of one run, which starts at ``begin``; what is sent before is recorded as well."""
+    """The record of one run, which starts at ``begin``; earlier sends are recorded as well."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -77,7 +77,7 @@ class Recorder:
                 self._sent += 1
 
     def delivered(self, number: int, ledger_id: int, entry_id: int, received_us: int, acked_us: int) -> None:
-        """A consumer received message ``number`` and acknowledged it (``acked_us`` NEVER: could not)."""
+        """A consumer received message ``number`` and acknowledged it (``acked_us`` NEVER: it could not)."""
         due_us = self._due_us[number]
         with self._lock:
             self._rows.append((number, ledger_id, entry_id, received_us, acked_us))
@@ -108,7 +108,7 @@ class Recorder:
         return missing
 
     def is_confirmed(self, number: int) -> bool:
-        """Whether the broker has stored message ``number``."""
+        """True if the broker has stored message ``number``."""
         return bool(self._confirmed_us[number] != NEVER)
 
     def live(self) -> LiveCounts:
@@ -138,17 +138,17 @@ class Recorder:
         )
 
     def confirmations(self) -> Int64:
-        """When each message was confirmed, microseconds since the epoch; NEVER where it was not."""
+        """When each message was confirmed, microseconds since the epoch; NEVER for an unconfirmed one."""
         with self._lock:
             return self._confirmed_us.copy()
 
     def deliveries(self) -> Deliveries:
-        """Everything received so far."""
+        """All receipts so far."""
         with self._lock:
             return Deliveries.of(self._rows)
 
     def save(self, path: Path) -> None:
-        """Write plan, confirmations and deliveries as NumPy arrays, for whoever wants to look closer."""
+        """Write plan, confirmations and deliveries as NumPy arrays, for a closer look."""
         np.savez_compressed(
             path,
             start_us=np.int64(self._start_us),

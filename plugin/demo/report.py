@@ -1,7 +1,6 @@
-"""The demo's last word: a table for people, JSON for programs, both from one ``Outcome``.
+"""The demo's result: a table for people, JSON for programs, both from one ``Outcome``.
 
-The JSON has a schema number; within one number fields are only ever added. Its fields are in
-``docs/demo.md``.
+The JSON has a schema number; within one number fields are only added. Its fields are in ``docs/demo.md``.
 """
 
 from __future__ import annotations

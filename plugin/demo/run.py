@@ -1,4 +1,4 @@
-"""One run of the demo: what was asked for, how far it is, and how it ended."""
+"""One run of the demo: its options, its progress, and its outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.plugin.demo.workload import Workload
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for; directories are absolute."""
+    """The user's choices; directories are absolute."""
 
     messages: int
     seconds: float
@@ -28,7 +28,7 @@ class Options:
 
 @dataclass
 class Progress:
-    """How far the run is, for whoever shows it. Written by the run alone, one field at a time."""
+    """The run's progress, for a view. Only the run writes it, one field at a time."""
 
     options: Options
     phase: str = "starting"
@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def setup_s(self) -> float:
-        """Seconds that setting up has taken, or takes so far."""
+        """The seconds of the set-up, so far or in all."""
         until_us = self.clock_us() if self.start_us is None else self.start_us
         return (until_us - self.began_us) / 1e6
 
@@ -76,6 +76,6 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Nothing early, nothing lost, everything sent, and tomorrow's messages still held."""
+        """True if nothing was early or lost, everything was sent, and tomorrow's messages are still held."""
         verdict = self.audit
         return not (verdict.early or verdict.lost or verdict.unconfirmed or self.far_held < self.far_sent)

@@ -1,4 +1,4 @@
-"""Who may delay the demo's messages, by the name that ``--tracker`` takes."""
+"""The trackers that may delay the demo's messages, by the names of ``--tracker``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.plugin.local.trackers import BUCKET_FACTORY, IN_MEMORY_FACTORY
 
 @dataclass(frozen=True)
 class TrackerChoice:
-    """Who may delay the messages; without a ``factory`` it is Tidegate."""
+    """A tracker for the messages; without a ``factory`` it is Tidegate."""
 
     title: str
     factory: str | None = None

@@ -1,7 +1,7 @@
-"""What the demo shows while it runs: a live screen on a terminal, a line a second elsewhere.
+"""The demo's view while it runs: a live screen on a terminal, a line a second elsewhere.
 
-Rendering is a pure function of ``Progress``; the two views only say when. Lateness is drawn on a logarithmic
-scale, since both a millisecond and an outage matter.
+Rendering is a pure function of ``Progress``; the two views only decide when. The scale of lateness is
+logarithmic, since both a millisecond and an outage matter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def plain_view(progress: Progress, console: Console) -> LineView:
 
 
 def _clock(progress: Progress) -> str:
-    """Before the first message the run has no time, and the set-up has."""
+    """The clock of the run, or of the set-up before the first message."""
     if progress.start_us is None:
         return f"set-up {progress.setup_s:.0f} s"
     return _at(progress.elapsed_s)
@@ -90,7 +90,7 @@ def render(progress: Progress) -> RenderableType:
 
 
 def duration(milliseconds: float) -> str:
-    """Milliseconds as a person writes them, with three digits that matter."""
+    """Milliseconds in a form for people, with three significant digits."""
     size = abs(milliseconds)
     if size >= 999.5:
         return f"{milliseconds / 1000:.1f} s"
@@ -98,7 +98,7 @@ def duration(milliseconds: float) -> str:
 
 
 def spark(worst_ms: float | None) -> tuple[str, str]:
-    """The bar and the colour for the latest delivery of an interval; a blank when nothing came."""
+    """The bar and the colour for the latest delivery of an interval; a blank without any."""
     if worst_ms is None:
         return " ", ""
     if worst_ms < 0:
@@ -187,7 +187,7 @@ def _history(progress: Progress, counts: LiveCounts) -> Text:
     text = Text(heading, "bright_black", no_wrap=True, overflow="crop")
     for first in range(0, len(counts.worst_ms), per_cell):
         cell = [worst for worst in counts.worst_ms[first : first + per_cell] if worst is not None]
-        # An early one must not hide behind a late one.
+        # A late message must not hide an early one.
         text.append(*spark(min(cell) if cell and min(cell) < 0 else max(cell, default=None)))
     kills = {int(at_s * 1e6 / BUCKET_US / per_cell): what for at_s, what in progress.kills}
     marks = "\n"

@@ -1,7 +1,7 @@
-"""What the daemon says of itself while the demo runs: asked for a few times a second, kept for the plot.
+"""The daemon's own account while the demo runs: polled a few times a second, kept for the plot.
 
-Invariants: the latest answer is replaced whole, so that any thread may read it; a daemon that does not answer
-is an answer too.
+Invariants: the latest answer is replaced whole, so that any thread may read it; silence of the daemon is an
+answer too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _INTERVAL_S = 0.2
 class IndexState:
     """The index at one moment; counts are entries.
 
-    ``in_memory``: staged, or in a slice that is being handed out. ``on_disk``: in later slices.
-    ``in_flight``: handed to the broker and not known acknowledged.
+    ``in_memory``: staged, or in a slice that is being popped. ``on_disk``: in later slices. ``in_flight``:
+    sent to the broker and not known acknowledged.
     """
 
     at_us: int
@@ -45,7 +45,7 @@ class IndexState:
             for one in subscription["slices"]
             if one["state"] == "active"
         )
-        # Entries leave their slice's count only with the slice: what was handed out is not in memory any
+        # A slice's count keeps its entries until the slice is gone: those handed out are not in memory any
         # more.
         held, in_flight = totals["held"], totals["in_flight"]
         in_memory = min(max(totals["staged"] + active - in_flight, 0), held - in_flight)
@@ -63,7 +63,7 @@ class IndexState:
 
 
 class Watch:
-    """Asks the daemon at ``url``, or nobody if it is None, from ``start`` to ``close``."""
+    """Polls the daemon at ``url``, or nothing if it is None, from ``start`` to ``close``."""
 
     def __init__(self, url: str | None) -> None:
         self._url = url
@@ -83,19 +83,19 @@ class Watch:
         return list(self._history)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start polling."""
         if self._url is not None:
             self._thread.start()
 
     def ask(self) -> IndexState | None:
-        """Ask now; None if the daemon does not answer."""
+        """Poll now; None if the daemon does not answer."""
         if self._url is None:
             return None
         with httpx.Client(base_url=self._url, timeout=2.0, trust_env=False) as client:
             return self._ask(client)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(5.0)

@@ -1,14 +1,14 @@
-"""What the demo sends: every message with its kind, when it is sent and when it is due.
+"""The demo's messages: each with its kind, its sending time and its due time.
 
-The plan is made before the first message goes out, so that the audit knows the truth without asking the
-broker. Invariants:
+The plan is complete before the first message goes out, so that the audit knows the truth without the broker.
+Invariants:
 
 - a message's number is its index in the plan's arrays, and travels in its payload;
 - all times are milliseconds after the start of the run; ``due_ms`` is -1 for a plain message;
-- everything but ``Kind.FAR`` is due before the run ends, so that it can be waited for; what is due tomorrow
-  is sent before the start (``send_ms`` is -1), at full speed: the run then shows a broker that has a backlog,
-  not one that is being filled;
-- the messages stand in sending order; the burst is sent before the first kill and due after the second.
+- everything but ``Kind.FAR`` is due before the run ends, so that the run can wait for it; messages due
+  tomorrow are sent before the start (``send_ms`` is -1), at full speed: the run then shows a broker that has
+  a backlog, not one that is building it up;
+- the messages are in sending order; the burst is sent before the first kill and due after the second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST_KILL_AT = 1 / 3
 SECOND_KILL_AT = 2 / 3
 DAY_MS = 86_400_000
 FAR_SPREAD_MS = 120_000
-# The run's last moments hold nothing that is due, so that its end can be told from its last message.
+# Nothing is due in the run's last moments, so that the last message shows the end.
 _TAIL_MS = 500
 _SHARES = {"retry": 0.45, "timeout": 0.40, "burst": 0.10}
 
@@ -38,7 +38,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Kind(IntEnum):
-    """What a message stands for."""
+    """The role of a message."""
 
     PLAIN = 0
     RETRY = 1
@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
     @property
     def title(self) -> str:
-        """How a person calls it."""
+        """Its name for people."""
         return _TITLES[self]
 
 
@@ -78,10 +78,9 @@ class Workload:
 
 
 def plan(messages: int, seconds: float, far: int, seed: int = 1) -> Workload:
-    """A mix of ``messages`` due within ``seconds`` and ``far`` ones due a day later (and within two minutes
-    after that).
+    """``messages`` due within ``seconds``, and ``far`` more due within two minutes a day later.
 
-    Of the messages 45 % are retries at fixed levels, 40 % order time-outs (uniform between half and one and a
+    Of the first, 45 % are retries at fixed levels, 40 % order time-outs (uniform between half and one and a
     half times a quarter of the run), 10 % a burst due at one instant, the rest plain.
     """
     random = np.random.default_rng(seed)

@@ -1,1 +1,1 @@
-"""What runs on this machine for demo, tests and benches: Pulsar's distribution, a broker, a daemon."""
+"""Servers on this machine for demo, tests and benches: Pulsar's distribution, a broker, a daemon."""

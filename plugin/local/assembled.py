@@ -1,13 +1,13 @@
-"""A Pulsar that Maven Central has no distribution of, put together from its jars.
+"""A Pulsar without a distribution on Maven Central, assembled from its jars.
 
-``homes/pulsar-VERSION.lock`` names each jar with its SHA-256; scripts and conf files are those of the
-distribution that is fetched anyway. A stand-in to try a version on, not what Apache ships: see
+``homes/pulsar-VERSION.lock`` names each jar with its SHA-256; scripts and conf files come from the
+distribution that is fetched anyway. A stand-in for trying a version, not the release that Apache ships: see
 ``docs/decisions/assembled-homes.md``. Invariants:
 
-- nothing is put into a home whose SHA-256 is not the locked one;
+- no jar enters a home unless its SHA-256 is the locked one;
 - the home appears under its name only when it is complete;
-- Maven resolves nothing by itself: each jar is asked for by its coordinates, so that poms which Central
-  lacks, and versions that others would choose, have no say.
+- Maven resolves nothing by itself: each jar is requested by its coordinates, so that poms missing from
+  Central, and version conflicts, do not matter.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ JAVA_MIN = {"5": 21}
 """By major version of Pulsar, what its class files need."""
 _LOCKS = Path(__file__).parent / "homes"
 _FIELDS = 3
-# Keys of 4.0's conf files whose defaults are others in 5.0, or that it does not know any more.
+# Keys of 4.0's conf files with other defaults in 5.0, or unknown there.
 _GONE_IN_5 = frozenset(
     (
         "acknowledgmentAtBatchIndexLevelEnabled",
@@ -86,7 +86,7 @@ class LockedJar:
 
 
 def versions() -> list[str]:
-    """What can be set up, the distribution's version first."""
+    """The versions that can be set up, the distribution's first."""
     found = (path.name.removeprefix("pulsar-").removesuffix(".lock") for path in _LOCKS.glob("pulsar-*.lock"))
     return [PULSAR.version, *sorted(found)]
 
@@ -98,7 +98,7 @@ def check_version(version: str) -> None:
 
 
 def pulsar_home(environment: Mapping[str, str], cache_dir: Path | None = None) -> Path:
-    """Where the Pulsar of ``TIDEGATE_PULSAR`` is, or will be; the distribution's without it.
+    """The home of the Pulsar that ``TIDEGATE_PULSAR`` names, existing or not; the distribution's without it.
 
     Raises ``SetupError`` if there is no such version.
     """
@@ -113,9 +113,9 @@ def pulsar_home(environment: Mapping[str, str], cache_dir: Path | None = None) -
 def fetch_home(
     cache_dir: Path, environment: Mapping[str, str], report: Report = lambda _what, _done, _total: None
 ) -> Path:
-    """The home of ``TIDEGATE_PULSAR``, fetched or put together first if it is not there.
+    """The home of ``TIDEGATE_PULSAR``, first fetched or assembled if it is missing.
 
-    Raises ``SetupError`` if Maven, a JDK, the network, the disk or a jar is not as needed.
+    Raises ``SetupError`` if Maven, a JDK, the network, the disk or a jar fails.
     """
     home = pulsar_home(environment, cache_dir)
     base = fetch(cache_dir, environment, report)
@@ -138,7 +138,7 @@ def fetch_home(
 
 
 def read_lock(text: str) -> list[LockedJar]:
-    """The jars of a lock. Raises ``ValueError`` for a line that is none."""
+    """The jars of a lock. Raises ``ValueError`` for any other line."""
     jars = []
     for line in text.splitlines():
         if line.startswith("#") or not line.strip():
@@ -173,7 +173,7 @@ def pom_of(jars: list[LockedJar], to: Path) -> str:
 
 
 def conf_of(text: str) -> str:
-    """A conf file of 4.0's without the keys that 5.0 has other defaults for, or does not know."""
+    """A conf file of 4.0 without the keys that have other defaults in 5.0, or are unknown there."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if line.partition("=")[0].strip() not in _GONE_IN_5)
 
@@ -213,10 +213,10 @@ def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str]
 
 
 def _check(jars: list[LockedJar], lib: Path) -> None:
-    """Each jar is the locked one, under the name that the start script and ``attach`` look for."""
+    """Check that each jar is the locked one, under the name that the start script and ``attach`` expect."""
     for jar in jars:
         path = lib / jar.name_in_home
-        prefixed = lib / f"{jar.group}.{jar.file_name}"  # as the plugin names it
+        prefixed = lib / f"{jar.group}.{jar.file_name}"  # the plugin's name for it
         if prefixed.is_file():
             prefixed.rename(path)
         if not path.is_file() or sha256_of(path) != jar.sha256:
@@ -234,6 +234,6 @@ def _furnish(home: Path, base: Path, java: Path) -> None:
         path.write_text(conf_of(path.read_text("utf-8")), "utf-8")
     for name in ("bkenv.sh", "pulsar_env.sh"):
         path = home / "conf" / name
-        # Before all else: what follows asks this Java for its version.
+        # First of all, since the script then asks this Java for its version.
         text = f"JAVA_HOME={shlex.quote(str(java.resolve().parents[1]))}\nexport JAVA_HOME\n"
         path.write_text(text + path.read_text("utf-8"), "utf-8")

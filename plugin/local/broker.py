@@ -1,12 +1,12 @@
-"""A Pulsar standalone broker on loopback, as a process that one can kill.
+"""A Pulsar standalone broker on loopback, as a process that can be killed.
 
 The demo, the drills, the tests against a real broker and the benches all start their broker here, so that
-they measure the same thing. Invariants:
+they measure the same one. Invariants:
 
-- everything the broker writes (metadata, ledgers, logs, its conf file) is below ``work_dir``;
+- the broker writes (metadata, ledgers, logs, its conf file) only below ``work_dir``;
 - every port is on 127.0.0.1 and free at the time of ``start``; a restart keeps the ports;
-- ready means that what every client uses is there: a standalone calls itself healthy before it has made the
-  tenant ``public``, and whoever makes a namespace in it then is refused.
+- ready means usable by every client: a standalone calls itself healthy before it has made the tenant
+  ``public``, and then refuses new namespaces in it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class BrokerPorts:
 class Broker(PulsarProcess):
     """One Pulsar standalone (metadata, bookie and broker in one JVM), without functions worker.
 
-    ``conf`` overrides keys of the distribution's own ``standalone.conf``; ``extra_classpath`` is where the
-    shim's jar comes in.
+    ``conf`` overrides keys of the distribution's ``standalone.conf``; ``extra_classpath`` takes the shim's
+    jar.
     """
 
     name = "broker"
@@ -79,7 +79,7 @@ class Broker(PulsarProcess):
             "webServicePort": str(self.ports.web),
             "allowLoopback": "true",
             "listeningInterface": "lo",
-            # Without it the standalone takes another port for its bookie at every start than it was told.
+            # Without this key the standalone ignores its bookie's port and takes another at every start.
             "allowEphemeralPorts": "true",
             **(conf or {}),
         }
@@ -96,7 +96,7 @@ class Broker(PulsarProcess):
 
     @property
     def service_url(self) -> str:
-        """What a Pulsar client connects to."""
+        """The URL for Pulsar clients."""
         return f"pulsar://{LOOPBACK}:{self.ports.broker}"
 
     @property
@@ -106,7 +106,7 @@ class Broker(PulsarProcess):
 
     @property
     def metadata_dir(self) -> Path:
-        """Where the metadata store is, a RocksDB."""
+        """The directory of the metadata store, a RocksDB."""
         return self.work_dir / "metadata"
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
@@ -128,7 +128,7 @@ class Broker(PulsarProcess):
 
 
 def _unusable(admin: httpx.Client) -> str | None:
-    """What a client of the broker would miss, in words; None when nothing."""
+    """What a client of the broker still lacks, in words; None if nothing."""
     if (lacks := unhealthy(admin)) is not None:
         return lacks
     try:

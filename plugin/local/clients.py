@@ -1,12 +1,12 @@
-"""What a client on the real pulsar-client needs to live through a kill -9 of its broker.
+"""Clients on the real pulsar-client that survive a kill -9 of their broker.
 
-The library connects again by itself, but its pauses double (to as much as a minute) and cannot be set from
-Python. So a client is dropped when its broker has died, and a new one opened when there is one again, as a
-supervised application does. The demo's, the drills' and the benches' clients are made of this. Invariants:
+The library reconnects by itself, but its pauses double (up to a minute) and cannot be set from Python. So a
+client is dropped when its broker dies, and a new one is opened when a broker is back, as a supervised
+application does. The clients of the demo, the drills and the benches are built from this module. Invariants:
 
-- a message is the sender's until a broker has confirmed it: with a new producer everything unconfirmed is
-  sent again (it may then be on the topic twice);
-- every call that may block has its own thread, which ends soon after ``close``; none keeps a process alive.
+- the sender keeps a message until a broker has confirmed it: a new producer resends everything unconfirmed
+  (the topic may then have it twice);
+- every blocking call has its own thread, which ends soon after ``close``; no thread keeps a process alive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JOIN_TIMEOUT_S = 5.0
 
 
 class Workers:
-    """Threads that end with ``closed``. ``guard`` runs what each does, and may catch what it raises."""
+    """Threads that end with ``closed``. ``guard`` runs each thread's work, and may catch its exceptions."""
 
     def __init__(self, guard: Callable[[Callable[[], None]], None] = lambda work: work()) -> None:
         self.closed = threading.Event()
@@ -45,8 +45,8 @@ class Workers:
         self._threads: list[threading.Thread] = []
 
     def run(self, work: Callable[..., None], *arguments: object) -> None:
-        """Do it in a thread of its own."""
-        # Daemon threads: whatever the client's library does, an interrupted run ends.
+        """Run it in a thread of its own."""
+        # Daemon threads: an interrupted run ends even if the client's library hangs.
         thread = threading.Thread(
             target=self._guard, args=(functools.partial(work, *arguments),), daemon=True
         )
@@ -54,22 +54,22 @@ class Workers:
         thread.start()
 
     def join(self) -> None:
-        """Wait for all of them, but not for long; ``closed`` is set."""
+        """Wait a short while for all threads; ``closed`` must be set."""
         deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(deadline_s - time.monotonic(), 0))
 
     @property
     def stuck(self) -> bool:
-        """Whether a thread is still inside the client's library; asked after ``join``."""
+        """True if a thread is still inside the client's library; call it after ``join``."""
         return any(thread.is_alive() for thread in self._threads)
 
 
 class Receipt(Protocol):
-    """What hears of each message."""
+    """A listener for each message."""
 
     def __call__(self, message: pulsar.Message, received_at: int, acked_at: int) -> None:
-        """It has come, and was acknowledged then; ``NEVER`` if that could not be."""
+        """The message came, and was acknowledged at ``acked_at``; ``NEVER`` if that failed."""
         ...
 
 
@@ -82,7 +82,7 @@ def receive(
     wait: Callable[[], object] = lambda: None,
     timeout_ms: int = _RECEIVE_MS,
 ) -> None:
-    """Take and acknowledge messages until the consumer or everything is closed; ``wait`` comes before each.
+    """Receive and acknowledge messages until the consumer or everything is closed; ``wait`` runs before each.
 
     Times are by ``now``, in its unit.
     """
@@ -107,25 +107,25 @@ Answered = Callable[[object, object], None]
 
 
 class Messages(Protocol):
-    """What is sent, by number."""
+    """The messages to send, by number."""
 
     def send(self, producer: pulsar.Producer, number: int, answered: Answered) -> None:
         """Send one; raises ``pulsar.PulsarException``."""
         ...
 
     def confirmed(self, number: int) -> None:
-        """A broker has stored it; called on the library's own thread, where nothing may be raised."""
+        """A broker has stored the message. Runs on the library's own thread and must not raise."""
         ...
 
     def is_confirmed(self, number: int) -> bool:
-        """Whether a broker has stored it."""
+        """True if a broker has stored it."""
         ...
 
 
 class Sender:
-    """Sends messages by number, each until it is confirmed. Every method may be called from any thread.
+    """Sends messages by number, each until it is confirmed. Any thread may call every method.
 
-    sent: all up to this one were sent, perhaps on a client that is gone.
+    sent: the last number sent, perhaps on a client that is gone.
     """
 
     def __init__(self, messages: Messages) -> None:
@@ -138,7 +138,7 @@ class Sender:
         self._lock = threading.Lock()
 
     def begin(self, producer: pulsar.Producer) -> None:
-        """There is a producer: what is unconfirmed goes to it, first."""
+        """Start with a producer, which first gets everything unconfirmed."""
         with self._lock:
             self._generation += 1
             self._again = deque(sorted(self._unconfirmed | set(self._again)))
@@ -146,33 +146,33 @@ class Sender:
             self._producer = producer
 
     def end(self) -> None:
-        """The producer is gone."""
+        """The producer has been closed."""
         with self._lock:
             self._producer = None
             self._generation += 1
 
     @property
     def unconfirmed(self) -> int:
-        """Messages sent, or to be sent again, that no broker has confirmed."""
+        """The number of messages, sent or to be resent, that no broker has confirmed."""
         with self._lock:
             return len(self._unconfirmed) + len(self._again)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a producer, and it has its broker."""
+        """True if there is a producer with a connection to its broker."""
         with self._lock:
             producer = self._producer
         return producer is not None and bool(producer.is_connected())
 
     def send_up_to(self, until: int) -> None:
-        """Send what has to be sent again, and what is new below ``until``, as far as there is room."""
+        """Send first the messages to be resent, then new ones below ``until``, while there is room."""
         with self._lock:
             room = UNCONFIRMED_MAX - len(self._unconfirmed)
             again = [self._again.popleft() for _ in range(min(room, len(self._again)))]
         fresh = range(self.sent, min(until, self.sent + max(room - len(again), 0)))
         self.sent = max(self.sent, fresh.stop)
         for number in again:
-            # The answer to the first attempt may have come after all.
+            # The first attempt may have been confirmed after all.
             if not self._messages.is_confirmed(number):
                 self._send(number)
         for number in fresh:
@@ -181,7 +181,7 @@ class Sender:
     def _send(self, number: int) -> None:
         with self._lock:
             producer, generation = self._producer, self._generation
-            # Without a producer it waits for the next one, which sends everything unconfirmed.
+            # Without a producer it waits for the next one, which resends everything unconfirmed.
             self._unconfirmed.add(number)
         if producer is None:
             return

@@ -1,11 +1,11 @@
-"""A real Pulsar cluster on loopback: ZooKeeper, one bookie, and brokers that each have a daemon of their own.
+"""A real Pulsar cluster on loopback: ZooKeeper, one bookie, and brokers with a daemon each.
 
-Topics move between its brokers, and their daemons do not know of each other: what an owner promises the next
-one is tried here. Invariants:
+Topics move between its brokers, whose daemons do not know each other: this tests the promises of one owner to
+the next. Invariants:
 
-- everything that is written (metadata, ledgers, indexes, logs, conf files) is below ``work_dir``;
+- every file (metadata, indexes, ledgers, logs, conf files) is below ``work_dir``;
 - every port is on 127.0.0.1 and was free when the cluster was made; a restart keeps the ports;
-- nothing that was started here is left when ``end`` returns.
+- no process started here is left when ``end`` returns.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _BROKER_CONF = {
     "bindAddress": LOOPBACK,
     "advertisedAddress": LOOPBACK,
     "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl",
-    # A topic moves when it is told to, and not because a broker has more to do.
+    # A topic moves only on command, not because of load.
     "loadBalancerSheddingEnabled": "false",
     "loadBalancerAutoBundleSplitEnabled": "false",
     "managedLedgerDefaultEnsembleSize": "1",
@@ -87,7 +87,7 @@ _BROKER_CONF = {
 
 @dataclass(frozen=True)
 class Node:
-    """One broker of the cluster and the daemon beside it; each is killed, paused and started by itself."""
+    """One broker of the cluster and its daemon; each can be killed, paused and started by itself."""
 
     name: str
     broker: ClusterBroker
@@ -97,12 +97,12 @@ class Node:
 
 
 class LocalCluster:
-    """ZooKeeper, a bookie and ``brokers`` brokers with a daemon each.
+    """ZooKeeper, a bookie, and ``brokers`` brokers with a daemon each.
 
-    ``jar`` is the shim; without one the brokers run Pulsar's own tracker and no daemon is started. ``conf``
+    ``jar`` is the shim; without one the brokers run Pulsar's own tracker and there are no daemons. ``conf``
     overrides keys of the distribution's ``broker.conf`` for every broker. The daemons' sockets are in
     ``socket_dir``, whose path must be short; they get ``daemon_settings``. With ``counters`` the brokers
-    count what they read. Errors are ``LocalProcessError``.
+    count their reads. Errors are ``LocalProcessError``.
     """
 
     def __init__(
@@ -191,11 +191,11 @@ class LocalCluster:
 
     @property
     def service_url(self) -> str:
-        """All brokers, for a client that goes to whichever has the topic."""
+        """All brokers, for a client that connects to the topic's owner."""
         return "pulsar://" + ",".join(f"{LOOPBACK}:{node.broker.port}" for node in self.nodes)
 
     def metadata_writes(self) -> int:
-        """How many writes the metadata store has taken since its start."""
+        """The writes that the metadata store has counted since its start."""
         try:
             with socket.create_connection((LOOPBACK, self._zookeeper.port), HTTP_TIMEOUT_S) as asking:
                 asking.sendall(b"srvr")
@@ -205,11 +205,11 @@ class LocalCluster:
         last = re.search(rb"^Zxid: 0x([0-9a-f]+)", answer, re.MULTILINE)
         if last is None:
             raise LocalProcessError("ZooKeeper does not say how much it has written")
-        # The upper half counts leaders.
+        # The upper half counts changes of the leader.
         return int(last[1], 16) & 0xFFFF_FFFF
 
     def start(self) -> None:
-        """Start everything and wait until it can be used; if that fails, nothing runs."""
+        """Start everything and wait until it is usable; on failure nothing keeps running."""
         try:
             self._start()
         except BaseException:
@@ -217,7 +217,7 @@ class LocalCluster:
             raise
 
     def end(self) -> None:
-        """Kill everything: nobody reads the data again."""
+        """Kill everything: the data are not needed again."""
         for node in self.nodes:
             node.broker.kill()
             node.daemon.kill()
@@ -243,7 +243,7 @@ class LocalCluster:
         self._zookeeper.start()
         self._initialize()
         self.bookie.start()
-        # Together: each of them takes a while, and none needs another.
+        # At the same time: each takes a while, and none needs another.
         for node in self.nodes:
             if self._jar is not None:
                 node.daemon.spawn()
@@ -254,7 +254,7 @@ class LocalCluster:
             node.broker.wait_ready()
 
     def _initialize(self) -> None:
-        """Write what every cluster begins with into the metadata."""
+        """Write the initial metadata of a cluster."""
         first = self.nodes[0].broker
         command = [
             str(self._home / "bin" / "pulsar"), "initialize-cluster-metadata",

@@ -1,6 +1,6 @@
-"""What a broker counts by OpenTelemetry: totals since it was started.
+"""A broker's OpenTelemetry counters: totals since its start.
 
-They are off by default in Pulsar and switched on by the options of ``telemetry_options``.
+Pulsar has them off by default; ``telemetry_options`` switches them on.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def telemetry_options(port: int) -> list[str]:
 def entries_read(port: int, topic: str) -> int:
     """Entries of the topic (its local name) read from BookKeeper since the start; cached ones do not count.
 
-    After a restart the cache is empty, so that this counts every entry that the broker had to read again.
-    Raises ``CountersError``.
+    After a restart the cache is empty, so that this counts every entry that the broker reads again. Raises
+    ``CountersError``.
     """
     url = f"http://{LOOPBACK}:{port}/metrics"
     try:
@@ -48,7 +48,7 @@ def entries_read(port: int, topic: str) -> int:
 
 
 def parse_entries_read(exposition: str, topic: str) -> int:
-    """Find the topic's count of entries read from storage in Prometheus text; 0 when it has none yet."""
+    """The topic's count of entries read from storage, from Prometheus text; 0 if there is none yet."""
     pattern = re.compile(
         r"^pulsar_broker_managed_ledger_message_incoming_count(?:_total)?\{([^}]*)\}\s+([0-9.eE+]+)",
         re.MULTILINE,

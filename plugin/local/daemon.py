@@ -1,4 +1,4 @@
-"""``tidegate serve`` as a process that one can kill; a restart keeps its data, socket and port."""
+"""``tidegate serve`` as a process that can be killed; a restart keeps its data, socket and port."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ASK_TIMEOUT_S = 2.0
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment`` without the daemon's settings, so that a run does not depend on who starts it."""
+    """``environment`` without the daemon's settings, so that runs do not depend on the user's."""
     return {name: value for name, value in environment.items() if not name.startswith("TIDEGATE_")}
 
 
 class Daemon(LocalProcess):
-    """One daemon, with its data and log in ``work_dir``; ``http`` is where it serves metrics and status.
+    """One daemon, with its data and log in ``work_dir``; ``http`` is the address of its metrics and status.
 
     ``settings`` by their names (``heartbeat_ms``), ``arguments`` as on the command line.
     """
@@ -51,7 +51,7 @@ class Daemon(LocalProcess):
 
     @property
     def url(self) -> str:
-        """Where it serves metrics and status."""
+        """The address of its metrics and status."""
         return f"http://{self.http}"
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:

@@ -2,14 +2,14 @@
 
 Invariants:
 
-- the unpacked directory appears under its name only when it is complete (a temporary directory, then a
-  rename), so that its existence alone says that there is nothing to do;
-- nothing is unpacked whose SHA-256 is not the pinned one;
-- two processes may ask at once: a lock file lets one work and the other wait;
-- an interrupted fetch is taken up again: Maven keeps the part that it has and asks for the rest (a repository
-  that serves no ranges sends all of it again), and a checked archive is unpacked without asking anybody.
+- the unpacked directory gets its name only when it is complete (a temporary directory, then a rename), so
+  that its existence proves the work done;
+- an archive is unpacked only if its SHA-256 is the pinned one;
+- of two processes one works and the other waits, by a lock file;
+- an interrupted fetch continues: Maven keeps the part that it has and asks for the rest (a repository without
+  ranges sends all of it again), and a checked archive is unpacked without the network.
 
-What to fetch, where to and how to report progress are passed in.
+The caller passes in the distribution, the target and the progress report.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Distribution:
 
     @property
     def coordinates(self) -> str:
-        """As Maven's command line writes it."""
+        """In the form of Maven's command line."""
         return f"{self.group}:{self.artifact}:{self.version}:tar.gz:{self.classifier}"
 
     @property
     def repository_directory(self) -> Path:
-        """Where it is below the root of a Maven repository."""
+        """Its path below the root of a Maven repository."""
         return Path(*self.group.split("."), self.artifact, self.version)
 
 
@@ -81,7 +81,7 @@ PULSAR = Distribution(
 
 
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
-    """``TIDEGATE_CACHE_DIR``, else ``.cache`` of the checkout that this file is in, else the user's own."""
+    """``TIDEGATE_CACHE_DIR``, else ``.cache`` of this file's checkout, else the user's own cache."""
     if chosen := environment.get("TIDEGATE_CACHE_DIR"):
         return Path(chosen).absolute()
     checkout = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def default_cache_dir(environment: Mapping[str, str]) -> Path:
 
 
 def home_of(cache_dir: Path, distribution: Distribution = PULSAR) -> Path:
-    """Where ``fetch`` puts (or has put) the unpacked distribution."""
+    """The directory of the unpacked distribution, fetched or not."""
     return cache_dir / "pulsar" / distribution.directory_name
 
 
@@ -102,9 +102,9 @@ def fetch(
     report: Report = lambda _what, _done, _total: None,
     distribution: Distribution = PULSAR,
 ) -> Path:
-    """The home of the unpacked distribution, fetched first if it is not there.
+    """The home of the unpacked distribution, first fetched if it is missing.
 
-    Raises ``SetupError`` if Maven, the network, the disk or the archive is not as needed.
+    Raises ``SetupError`` if Maven, the network, the disk or the archive fails.
     """
     home = home_of(cache_dir, distribution)
     if problem := toolchain.check_path(home, "set TIDEGATE_CACHE_DIR to another directory"):
@@ -128,16 +128,16 @@ def fetch(
 
 
 def maven_repository(environment: Mapping[str, str]) -> Path:
-    """Maven's local repository, as far as options in the environment and the user's settings say.
+    """Maven's local repository, according to the environment and the user's settings.
 
-    Used to find an archive that is already there and to watch one grow: a wrong answer costs only that.
+    It serves to find an existing archive and to watch one grow: a wrong answer does no other harm.
     """
     for name in ("MAVEN_ARGS", "MAVEN_OPTS"):
         if match := re.search(r"-Dmaven\.repo\.local=(\S+)", environment.get(name, "")):
             return Path(match[1])
     user = Path(environment.get("HOME") or Path.home()) / ".m2"
     with contextlib.suppress(OSError, ElementTree.ParseError):
-        # The user's own file, read by Maven as well.
+        # The user's own file, which Maven reads too.
         for element in ElementTree.parse(user / "settings.xml").getroot():  # noqa: S314
             if element.tag.rpartition("}")[2] == "localRepository" and element.text:
                 return Path(element.text.strip().replace("${user.home}", str(user.parent)))
@@ -190,12 +190,12 @@ def _archive(
 def run_watched(
     command: Sequence[str], environment: Mapping[str, str], log_path: Path, watch: Callable[[], None]
 ) -> int:
-    """Run Maven to its end, with a look now and then; its exit code. It ends with this process."""
+    """Run Maven to its end with regular looks; returns its exit code. Maven ends with this process."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
             env=dict(environment),
-            # Away from any pom: the goal needs none, and a project's own could change what it does.
+            # Away from any pom: the goal needs none, and a project's pom could change it.
             cwd=log_path.parent,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -218,7 +218,7 @@ def _unpack(archive: Path, home: Path, report: Report) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.parent))
     try:
         with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:gz") as tar:
-            # The archive's checksum is pinned; the filter, which early 3.11s have not, is a second lock.
+            # The archive's checksum is pinned; the filter, missing from early 3.11s, is a second lock.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             for member in tar:
                 tar.extract(member, temporary)
@@ -232,7 +232,7 @@ def _unpack(archive: Path, home: Path, report: Report) -> None:
 
 
 def require_disk(directory: Path, needed_bytes: int) -> None:
-    """Raises ``SetupError`` unless so much is left."""
+    """Raises ``SetupError`` unless ``needed_bytes`` are free."""
     elsewhere = "set TIDEGATE_CACHE_DIR to a directory on another disk"
     if problem := toolchain.check_disk(directory, needed_bytes, elsewhere):
         raise SetupError(problem.text)
@@ -240,14 +240,14 @@ def require_disk(directory: Path, needed_bytes: int) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time, the others wait."""
+    """Let one process in at a time; the others wait."""
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def remove_leftovers(directory: Path) -> None:
-    """What an interrupted set-up has left."""
+    """Remove the remains of an interrupted set-up."""
     for leftover in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -259,7 +259,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _largest(stored: Path) -> int:
-    # Maven writes to NAME.part or NAME.<random>.tmp, by its version, and renames at the end.
+    # By version, Maven writes to NAME.part or NAME.<random>.tmp, and renames at the end.
     sizes = [0]
     for path in stored.parent.glob(f"{stored.name}*"):
         with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ def _largest(stored: Path) -> int:
 
 
 def first_error(log_path: Path) -> str:
-    """What Maven has said first, in one line."""
+    """Maven's first error, in one line."""
     for line in log_path.read_text(encoding="utf-8", errors="replace").splitlines():
         text = re.sub(r"\x1b\[[0-9;]*m", "", line)
         if text.startswith("[ERROR] "):

@@ -1,8 +1,9 @@
-"""A process that outlives the demo for a moment, to end what a demo killed with -9 would leave behind.
+"""A process that outlives a demo killed with -9, to end the demo's processes.
 
-Its standard input is a pipe from the demo: ``+ PID`` and ``- PID`` lines say which processes run. The pipe
-ends when the demo does, however it ends; what still runs then is killed. Invariants: only process ids that
-were announced are ever signalled; only the standard library is imported, so that it is there in an instant.
+Its standard input is a pipe from the demo: ``+ PID`` and ``- PID`` lines announce and withdraw processes. The
+pipe ends with the demo, however that ends; the guard then kills the processes that still run. Invariants:
+only announced process ids get signals; only the standard library is imported, so that the guard starts in an
+instant.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Self
 
 
 def survivors(lines: Iterable[str]) -> set[int]:
-    """The process ids that were announced and not taken back when ``lines`` ended."""
+    """The process ids announced and not withdrawn by the end of ``lines``."""
     running: set[int] = set()
     for line in lines:
         sign, _, number = line.strip().partition(" ")
@@ -42,7 +43,7 @@ class Guard:
         )
 
     def watch(self, pid: int) -> None:
-        """Kill ``pid`` if this process is gone."""
+        """Kill ``pid`` if this process dies."""
         self._write(f"+ {pid}\n")
 
     def forget(self, pid: int) -> None:
@@ -50,7 +51,7 @@ class Guard:
         self._write(f"- {pid}\n")
 
     def close(self) -> None:
-        """End the guard, which first kills whatever was not forgotten."""
+        """End the guard, which first kills every process not forgotten."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -58,7 +59,7 @@ class Guard:
 
     def _write(self, line: str) -> None:
         if self._process.stdin is not None:
-            # Without its guard the demo still ends what it started, on every way out but its own kill -9.
+            # Without its guard the demo still ends its processes, except after its own kill -9.
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line)
                 self._process.stdin.flush()

@@ -1,11 +1,11 @@
-"""A server as a process of ours: started, waited for, killed or stopped, and started again.
+"""A server as a process of ours: started, awaited, killed or stopped, and restarted.
 
-The demo, the tests, the benches and drills all start their brokers and daemons through this. Invariants:
+The demo, the tests, the benches and the drills all start their brokers and daemons through this. Invariants:
 
-- every process has a session of its own (a Ctrl-C of the terminal reaches the parent alone), and is known to
-  the guard, if there is one, from its start to its end;
-- only the process started here is ever signalled, by its pid;
-- a wait ends with the process, looks at ``pause`` often, and when its time is up says what was missing.
+- every process has a session of its own (a Ctrl-C of the terminal reaches the parent alone), and the guard,
+  if there is one, knows it from start to end;
+- signals go only to the process started here, by its pid;
+- a wait ends with the process, calls ``pause`` often, and names the missing part when its time is up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.plugin.local.guard import Guard
 LOOPBACK = "127.0.0.1"
 Pause = Callable[[float], None]
 """Waits for so many seconds; may raise to end the wait."""
-# One that cannot start ends, which is noticed at once; a machine with a great deal to do takes minutes.
+# A failed start is noticed at once, by the end of the process; a busy machine needs minutes.
 START_TIMEOUT_S = 280.0
 _POLL_S = 0.02
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -38,13 +38,13 @@ _KILLED_TIMEOUT_S = 60.0
 
 
 class LocalProcessError(UserError):
-    """A process could not be started or did not become ready; the message says what to look at."""
+    """A process could not be started or did not become ready; the message says where to look."""
 
 
 class LocalProcess(ABC):
-    """One server, as often as it is started. Its output is appended to a log in ``work_dir``.
+    """One server, through any number of starts. Its output is appended to a log in ``work_dir``.
 
-    Errors are ``LocalProcessError``. ``guard`` kills it if this process is killed; ``pause`` waits.
+    Errors are ``LocalProcessError``. ``guard`` kills it if this process dies; ``pause`` waits.
     """
 
     name: ClassVar[str]
@@ -58,13 +58,13 @@ class LocalProcess(ABC):
 
     @abstractmethod
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
-        """Make what it needs in its directory; returns its command and its environment."""
+        """Prepare its directory; returns its command and its environment."""
 
     @abstractmethod
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
-        """A question to ask again and again while it starts; ``asking`` closes what the question keeps open.
+        """A question to repeat while the process starts; ``asking`` closes the question's resources.
 
-        It answers with what the process still lacks to be used, in words; with None when it is ready.
+        The answer is the missing part in words, or None when the process is ready.
         """
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -92,7 +92,7 @@ class LocalProcess(ABC):
             self._guard.watch(self._process.pid)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return once nothing is missing; raise if the process ends or the time is up."""
+        """Return once the process is ready; raise if the process ends or the time is up."""
         deadline_s = time.monotonic() + timeout_s
         with contextlib.ExitStack() as asking:
             ask = self._probe(asking)
@@ -105,12 +105,12 @@ class LocalProcess(ABC):
                         f"the {self.name} was not ready after {timeout_s:.0f} s: {missing}; "
                         f"its log may say why: {self.log_path}"
                     )
-                # There is no event to wait for: another process's state is only seen by asking.
+                # There is no event to wait for: another process's state shows only by asking.
                 self._pause(_POLL_S)
         raise LocalProcessError(f"the {self.name} ended while starting; its log says why: {self.log_path}")
 
     def lacks(self) -> str | None:
-        """What it lacks to be used right now, in words; None when nothing."""
+        """What keeps it from being usable now, in words; None if nothing."""
         if not self.running:
             return "it does not run"
         with contextlib.ExitStack() as asking:
@@ -118,7 +118,7 @@ class LocalProcess(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the process started here is alive."""
+        """True if the process started here is alive."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -127,15 +127,15 @@ class LocalProcess(ABC):
         return self._started().pid
 
     def kill(self) -> None:
-        """Kill -9 and wait for the process to be gone."""
+        """Kill -9, and wait for the end of the process."""
         self.end(signal.SIGKILL, _KILLED_TIMEOUT_S)
 
     def stop(self, timeout_s: float = 60.0) -> int:
-        """SIGTERM, then kill -9 when that takes longer than ``timeout_s``; returns the exit code."""
+        """SIGTERM, then kill -9 after ``timeout_s``; returns the exit code."""
         return self.end(signal.SIGTERM, timeout_s)
 
     def end(self, how: signal.Signals, timeout_s: float) -> int:
-        """Signal it and wait, kill -9 when that takes longer than ``timeout_s``; returns the exit code."""
+        """Send a signal and wait, then kill -9 after ``timeout_s``; returns the exit code."""
         process = self._process
         if process is None:
             return 0
@@ -152,12 +152,12 @@ class LocalProcess(ABC):
         return process.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Signal it, and leave the rest to it."""
+        """Send a signal, without waiting."""
         self._started().send_signal(number)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """SIGSTOP for the time of the block: it hangs, its sockets stay open."""
+        """SIGSTOP for the block: the process hangs and its sockets stay open."""
         self.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -176,7 +176,7 @@ class LocalProcess(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill on exit: nobody reads the data again."""
+        """Kill on exit: the data are not needed again."""
         self.kill()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -186,10 +186,10 @@ class LocalProcess(ABC):
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that are free now: all are held open together, so that they differ.
+    """Loopback ports that are free now, all held open together so that they differ.
 
-    None is of those that the system gives to outgoing connections. A server that is away for a while would
-    find such a port taken: even by a client that tries to reach it, and so connects to itself.
+    None is in the system's range for outgoing connections. A server that is away for a while could find such
+    a port taken, even by a client that tries to reach it and so connects to itself.
     """
     candidates = list(_server_ports())
     secrets.SystemRandom().shuffle(candidates)
@@ -206,7 +206,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _server_ports() -> range:
-    """The longer run of ports beside those of outgoing connections, all if there is next to none."""
+    """The longer of the two ranges beside the outgoing ports, or all ports if both are nearly empty."""
     try:
         low, high = map(int, _OUTGOING_PORTS.read_text("ascii").split())
     except (OSError, ValueError):

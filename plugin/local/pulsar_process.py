@@ -1,7 +1,7 @@
-"""The programs of Pulsar's distribution that make up a cluster, each a process with a conf file of its own.
+"""The programs of Pulsar's distribution that form a cluster, each a process with a conf file of its own.
 
-Invariants: a conf file, and all that a program writes, is below its ``work_dir``; the distribution itself is
-only read; ready means that the program does what the next one needs of it, not that it has been started.
+Invariants: a program's conf file and everything that it writes are below its ``work_dir``; the distribution
+is only read; ready means usable by the next program, not merely started.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ HTTP_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class Jvm:
-    """How much memory a JVM gets, and what else it is told.
+    """A JVM's memory and options.
 
-    ``direct_mib``: as much as the heap if it is not told. ``gc`` takes the place of the distribution's own
-    choice of a collector; empty leaves that.
+    ``direct_mib``: as much as the heap by default. ``gc`` replaces the distribution's choice of a collector;
+    empty keeps it.
     """
 
     heap_mib: int = 384
     start_mib: int = 64
     direct_mib: int | None = None
-    # Those of a cluster live for minutes: compiling less halves their start.
+    # The JVMs of a cluster live for minutes: compiling less halves their start.
     gc: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     options: Sequence[str] = ()
 
 
 class PulsarProcess(LocalProcess):
-    """One of the distribution's programs with a conf file of its own, ready when its port is answered.
+    """One of the distribution's programs with a conf file of its own, ready when its port answers.
 
-    ``template`` is the file of the distribution's ``conf`` that ``conf`` overrides, if there is one. ``jars``
-    are put on its classpath without touching the distribution. They are copied at the first start: building
-    the shim again must not change a jar that a running JVM has open.
+    ``template`` is the file in the distribution's ``conf`` that ``conf`` overrides, if any. ``jars`` go on
+    its classpath and leave the distribution alone. They are copied at the first start: another build of the
+    shim must not change a jar that a running JVM has open.
     """
 
     command: ClassVar[str]
@@ -79,14 +79,14 @@ class PulsarProcess(LocalProcess):
         self._jars = list(jars)
 
     def configure(self, conf: Mapping[str, str]) -> None:
-        """Other values for keys of the conf file, from the next start on."""
+        """New values for keys of the conf file, from the next start on."""
         self._conf |= conf
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
         path = self.work_dir / (self.template or f"{self.name}.conf")
-        # A properties file: of a key that stands twice the last one counts.
+        # A properties file: of a repeated key the last value counts.
         lines = "".join(f"{key}={value}\n" for key, value in self._conf.items())
         path.write_text(f"{self._read_template()}# Set by tidegate for this run\n{lines}", encoding="utf-8")
         environment = environment_of(self.work_dir, self._jvm) | {self.conf_variable: str(path)}
@@ -130,8 +130,8 @@ class ZooKeeper(PulsarProcess):
 class Bookie(PulsarProcess):
     """The cluster's storage; ready when it is registered.
 
-    One that was killed finds its former registration in ZooKeeper until that session has expired, and gives
-    up, at times without ending. It is started again until it is taken, as a service manager would do.
+    A bookie that was killed finds its former registration in ZooKeeper until that session expires, and gives
+    up, at times without ending. So it is restarted until ZooKeeper accepts it, as a service manager would do.
     """
 
     name = "bookie"
@@ -140,7 +140,7 @@ class Bookie(PulsarProcess):
     _was_ready = False
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return once it is registered; raise if it never was and gives up, or the time is up."""
+        """Return once it is registered; raise if it gives up without registering, or the time is up."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -155,7 +155,7 @@ class Bookie(PulsarProcess):
             self.spawn()
 
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
-        # Its port is answered before it is registered; its HTTP server is started after that.
+        # Its port answers before it is registered; its HTTP server starts after that.
         url = f"http://{LOOPBACK}:{self._conf['httpServerPort']}"
         return partial(_unregistered, http_client(asking, url))
 
@@ -196,7 +196,7 @@ class ClusterBroker(PulsarProcess):
 
     @property
     def service_url(self) -> str:
-        """What a Pulsar client connects to."""
+        """The URL for Pulsar clients."""
         return f"pulsar://{LOOPBACK}:{self.port}"
 
     @property
@@ -209,7 +209,7 @@ class ClusterBroker(PulsarProcess):
 
 
 def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
-    """What every program of the distribution is told by its environment."""
+    """The environment of every program of the distribution."""
     return {
         **os.environ,
         "PULSAR_LOG_DIR": str(work_dir / "logs"),
@@ -219,7 +219,7 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
             f" -XX:MaxDirectMemorySize={jvm.direct_mib or jvm.heap_mib}m"
         ),
         **({"PULSAR_GC": " ".join(jvm.gc)} if jvm.gc else {}),
-        # Pulsar's default logs every collection to the console: noise that hides the program's own lines.
+        # By default Pulsar logs every collection to the console: noise that hides the program's own lines.
         "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
         "PULSAR_EXTRA_OPTS": " ".join(
             [
@@ -232,12 +232,12 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
 
 
 def http_client(asking: contextlib.ExitStack, url: str) -> httpx.Client:
-    """A client that asks a program over HTTP whether it is ready, closed with ``asking``."""
+    """A client that asks a program over HTTP if it is ready; ``asking`` closes it."""
     return asking.enter_context(httpx.Client(base_url=url, timeout=HTTP_TIMEOUT_S, trust_env=False))
 
 
 def _unregistered(bookie: httpx.Client) -> str | None:
-    """What the bookie lacks, in words; None when nothing. Raises if it has given up."""
+    """What the bookie lacks, in words; None if nothing. Raises if it has given up."""
     try:
         if bookie.get("/api/v1/bookie/is_ready").is_success:
             return None
@@ -250,7 +250,7 @@ def _unregistered(bookie: httpx.Client) -> str | None:
 
 
 def unhealthy(admin: httpx.Client) -> str | None:
-    """What the broker lacks, in words; None when nothing."""
+    """What the broker lacks, in words; None if nothing."""
     try:
         healthy = admin.get("/admin/v2/brokers/health").text.strip() == "ok"
     except httpx.HTTPError:

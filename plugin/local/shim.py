@@ -1,4 +1,4 @@
-"""Where the build leaves the shim, in a checkout and in an installed package alike."""
+"""The path of the built shim, in a checkout and in an installed package alike."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""What a machine must have before Tidegate is built or run: Python, a JDK, Maven, disk space, free ports.
+"""The requirements for building and running Tidegate: Python, a JDK, Maven, disk space, free ports.
 
 ``python plugin/local/toolchain.py --need jdk maven`` is the Makefile's first step, before there is a virtual
 environment.
 
 Invariants:
 
-- only the standard library is imported, and nothing of this package: the file runs as a script by itself;
-- a check never raises and changes nothing: it answers with the tool it found or with a ``Problem``, whose
-  text is one line that ends in what to do;
-- where to look (``PATH``, ``JAVA_HOME``) is passed in.
+- only the standard library is imported, and nothing of this package: the file must run as a script;
+- a check never raises and changes nothing: it returns the tool or a ``Problem``, whose one-line text ends in
+  the remedy;
+- the places to search (``PATH``, ``JAVA_HOME``) are parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAVEN_MIN = (3, 8)
 LOOPBACK = "127.0.0.1"
 _TOOL_TIMEOUT_S = 60.0
 _PLATFORMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows"}
-_BAD_IN_PATHS = '":\\%'  # tried, each alone: with these, as with white space, no broker started
+_BAD_IN_PATHS = '":\\%'  # each tried alone: with these, as with white space, no broker started
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Tool:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is missing; ``text`` is one line that says what to do."""
+    """A missing requirement; ``text`` is one line with the remedy."""
 
     text: str
 
 
 def check_python(version: tuple[int, ...]) -> Problem | None:
-    """Whether ``version`` (as ``sys.version_info``) is new enough."""
+    """Check that ``version`` (as ``sys.version_info``) is new enough."""
     if tuple(version[:2]) >= PYTHON_MIN:
         return None
     found, wanted = _dotted(version[:2]), _dotted(PYTHON_MIN)
@@ -60,7 +60,7 @@ def check_python(version: tuple[int, ...]) -> Problem | None:
 
 
 def check_platform(platform: str) -> Problem | None:
-    """Whether Tidegate runs on ``platform`` (as ``sys.platform``)."""
+    """Check that Tidegate runs on ``platform`` (as ``sys.platform``)."""
     if platform == "linux":
         return None
     return Problem(
@@ -82,7 +82,7 @@ def find_jdk(environment: Mapping[str, str]) -> Tool | Problem:
     match = re.search(r'version "(\d+)(?:\.(\d+))?', _output_of([java, "-version"], environment))
     if match is None:
         return Problem(f"{java} does not say its version: {advice}")
-    # Up to Java 8 the version was written 1.8.
+    # Up to Java 8, versions were written as 1.8.
     major = int(match[2] or 0) if match[1] == "1" else int(match[1])
     if major < JDK_MIN:
         return Problem(f"Java {major} is too old ({java}): {advice}, and set JAVA_HOME to it")
@@ -96,7 +96,7 @@ def find_jdk_of(
 ) -> Tool | Problem:
     """The ``java`` of a JDK ``major_min`` or newer: as ``find_jdk``, else the oldest such in ``roots``.
 
-    For what needs a newer one than the rest does, so that nobody has to change the machine's own.
+    For programs that need a newer JDK than the rest, without a change of the machine's default.
     """
     usual = find_jdk(environment)
     if isinstance(usual, Tool) and usual.version >= (major_min,):
@@ -129,7 +129,7 @@ def find_maven(environment: Mapping[str, str]) -> Tool | Problem:
 
 
 def check_disk(directory: Path, needed_bytes: int, elsewhere: str) -> Problem | None:
-    """Whether the file system that ``directory`` is (or will be) on has ``needed_bytes`` left.
+    """Check that the file system of ``directory`` (existing or not) has ``needed_bytes`` left.
 
     ``elsewhere`` says how to choose another directory.
     """
@@ -144,9 +144,9 @@ def check_disk(directory: Path, needed_bytes: int, elsewhere: str) -> Problem | 
 
 
 def check_path(path: Path, advice: str) -> Problem | None:
-    """Whether Pulsar's start script, which is not careful with names, can work with ``path``.
+    """Check that Pulsar's start script, which is careless with names, can handle ``path``.
 
-    ``advice`` says what to do if not.
+    ``advice`` is the remedy if not.
     """
     bad = sorted({character for character in str(path) if character.isspace() or character in _BAD_IN_PATHS})
     if not bad:
@@ -156,7 +156,7 @@ def check_path(path: Path, advice: str) -> Problem | None:
 
 
 def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]:
-    """A problem for each port of ``ports`` (what it is for -> number) that somebody listens on already."""
+    """A problem for each port of ``ports`` (purpose -> number) that is already in use."""
     problems: list[Problem] = []
     for purpose, port in ports.items():
         with socket.socket() as probe:
@@ -175,7 +175,7 @@ def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]
 
 
 def check(needs: Iterable[str], environment: Mapping[str, str]) -> list[Problem]:
-    """All problems with ``needs`` (of ``python``, ``jdk`` and ``maven``); empty: nothing is missing."""
+    """All problems with ``needs`` (of ``python``, ``jdk`` and ``maven``); empty if all needs are met."""
     checks: dict[str, Callable[[], Tool | Problem | None]] = {
         "python": lambda: check_python(sys.version_info[:3]),
         "jdk": lambda: find_jdk(environment),
@@ -198,7 +198,7 @@ def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
             timeout=_TOOL_TIMEOUT_S,
             check=False,
         )
-        # Maven colours its version even when nobody watches.
+        # Maven colours its version even in a pipe.
         return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout) if done.returncode == 0 else ""
     return ""
 
@@ -208,7 +208,7 @@ def _dotted(version: Sequence[int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print one line for each problem; the exit code is 1 if there is one."""
+    """Print one line for each problem; the exit code is 1 if there is any."""
     parser = argparse.ArgumentParser(description="check what this machine must have")
     parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"])
     parser.add_argument("--java-home", type=int, metavar="N", help="print the home of a JDK N or newer")

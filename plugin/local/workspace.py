@@ -1,7 +1,7 @@
-"""The directory that a run of many processes works in: the demo's, the drills'.
+"""The working directory of a run of many processes: the demo's, the drills'.
 
-Invariants: one run at a time has it; what is emptied was made by an earlier run, never by anybody else; the
-directory for sockets goes with the run.
+Invariants: one run at a time owns it; only an earlier run's files are deleted, never anybody else's; the
+directory for sockets is removed with the run.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _LOCK = ".lock"
 
 @contextlib.contextmanager
 def workspace(out_dir: Path, folders: Sequence[str], *, busy: str) -> Iterator[Path]:
-    """Have ``folders`` of ``out_dir`` empty and for this run alone; yields a short directory for sockets.
+    """Provide ``folders`` of ``out_dir``, empty and for this run alone; yields a short directory for sockets.
 
-    Raises ``RunError``: another run has it (``busy`` says so), it cannot be written to, or one of the folders
+    Raises ``RunError`` if another run owns it (``busy`` says so), it is not writable, or one of the folders
     is somebody else's.
     """
     with contextlib.ExitStack() as stack:
@@ -34,7 +34,7 @@ def workspace(out_dir: Path, folders: Sequence[str], *, busy: str) -> Iterator[P
             for name in folders:
                 shutil.rmtree(out_dir / name, ignore_errors=True)
                 (out_dir / name).mkdir()
-            # A Unix socket's path has at most about a hundred bytes: that of a folder here may be longer.
+            # A Unix socket's path has at most about a hundred bytes, and a folder's here may be longer.
             socket_dir = Path(tempfile.mkdtemp(prefix="tidegate-"))
         except BlockingIOError as error:
             raise RunError(f"{busy} in {out_dir}: wait for its end, or choose another --out") from error
