@@ -1,6 +1,6 @@
-"""The time-sliced delay index: what is due when, for every subscription.
+"""The time-sliced delay index: due times of the messages of every subscription.
 
-What stands here is what the rest of the project may use of it; the stored bytes are in ``format``.
+The rest of the project may use the names that are exported here; the stored bytes are in ``format``.
 """
 
 from tidegate.index.catalog import UNCLAIMED, Catalog

@@ -1,11 +1,11 @@
 """Blocks of one subscription that its index log names and the store does not have yet.
 
-An index that comes by its log answers for what it holds before its blocks are here; they are brought in the
-order in which they are due. Until then what they have is held, and cannot be handed out, merged or looked
-through. Called by the core's thread only.
+An index that comes by its log answers for its held positions before its blocks are here; blocks are brought
+in the order in which they are due. Entries of an absent block are held, and cannot be handed out, merged or
+read. Called by the core's thread only.
 
-Invariants (walked by `check`): a block is absent only while a slice names it; what was written for a block
-that is not named any more is told to `Leftovers`.
+Invariants (walked by `check`): a block is absent only while a slice names it; a value written for a block
+that no slice names any more is told to `Leftovers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.index.timeline import Timeline
 
 
 class AbsentBlocks:
-    """They are known by their ids, which no other block of the subscription has."""
+    """The absent blocks, by their ids: no other block of the subscription has the same."""
 
     def __init__(self, timeline: Timeline, leftovers: Leftovers) -> None:
         self._timeline = timeline
@@ -36,11 +36,11 @@ class AbsentBlocks:
         return block_id in self._ids
 
     def expect(self, block_ids: Iterable[int]) -> None:
-        """These are to be brought, as far as a slice names them."""
+        """Wait for those of these blocks that a slice names."""
         self._ids = self._known() & set(block_ids)
 
     def in_order(self) -> list[StoredBlock]:
-        """Those that are absent, the one that is due first before the others. O(blocks)."""
+        """The absent blocks, in the order in which they are due. O(blocks)."""
         found = [
             (each.id, descriptor)
             for each in self._timeline.slices
@@ -57,18 +57,18 @@ class AbsentBlocks:
             if block_id not in self._ids and known is None:
                 known = self._known()
             if block_id in self._ids or (known is not None and block_id in known):
-                # Also for the second time: two streams may have brought it.
+                # A block may arrive twice: two streams may have brought it.
                 self._ids.discard(block_id)
                 self._arrived[block_id] = key
             else:
                 self._leftovers.orphan([key])
 
     def give_up(self, block_ids: Iterable[int]) -> None:
-        """These will not come."""
+        """Stop waiting for these blocks: they will not come."""
         self._ids.difference_update(block_ids)
 
     def applied(self) -> None:
-        """A persist or a CLEAR has changed which blocks there are."""
+        """Note that a persist or a CLEAR has changed the set of blocks."""
         if self._ids or self._arrived:
             known = self._known()
             self._leftovers.orphan(key for each, key in self._arrived.items() if each not in known)

@@ -1,12 +1,12 @@
-"""What a catalog has done in the background: persists, compactions, and tidying up the store.
+"""A catalog's background work: persists, compactions, and tidying up the store.
 
-Persists and compactions run one at a time, tidying up the store beside them; each is begun and applied by
-the core's thread and run by an executor. A persist comes first; a compaction runs when no persist is wanted,
-and in the pauses of persists as far as `pacing` gives it time.
+Persists and compactions run one at a time, and the store is tidied up beside them. The core's thread begins
+and applies each; an executor runs it. Persists come first. A compaction runs when no persist is wanted, and
+in the pauses of persists as far as `pacing` gives it time.
 
 Invariants: at most one persist or compaction runs, and beside a persist at most the merging part of one
-compaction; a compaction that runs alone pauses for a persist as soon as it has written a block; what has
-failed is tried again after `retry_ms`, and as long as it fails `failure` says why.
+compaction; a compaction that runs alone pauses for a persist as soon as it has written a block; failed work
+is tried again after `retry_ms`, and as long as it fails `failure` says why.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Work = Callable[[], None]
 
 
 class _Pause:
-    """Tells a compaction that runs alone when to pause: once somebody waits."""
+    """Makes a compaction that runs alone pause as soon as other work waits."""
 
     def __init__(self, clock: Clock, at_ns: int | None) -> None:
         self._clock = clock
         self._at_ns = at_ns
 
     def hurry(self) -> None:
-        """Somebody waits."""
+        """Note that other work waits."""
         if self._at_ns is None:
             self._at_ns = self._clock.monotonic_ns()
 
     def __call__(self) -> bool:
-        """Whether to pause. Asked by the thread that runs the compaction."""
+        """True once the compaction must pause. Called by the thread that runs it."""
         return self._at_ns is not None and self._clock.monotonic_ns() >= self._at_ns
 
 
 class _Running:
-    """What runs: a persist of an index, or a compaction of one, or both."""
+    """The work that runs: a persist of an index, or a compaction of one, or both."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Background:
     # ---- what is known of the indexes
 
     def crowding_changed(self, index: DelayIndex) -> None:
-        """An index may have become more or less crowded."""
+        """Note that an index may have become more or less crowded."""
         crowding = index.upkeep.crowding
         if crowding is None or not self._is_known(index):
             self._crowded.pop(index, None)
@@ -134,26 +134,26 @@ class Background:
             self._crowded[index] = crowding
 
     def forget(self, index: DelayIndex) -> None:
-        """An index was removed."""
+        """Forget an index that was removed."""
         self._crowded.pop(index, None)
 
     def is_persisting(self, index: DelayIndex) -> bool:
-        """Whether a persist of an index runs, or has run and is not applied yet."""
+        """True from the begin of a persist of an index until it is applied."""
         return self._running is not None and self._running.persists is index
 
     @property
     def running(self) -> Future[None] | None:
-        """What runs, None if nothing does."""
+        """The work that runs, None without any."""
         return None if self._running is None else self._running.future
 
     @property
     def tidying(self) -> Future[None] | None:
-        """What tidies up the store beside everything else, None if nothing does."""
+        """The tidying of the store, which runs beside everything else; None without one."""
         return None if self._tidying is None or self._tidying.done() else self._tidying
 
     @property
     def unspilled_entries(self) -> int:
-        """Entries in memory that no slice has yet. O(1); a little too many if some were acknowledged."""
+        """Entries in memory that no slice has yet. O(1); slightly too high if some were acknowledged."""
         persists = None if self._running is None else self._running.persists
         frozen = 0 if persists is None else persists.upkeep.frozen_entries
         return self._choice.staged_entries + frozen
@@ -161,11 +161,11 @@ class Background:
     # ---- running
 
     def advance(self, now_ms: int) -> None:
-        """Apply what has run and start what is most wanted. Raises StorageError if what has run failed."""
+        """Apply finished work and start the most wanted. Raises StorageError if the finished work failed."""
         if self._running is not None and self._running.future.done():
             self._apply()
         if self._running is None:
-            # A clock that was set back is no reason to wait.
+            # A clock that was set back does not prolong the wait.
             if self._retry_at_ms is None or not 0 < self._retry_at_ms - now_ms <= self._options.retry_ms:
                 self._start(now_ms)
         elif self._running.pause is not None and self._is_ready(self._choice.most_wanted(now_ms)):
@@ -178,7 +178,7 @@ class Background:
         self._run_here(_Running(self._clock, persists=index), job.run)
 
     def drain(self) -> None:
-        """Wait for what runs, and apply it; a compaction pauses. What failed is tried again later."""
+        """Wait for the running work, and apply it; a compaction pauses. Failed work is tried again later."""
         if self._running is not None:
             if self._running.pause is not None:
                 self._running.pause.hurry()
@@ -196,7 +196,7 @@ class Background:
             if not self._start_compaction(None) and wanted is None:
                 self._tidy()
             return
-        # What was merged beside the last persist is committed before the next one.
+        # A slice that was merged beside the last persist is committed before the next persist.
         commits = self._paused is not None and self._paused.upkeep.has_merged
         turn_ns = min(self._pace.allowance_ns, _TURN_MAX_NS)
         if self._may_take_turn and (commits or turn_ns) and self._start_compaction(turn_ns):
@@ -222,7 +222,7 @@ class Background:
         self._run(running, job.run)
 
     def _start_compaction(self, allowance_ns: int | None) -> bool:
-        """Start one, or go on with one that has paused; False if nothing wants to be compacted."""
+        """Start a compaction, or resume a paused one; False if nothing needs compacting."""
         index, merge = self._next_compaction(commits=True)
         if merge is None:
             return False
@@ -232,14 +232,14 @@ class Background:
         return True
 
     def _next_compaction(self, *, commits: bool) -> tuple[DelayIndex | None, Merge | None]:
-        """The compaction that has paused, or a new one of what is most crowded; (None, None) without any."""
+        """The paused compaction, or a new one of the most crowded slice; (None, None) without any."""
         while self._paused is not None or self._crowded:
             index: DelayIndex = self._paused or self._crowded.peekitem()[0]
             self._paused = None
             merge = index.upkeep.begin_compaction(commits=commits) if self._is_known(index) else None
             if merge is not None:
                 return index, merge
-            self.crowding_changed(index)  # it was not told when its slices were finished
+            self.crowding_changed(index)  # nothing told it when its slices were finished
         return None, None
 
     def _run(self, running: _Running, work: Work) -> None:
@@ -262,7 +262,7 @@ class Background:
     # ---- applying
 
     def _apply(self) -> None:
-        """Apply what has run, or put everything back. Raises what it failed with."""
+        """Apply finished work, or undo it. Raises the error that it failed with."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -284,7 +284,7 @@ class Background:
                 raise error
 
     def _is_wanted(self, index: DelayIndex) -> bool:
-        """Whether an index is still there; if it was removed meanwhile, what was written is nobody's."""
+        """True if an index is still there. The blocks written for a removed one belong to nobody."""
         if not self._is_known(index):
             self._late(index)
         return self._is_known(index)
@@ -329,11 +329,11 @@ class Background:
         return self._indexes.get(index.name) is index
 
     def _is_ready(self, index: DelayIndex | None) -> TypeGuard[DelayIndex]:
-        """Whether an index can be persisted. Without its identity in the store, it would be nobody's."""
+        """True if an index can be persisted. Without its identity in the store, its data has no owner."""
         return index is not None and index.own_journal.identity_token <= self._context.journal.durable_token
 
     def _tidy(self) -> None:
-        """Let the store tidy up after the last persist of many, when it has nothing else to do."""
+        """Let the store tidy up after the last of many persists, when it has nothing else to do."""
         if not self._untidy:
             return
         if self._context.journal.size_bytes > SHORT_JOURNAL_BYTES and not self._choice.is_quiet():
@@ -349,5 +349,5 @@ class Background:
         try:
             self._context.store.tidy()
         except (StorageError, ClosedError) as error:
-            # Nothing depends on it, and writes will meet whatever it has met.
+            # Nothing depends on tidying, and writes will meet the same error.
             _LOG.warning("tidying up the store is left for later: %s", error)

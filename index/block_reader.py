@@ -1,6 +1,6 @@
-"""Reading the blocks of one subscription; one that is damaged goes to the quarantine, and is said once.
+"""Reading the blocks of one subscription. A damaged block goes to the quarantine, and is reported once.
 
-For the core's thread. Jobs read blocks by themselves, and tell what they found when they are applied.
+For the core's thread. Jobs read blocks by themselves, and report damage when they are applied.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class BlockReader:
-    """Methods raise StorageError if the store fails, and BlockAwayError where a block is still to come.
+    """Methods raise StorageError if the store fails, and BlockAwayError if a block has not arrived yet.
 
-    on_corrupt: called when a block is found damaged that was not known to be; with whether its index log, if
-        there is one, may have it whole.
+    on_corrupt: called for each block newly found damaged; its argument is true if an index log may have the
+        block whole.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class BlockReader:
             return None
 
     def look(self, block: Block) -> Entries | None:
-        """As `load`, without consequences."""
+        """As `load`, but a damaged block is not reported."""
         try:
             return self._read(block)
         except (CorruptBlockError, BlockAwayError):
             return None
 
     def report(self, block: Block, reason: str, *, quietly: bool = False, logged: bool = True) -> None:
-        """A block cannot be read, by whoever tried.
+        """Report a block that somebody could not read.
 
-        quietly: another line says so. logged: False if it is not to be had from the index log either.
+        quietly: another line says so. logged: False if the index log does not have the block either.
         """
         if self._quarantine.report(block):
             if not quietly:

@@ -1,12 +1,12 @@
 """Writes blocks and other values before the commit that makes them count, in pieces.
 
-One large write would hold the interpreter lock for long, so everything goes in pieces of about half a
-megabyte, unsynced. A piece says what in it does not count yet: an intent lists those keys, and recovery
-deletes them. A commit goes with a later piece, together with what is not written yet, and takes the intents
-away. What counts together is a group: a persist is one, for a compaction each slice is.
+Everything goes in unsynced pieces of about half a megabyte, because one large write would hold the
+interpreter lock for long. A piece lists the keys in it that do not count yet as an intent; recovery deletes
+those keys. A commit goes with a later piece, together with all that is still unwritten, and removes the
+intents. Keys that count together form a group: a persist is one, and so is each slice of a compaction.
 
-Invariants: whatever is in the store and not committed is in an intent of its group, written with it, and
-nothing that is committed is; a block id is given once.
+Invariants: every uncommitted key in the store is in an intent of its group, written with it, and no
+committed key is; a block id is given once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegate.index.store import Batch, Store
 
 
 class BlockIds:
-    """Gives every block of a subscription an id of its own. To be used by one job at a time."""
+    """Gives every block of a subscription its own id. Used by one job at a time."""
 
     __slots__ = ("upcoming",)
 
@@ -41,7 +41,7 @@ Group = Hashable
 
 
 class _Uncommitted:
-    """What of one group no commit covers: keys not written yet, keys written, and their intents."""
+    """The uncommitted part of a group: keys not written yet, keys written, and their intents."""
 
     __slots__ = ("ahead", "intents", "written")
 
@@ -55,7 +55,7 @@ class _Uncommitted:
 
 
 class BlockWriter:
-    """What one job, number `version` of a subscription, writes. Methods raise StorageError.
+    """Writes for one job, number `version` of a subscription. Methods raise StorageError.
 
     writes: how many writes have succeeded.
     """
@@ -90,12 +90,12 @@ class BlockWriter:
         return describe(entries, len(value), block_id, run_id)
 
     def commit(self, operations: Batch, group: Group = None) -> None:
-        """What was put of a group counts from the next write on, together with `operations`."""
+        """Let the values put for a group count from the next write on, together with `operations`."""
         self._batch.extend(operations)
         self._cover(group)
 
     def drop(self, group: Group) -> None:
-        """What was put of a group is deleted with the next write."""
+        """Delete the values put for a group, with the next write."""
         of_group = self._groups.get(group, _Uncommitted())
         for key in (*of_group.written, *of_group.ahead):
             self._batch.delete(key)
@@ -108,7 +108,7 @@ class BlockWriter:
         self._covered += of_group.all_keys()
 
     def write(self, *, sync: bool = False) -> None:
-        """Write what was put, committed and dropped since the last write."""
+        """Write everything put, committed and dropped since the last write."""
         if not len(self._batch):
             return
         for of_group in self._groups.values():
@@ -125,10 +125,10 @@ class BlockWriter:
         self.writes += 1
 
     def leftovers(self) -> list[bytes]:
-        """Keys that count for nothing if nothing more is written; they may be in the store."""
+        """Keys that do not count unless more is written; they may be in the store."""
         return [*self._covered, *(key for of_group in self._groups.values() for key in of_group.all_keys())]
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that the next write has."""
+        """Size of the next write in bytes."""
         return self._batch.size_bytes

@@ -1,11 +1,11 @@
-"""All subscriptions of one data directory, and what they share: store, journal, budget, heap of due times.
+"""All subscriptions of one data directory, and their common store, journal, budget and heap of due times.
 
-The core is single-threaded: every method but `disk_bytes` is called by one thread. What is slow (the write of
-a commit, a persist, a compaction) is an object that is begun here, run anywhere and finished here.
+The core is single-threaded: one thread calls every method but `disk_bytes`. Slow work (the write of a commit,
+a persist, a compaction) is an object that is begun here, run anywhere and finished here.
 
 Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
 has written a block, unless it has been given time before it (`pacing`); the due heap has exactly the
-subscriptions that are not parked and have something to hand out; a subscription id is not used twice while
+subscriptions that are not parked and have entries to hand out; a subscription id is not used twice while
 anything is stored under it.
 """
 
@@ -82,16 +82,17 @@ class Catalog:
     ) -> Catalog:
         """Recover the subscriptions that `store` holds. The catalog owns the store from now on.
 
-        executor: runs persists and compactions, and beside them what `tidy` of the store does: give it two
-            threads. None runs them inline, as simulation needs it.
-        parked: all of them are, see `park`, for who has nobody to hand out to yet.
+        executor: runs persists and compactions, and beside them the store's `tidy`: give it two threads. None
+            runs them inline, as simulation needs it.
+        parked: park all subscriptions, see `park`; for a caller that has nobody to hand out to yet.
+
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
         catalog = cls(store, clock, options or IndexOptions(), executor)
         check_format(store, catalog._options)
         recovery = recover(store, catalog._options)
         for found in recovery.subscriptions:
-            # One id a name; should there ever be two, the later one counts.
+            # A name has one id. Should there ever be two, the later one counts.
             catalog.remove(found.identity.name)
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
@@ -107,9 +108,9 @@ class Catalog:
         return catalog
 
     def _doubt_chains(self) -> None:
-        """Of the damaged. Durable on return.
+        """Doubt the chains of damaged subscriptions. Durable on return.
 
-        What is stored of them is put right next, and the start after this one finds no damage.
+        Their stored values are repaired next, and the following start finds no damage.
         """
         batch = Batch()
         for index in self:
@@ -133,7 +134,7 @@ class Catalog:
             self._store.write(batch, sync=True)
 
     def _settle_loss(self) -> None:
-        """What the store has lost may have taken acknowledgements back: believe none. Durable on return."""
+        """Believe no acknowledgement: the lost writes may have taken some back. Durable on return."""
         loss = self._store.loss()
         if loss is None:
             return
@@ -156,7 +157,7 @@ class Catalog:
     # ---- subscriptions
 
     def subscription(self, name: SubscriptionName, incarnation: bytes) -> DelayIndex:
-        """The index of a subscription: made if it is new, emptied first if its stored incarnation differs."""
+        """The index of a subscription: made if new, emptied first if its stored incarnation differs."""
         self._require_open()
         index = self._indexes.get(name)
         if index is not None and index.incarnation == UNCLAIMED != incarnation:
@@ -176,18 +177,19 @@ class Catalog:
         return index
 
     def reserve_id(self) -> int:
-        """An id under which somebody else writes a subscription into the store; `adopt` is to follow."""
+        """An id under which the caller writes a subscription into the store; `adopt` must follow."""
         self._require_open()
         subscription_id = self._next_subscription_id
         self._next_subscription_id += 1
         return subscription_id
 
     def landed(self, subscription_id: int, identity: Identity, absent: Iterable[int] = ()) -> DelayIndex:
-        """The index of a subscription that is in the store, all but its identity: `adopt` is to follow, or
-        `abandon`.
+        """The index of a subscription whose data is in the store, without its identity; `adopt` or `abandon`
+        must follow.
 
         absent: ids of blocks that are still to be written there, see `Upkeep.land`.
-        Raises StorageError: all is as before then, and the id is to be abandoned.
+
+        Raises StorageError: nothing has changed then, and the caller must abandon the id.
         """
         self._require_open()
         found, damage = recover_one(self._store, self._options, subscription_id, identity)
@@ -202,10 +204,9 @@ class Catalog:
         return index
 
     def adopt(self, index: DelayIndex) -> None:
-        """Take in an index that has `landed`; it replaces one of its name.
+        """Take in an index that has `landed`; it replaces the one of the same name.
 
-        Which of the two counts after a crash changes with the next commit, at once, and with what it is told
-        before that.
+        The next commit switches from one to the other atomically, together with all changes that precede it.
         """
         self._require_open()
         self.remove(index.name)
@@ -218,17 +219,17 @@ class Catalog:
         self._crowding_changed(index)
 
     def abandon(self, index: DelayIndex) -> None:
-        """One that has `landed` is not wanted; its id is still to be abandoned."""
+        """Reject an index that has `landed`; the caller must still abandon its id."""
         index.remove()
         self._background.forget(index)
 
     def abandon_id(self, subscription_id: int) -> None:
-        """Nothing will come of a reserved id: delete what is stored under it, with the next commit."""
+        """Give up a reserved id: delete everything stored under it, with the next commit."""
         if not self._closed:
             self._delete_stored(subscription_id)
 
     def chain(self, index: DelayIndex) -> Chain | None:
-        """Which index log the data of a subscription is in; None if that is not known."""
+        """The index log that has the data of a subscription; None if unknown."""
         known = self._chains.get(index)
         return self._stored_chain(index) if known is None else known
 
@@ -240,9 +241,9 @@ class Catalog:
             return None
 
     def set_chain(self, index: DelayIndex, chain: Chain) -> int:
-        """The data of a subscription is in this index log. Durable with the next commit; the token.
+        """Note that this index log has the data of a subscription; the token. Durable with the next commit.
 
-        Not while blocks are still to come: what a start finds then is not all, and the log is to be read.
+        Not while blocks are absent: a start would find incomplete data, and has to read the log.
         """
         if self._indexes.get(index.name) is not index:
             return self._journal.durable_token
@@ -254,7 +255,7 @@ class Catalog:
         return self._journal.also(batch)
 
     def doubt_chain(self, index: DelayIndex) -> None:
-        """Damage was found in the data of a subscription that has `damaged`, and a persist will put it right.
+        """Note damage in the data of a subscription that has `damaged`; a persist will repair it.
 
         Durable with the next commit.
         """
@@ -262,14 +263,14 @@ class Catalog:
             self._journal.also(self._doubted(index))
 
     def believe_chain(self, index: DelayIndex) -> None:
-        """A stream goes on with what there is: its log is the better copy no more."""
+        """Note that a stream uses the local data: its log is no longer the better copy."""
         chain = self.chain(index)
         if chain is not None and (index.damaged or not chain.whole):
             self.set_chain(index, chain._replace(whole=True))
         index.damaged = False
 
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
-        """What was put in before anybody had opened the subscription is its first owner's."""
+        """Give the entries that came before the subscription was opened to its first owner."""
         index.incarnation = incarnation
         key = keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id)
         batch = Batch()
@@ -281,7 +282,7 @@ class Catalog:
         return self._indexes.get(name)
 
     def remove(self, name: SubscriptionName) -> None:
-        """Forget a subscription and delete what is stored of it, with the next commit."""
+        """Forget a subscription and delete its stored data, with the next commit."""
         index = self._indexes.pop(name, None)
         if index is not None:
             index.remove()
@@ -301,14 +302,14 @@ class Catalog:
     # ---- due times
 
     def next_due(self) -> tuple[int, DelayIndex] | None:
-        """(due ms, index) of the subscription with the earliest due entry, parked ones left out. O(1)."""
+        """(due ms, index) of the subscription with the earliest due entry, without parked ones. O(1)."""
         if not self._due:
             return None
         index, due_ms = self._due.peekitem()
         return due_ms, index
 
     def park(self, index: DelayIndex) -> None:
-        """Leave a subscription out of `next_due` until `unpark`: nobody can take what is due (no credit)."""
+        """Leave a subscription out of `next_due` until `unpark`: nobody can take due entries (no credit)."""
         if self._indexes.get(index.name) is index:
             self._parked.add(index)
         self._due_changed(index)
@@ -321,48 +322,48 @@ class Catalog:
     # ---- losses
 
     def on_corrupt_block(self, met: Callable[[DelayIndex], None]) -> None:
-        """Call ``met`` with an index of which a block is damaged that its index log may have whole.
+        """Call ``met`` with an index that has a damaged block which its index log may have whole.
 
-        In the midst of what met it: nothing of the catalog or the index is to be called then. What only that
-        block had is lost with the index's next persist.
+        The call comes in the midst of other work: ``met`` must not call the catalog or the index. Entries
+        that only that block had are lost with the index's next persist.
         """
         self._context.corrupt_block = met
 
     def unheld(self) -> list[DelayIndex]:
-        """The subscriptions of which `take_unheld` has something. O(of these)."""
+        """The subscriptions with unheld positions to take, see `take_unheld`. O(of these)."""
         return [each for each in self._context.unheld if self._indexes.get(each.name) is each]
 
     # ---- durability
 
     @property
     def durable_token(self) -> int:
-        """Everything whose token is not above this is durable."""
+        """The highest durable token: changes with this token or a lower one are durable."""
         return self._journal.durable_token
 
     @property
     def uncommitted(self) -> bool:
-        """Whether something waits for a commit to begin. O(1)."""
+        """True if changes wait for a commit to begin. O(1)."""
         return self._journal.pending
 
     def is_durable(self, index: DelayIndex) -> bool:
-        """Whether everything that was told to an index is durable."""
+        """True if all changes of an index are durable."""
         return self._journal.is_durable(index.own_journal)
 
     def commit(self) -> int:
-        """Group commit: one synced write of everything appended since the last; the durable token.
+        """Group commit: one synced write of everything appended since the last; returns the durable token.
 
-        Raises StorageError; what was appended is kept and goes with the next commit.
+        Raises StorageError; the appended records are kept and go with the next commit.
         """
         self._require_open()
         return self._journal.commit()
 
     def begin_commit(self) -> Commit | None:
-        """Take what is appended, for `Commit.run` in any thread; None if nothing is or one is on its way."""
+        """Take the appended records, for `Commit.run` in any thread; None without any or during a commit."""
         self._require_open()
         return self._journal.begin()
 
     def finish_commit(self, commit: Commit) -> int:
-        """Account for a commit that has run; the durable token. Raises StorageError as `commit` does."""
+        """Account for a finished commit; returns the durable token. Raises StorageError as `commit` does."""
         return self._journal.finish(commit)
 
     # ---- background work
@@ -384,24 +385,25 @@ class Catalog:
 
     @property
     def unspilled_entries(self) -> int:
-        """Entries in memory that no slice has yet. O(1); a little too many if some were acknowledged."""
+        """Entries in memory that no slice has yet. O(1); slightly too high if some were acknowledged."""
         return self._background.unspilled_entries
 
     def maintain(self, now_ms: int) -> None:
-        """Apply what has run, start what is most wanted, prefetch what is due next. Call often.
+        """Apply finished work, start the most wanted, prefetch the blocks due next. Call often.
 
-        Calling it as soon as `running` is done starts the next without a pause. What has run for a
-        subscription that was removed meanwhile is deleted with the next commit: look at `uncommitted`.
-        Raises StorageError if a persist or compaction has failed: everything is as before it, and it is tried
-        again after `retry_ms`; until it succeeds `persist_failure` tells why. Also if a block cannot be read
-        ahead.
+        A call as soon as `running` is done starts the next work without a pause. Blocks written for a
+        subscription that was removed meanwhile are deleted with the next commit: look at `uncommitted`.
+
+        Raises StorageError if a persist or compaction has failed: its changes are undone, and it is tried
+        again after `retry_ms`; until it succeeds `persist_failure` tells why. Raises it, too, if a block
+        cannot be read ahead.
         """
         self._require_open()
         self._background.advance(now_ms)
         self._load_ahead(now_ms)
 
     def _load_ahead(self, now_ms: int) -> None:
-        """Load a block for each subscription that has one due soon, the most urgent first, for a few ms."""
+        """Load a block for each subscription with one due soon, the most urgent first, for a few ms."""
         before_ms = now_ms + self._options.prefetch_ms
         begin_ns = self._clock.monotonic_ns()
         looked: list[DelayIndex] = []
@@ -410,7 +412,7 @@ class Catalog:
                 index, _ = self._to_load.popitem()
                 looked.append(index)
                 index.prefetch(now_ms)
-                self._to_load.pop(index, None)  # its next one has to wait until the others had their turn
+                self._to_load.pop(index, None)  # its next block waits until the others had a turn
                 if self._clock.monotonic_ns() - begin_ns > LOAD_AHEAD_NS:
                     break
         finally:
@@ -418,9 +420,9 @@ class Catalog:
                 self._due_changed(index)
 
     def want_persist(self, index: DelayIndex) -> bool:
-        """Persist a subscription soon, though none of its own reasons asks for it.
+        """Persist a subscription soon, even if none of its own reasons asks for it.
 
-        False while a persist of it runs: how much is left after that is not known yet.
+        False while a persist of it runs: the remainder is not known yet.
         """
         if self._background.is_persisting(index):
             return False
@@ -437,7 +439,7 @@ class Catalog:
             self._background.persist_now(index)
 
     def close(self) -> None:
-        """Commit, persist what has a long journal, and close the store. Raises StorageError."""
+        """Commit, persist the subscriptions with long journals, and close the store. Raises StorageError."""
         if self._closed:
             return
         try:
@@ -460,14 +462,14 @@ class Catalog:
     # ---- telling
 
     def disk_bytes(self) -> int:
-        """Bytes of the store, an estimate. Any thread may ask; it looks at every file, and may take long."""
+        """Estimated bytes of the store. Any thread may ask; slow, because it looks at every file."""
         return self._store.disk_bytes()
 
     def stats(self, each: Sequence[IndexStats] | None = None, disk_bytes: int | None = None) -> CatalogStats:
         """Sums over all subscriptions, and of the store.
 
-        each: what the subscriptions have said already, for a caller that cannot wait for all of them at once.
-        disk_bytes: what `disk_bytes` has said already, for one that cannot wait for the disk.
+        each: `stats` of the subscriptions, from a caller that cannot wait for all of them at once.
+        disk_bytes: a result of `disk_bytes`, from a caller that cannot wait for the disk.
         """
         if each is None:
             each = [index.stats() for index in self]
@@ -511,7 +513,7 @@ class Catalog:
 
 
 def _rank(heap: heapdict, index: DelayIndex, at_ms: int | None) -> None:
-    """Have `index` in the heap at that time; None takes it out."""
+    """Put `index` into the heap at that time; None takes it out."""
     if at_ms is None:
         if index in heap:
             del heap[index]

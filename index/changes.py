@@ -1,9 +1,9 @@
-"""The changes of one subscription, whoever makes them: the broker, the replay of its journal, a loss.
+"""The changes of one subscription, made by the broker, by the replay of its journal, or by a loss.
 
-A change is made in all parts that it concerns, in the order in which they have to hear of it. Nothing here
-goes to the journal: whoever makes a change that is to last tells it there.
+A change is applied to every part that it concerns, in the necessary order. The journal is not written here:
+the maker of a lasting change writes it.
 
-Invariant: after each change the slices of which nothing is held any more are known to be finished.
+Invariant: after each change every slice without held entries is known to be finished.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Changes(Generic[IndexT]):
 
     @property
     def mark(self) -> Position:
-        """The mark-delete position as last told."""
+        """The last mark-delete position that the broker told."""
         return self._positions.mark
 
     def add(self, entries: Entries) -> Entries:
@@ -58,35 +58,35 @@ class Changes(Generic[IndexT]):
         return fresh
 
     def acknowledge(self, positions: PositionSet) -> None:
-        """Positions leave held, if they are there, and are known acknowledged."""
+        """Remove positions from held, if they are there, and know them acknowledged."""
         self._positions.acknowledge(positions)
         self._timeline.depart(positions)
         self.finish_slices()
 
     def unacknowledge(self, positions: PositionSet) -> None:
-        """Positions are not known acknowledged any more."""
+        """Forget that positions are acknowledged."""
         self._positions.unacknowledge(positions)
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> None:
-        """Everything up to the position leaves; if it goes back, nothing is known acknowledged any more."""
+        """Remove everything up to the position; if it goes back, forget all acknowledgements."""
         self._positions.mark_delete(ledger_id, entry_id)
         self._timeline.depart_up_to((ledger_id, entry_id))
         self.finish_slices()
 
     def begin_generation(self, generation: int) -> None:
-        """What was acknowledged before is not known any more."""
+        """Forget all acknowledgements: a new generation begins."""
         self._positions.begin_generation(generation)
 
     def begin_claim(self, claim: Claim) -> None:
-        """From now on this owner tells."""
+        """Note the claim of a new owner, which tells all further changes."""
         self._positions.claim = claim
 
     def forget_acknowledgements(self) -> None:
-        """Nothing is known of what the cursor has: not even whose it was. See `PositionState`."""
+        """Forget everything known of the cursor, its owner too. See `PositionState`."""
         self._positions.forget_acknowledgements()
 
     def set_width(self, width_ms: int, *, auto: bool) -> None:
-        """Width of the slices that entries spilled from now on go to."""
+        """Set the width of the slices for entries spilled from now on."""
         self._width.set(width_ms, auto)
 
     def clear(self) -> None:
@@ -99,22 +99,22 @@ class Changes(Generic[IndexT]):
         self._notices.work_changed(persist=self._persisting.wanted)
 
     def lose(self, positions: PositionSet) -> None:
-        """Positions leave held, and the broker hears of it. `finish_slices` is to follow."""
+        """Remove lost positions from held, and tell the broker. `finish_slices` must follow."""
         if positions:
-            # Told first: to read what is held after all costs little; what nobody hears of is lost.
+            # Report first: to read a position that is still held costs little, an unreported one is lost.
             self._quarantine.lose(positions)
             self._notices.lost_positions()
             self._positions.lose(positions)
             self._timeline.depart(positions)
 
     def disown(self, positions: PositionSet) -> None:
-        """Positions leave held, if they are there. Nobody is told: the answer to the next OPEN says so."""
+        """Remove positions from held, if they are there. Tells nobody: the next OPEN's answer says so."""
         self._positions.lose(positions)
         self._timeline.depart(positions)
         self.finish_slices()
 
     def finish_slices(self) -> None:
-        """After anything that may have made a slice useless."""
+        """Find finished slices; to be called after every change that may have finished one."""
         self._timeline.finish_slices()
         if self._timeline.worth_dropping:
             self._notices.want_persist()

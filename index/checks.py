@@ -1,6 +1,6 @@
-"""What the `check()` of each part is made of: they walk every invariant and say what does not hold.
+"""Helpers for the `check()` of each part, which walks every invariant and reports the first that is broken.
 
-For tests and for a doubtful data directory: everything is read, every block too, and it is as slow as that.
+For tests and for a doubtful data directory: slow, because everything is read, every block too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def require_run(entries: Entries, what: str) -> None:
 
 
 class Sources:
-    """Collects, on a walk, where entries are: what is in the heap, what some source has, what will be popped.
+    """Collects, on a walk, the places of entries: in the heap, in a source, still to be popped.
 
-    found: positions that some source has.
+    found: positions that a source has.
     coming: positions that will be popped without a rewind.
     """
 
@@ -37,15 +37,15 @@ class Sources:
         self.coming = PositionSet()
 
     def take(self, item: object) -> EntryKey | None:
-        """The key of an item that the walk has come to; None if it is not in the heap."""
+        """The key of an item that the walk has reached; None if it is not in the heap."""
         return self._in_heap.pop(item, None)
 
     def require_complete(self) -> None:
-        """Everything in the heap has been come to."""
+        """Require that the walk has reached everything in the heap."""
         require(not self._in_heap, f"the heap has items that nobody owns: {list(self._in_heap)}")
 
     def require_all(self, held: PositionSet, in_flight: PositionSet) -> None:
-        """What is held is somewhere, and comes unless it is in flight."""
+        """Require that every held position is somewhere, and will be popped unless it is in flight."""
         missing = held.difference(self.found)
         require(not missing, f"held but nowhere to be found: {missing} {list(missing)[:5]}")
         stuck = held.difference(in_flight).difference(self.coming)

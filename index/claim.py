@@ -1,4 +1,4 @@
-"""Which owner of a subscription told an index what it has last."""
+"""The owner that told an index its latest changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Claim(NamedTuple):
     """An owner's claim of a subscription, as it stands in the cursor.
 
-    epoch: counts the owners; 0 if it is not known. number: a random number of 32 bits, which tells it from
-    the owner of the same epoch in another history, of a Pulsar that was put back to an earlier state.
+    epoch: counts the owners; 0 if unknown. number: 32 random bits, which differ between owners of the same
+    epoch in two histories: Pulsar may have been restored to an earlier state.
     """
 
     epoch: int

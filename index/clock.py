@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the index needs to know of time."""
+    """The two times that the index needs."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch."""
@@ -53,7 +53,7 @@ class ManualClock:
         self._monotonic_ns += by_ms * 1_000_000
 
     def work(self, took_ns: int) -> None:
-        """Move the monotonic clock only: work that takes so long, on a machine that is fast enough."""
+        """Move the monotonic clock only, by the duration of some work; the wall clock stays."""
         self._monotonic_ns += took_ns
 
     def set_ms(self, now_ms: int) -> None:

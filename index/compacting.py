@@ -1,10 +1,10 @@
-"""Compacting one subscription: what the core's thread does before, between and after a compaction's steps.
+"""Compacting one subscription: the core thread's part before, between and after a compaction's steps.
 
-A compaction that pauses stays here, and what it has done so far is applied, so that a persist can come in
-between. It goes on only while its slices still have the blocks that it merges.
+A compaction that pauses stays here, and its work so far is applied, so that a persist can run in between. It
+resumes only while its slices still have the blocks that it merges.
 
-Invariants: at most one compaction is on its way; none begins or goes on while it is not certain what the
-store says of each slice; what an abandoned one has left in the store is told to `Leftovers`.
+Invariants: at most one compaction is on its way; none begins or resumes while a slice record in the store is
+uncertain; the leftovers of an abandoned one are told to `Leftovers`.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Compacting:
 
     @property
     def crowding(self) -> Crowding | None:
-        """How crowded the slice is that most wants to be compacted; None if nothing can be done for any.
+        """The crowding of the slice that most needs compacting; None if none can be compacted.
 
-        A compaction that has paused is gone on with in any case, if only to take its blocks away.
+        A paused compaction is resumed in any case, if only to delete its blocks.
         """
         if not self._may_merge:
             return None
@@ -66,21 +66,21 @@ class Compacting:
 
     @property
     def _may_merge(self) -> bool:
-        """Whether it is certain what the store says of each slice, and all that may be merged is here."""
+        """True if no slice record is uncertain and every block that may be merged is here."""
         return self._leftovers.certain and not self._absent
 
     @property
     def paused(self) -> bool:
-        """Whether there is a compaction to go on with."""
+        """True if a compaction has paused and can be resumed."""
         return self._job is not None and not self._running
 
     @property
     def has_merged(self) -> bool:
-        """Whether the compaction that has paused has something to commit."""
+        """True if the paused compaction has merged slices to commit."""
         return self.paused and self._job is not None and self._job.has_merged
 
     def clear(self) -> None:
-        """A CLEAR: what is being compacted does not count."""
+        """Note a CLEAR: the compaction on its way does not count."""
         if self._job is None:
             return
         if self._running:
@@ -89,11 +89,11 @@ class Compacting:
             self._abandon(self._job)
 
     def begin(self, *, commits: bool) -> Merge | None:
-        """Begin a compaction, or go on with the one that has paused; None if there is nothing to do.
+        """Begin a compaction, or resume the paused one; None if there is nothing to do.
 
-        What it returns may be called in any thread, also several times, until `finish`.
-        commits: False beside a persist of this subscription. What is merged is committed by the next that
-            commits, see `has_merged`.
+        The returned function may be called in any thread, also several times, until `finish`.
+        commits: False beside a persist of this subscription. The next run that commits also commits the
+            slices merged until then, see `has_merged`.
         """
         if self._running:
             raise TidegateIndexError(f"{self._name}: a compaction is on its way already")
@@ -114,14 +114,14 @@ class Compacting:
         return partial(job.run, slices, commits=commits)
 
     def finish(self, *, failed: bool = False) -> CompactionResult:
-        """Apply what was done until it ended, paused or failed, but for corrupt blocks found."""
+        """Apply the work of a compaction that ended, paused or failed, but for corrupt blocks found."""
         job = self._end()
         result = job.take_result()
         if self._job_is_stale:
             self._leftovers.clear(result.exchanged)
         else:
             self._timeline.exchange(result.exchanged, compacted=True)
-        batch = job.deletion(result)  # only now does nobody load the blocks that were replaced
+        batch = job.deletion(result)  # nobody loads the replaced blocks from here on
         if len(batch):
             try:
                 self._store.write(batch, sync=False)

@@ -1,17 +1,16 @@
-"""A compaction: runs of a slice become one run, in steps, so that it is never in the way of a persist.
+"""A compaction: merges runs of a slice into one run, in steps, so that it never holds up a persist.
 
-`run` merges one slice after another and stops between two blocks when it is told to; the next `run` goes on
-from there. Merging only writes blocks that do not count yet, so it may go on in the pauses of a persist. A
-slice that is merged is committed by a `run` that may: beside a persist of the same subscription none may,
-because both write slice records. A slice that has meanwhile lost a block that was merged is let go of.
+`run` merges one slice after another and stops between two blocks when told to; the next `run` continues from
+there. Merging only writes blocks that do not count yet, so it may run in the pauses of a persist. A `run`
+that may commit also commits merged slices: beside a persist of the same subscription none may, because both
+write slice records. A merged slice that has lost a merged block meanwhile is discarded.
 
-Nothing of what a subscription is changes here: no position, no journal. So the commits, one a slice, are not
-synced: what a crash takes of them it takes from the end, and either the old blocks of a slice are there or
-the new ones.
+The commits, one a slice, are not synced, because positions and journal do not change here. A crash takes
+commits from the end, and either the old blocks of a slice are there or the new ones.
 
 Invariants: a slice record names only blocks that are in the store; an entry is left out as dead only if the
-`held` bitmaps in the store say so (what is held since is in the journal, with its entry); the replaced blocks
-stay until the core has heard that they are.
+`held` bitmaps in the store say so (later additions are in the journal, with their entries); replaced blocks
+stay until the core has heard of their replacement.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ Slices = Mapping[SliceId, Iterable[BlockDescriptor]]
 
 
 class Task(NamedTuple):
-    """What is to be merged of one slice.
+    """The merging to do in one slice.
 
-    blocks: the blocks of the runs that are merged, all of each run.
+    blocks: the blocks of the runs to merge, all of each run.
     live: positions that are held according to the store, as of the newest of the blocks or later; None: leave
         nothing out.
     """
@@ -56,13 +55,13 @@ class Task(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """Entries to be merged."""
+        """Number of entries to merge."""
         return sum(block.entries for block in self.blocks)
 
 
 @dataclass
 class CompactionResult:
-    """What the store has of a compaction, for the core to apply.
+    """The committed part of a compaction, for the core to apply.
 
     retired: keys of replaced blocks, for the core to delete when it no longer loads them (recovery deletes
     them otherwise); intents: keys of the intents that list them.
@@ -98,8 +97,8 @@ class _MergedBlock:
 class CompactionJob:
     """The compaction of one subscription, number `version` in one row with its persists.
 
-    done: nothing is left to be merged or committed. `run` raises StorageError if the store fails: it is over
-    then.
+    done: nothing is left to merge or commit. If the store fails, `run` raises StorageError and the job is
+        over.
     """
 
     def __init__(
@@ -126,29 +125,29 @@ class CompactionJob:
         self._result = CompactionResult()
 
     def extend(self, tasks: Mapping[SliceId, Task]) -> None:
-        """More to do, of slices that are not among those left."""
+        """Add slices to merge that are not among those left."""
         self._left.update(tasks)
 
     @property
     def left(self) -> Mapping[SliceId, Task]:
-        """The slices that are not committed."""
+        """The slices not committed yet."""
         return self._left
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to do."""
+        """True if nothing is left to do."""
         return not self._left
 
     @property
     def has_merged(self) -> bool:
-        """Whether there are slices to be committed."""
+        """True if merged slices wait to be committed."""
         return bool(self._merged)
 
     def run(self, slices: Slices, pause: Pause, *, commits: bool) -> None:
-        """Go on until there is nothing left or `pause` says so, which is asked after each block.
+        """Continue until nothing is left or `pause` returns true; it is asked after each block.
 
-        slices: all blocks of each slice that is left, as the core knows them, without slices that have lost
-            any that is merged. With `commits` nothing else may write these slices while this runs.
+        slices: all blocks of each slice that is left, as the core knows them, without slices that have lost a
+            block to be merged. With `commits` nothing else may write these slices while this runs.
         """
         self._slices = slices
         if commits:
@@ -162,19 +161,19 @@ class CompactionJob:
             self._write()
 
     def take_result(self) -> CompactionResult:
-        """What the store has since this was last called."""
+        """The part committed since the last call."""
         taken, self._result = self._result, CompactionResult()
         return taken
 
     def deletion(self, result: CompactionResult) -> Batch:
-        """Deletes the retired blocks of a result; to be written once nothing loads them."""
+        """Deletes the retired blocks of a result; write it once nothing loads them."""
         batch = Batch()
         for key in (*result.retired, *result.intents):
             batch.delete(key)
         return batch
 
     def leftovers(self) -> tuple[list[bytes], set[SliceId]]:
-        """What is left if it does not go on: keys that do not count, and slices whose commit is in doubt."""
+        """The remains of an abandoned job: keys that do not count, and slices whose commit is in doubt."""
         return [*self._writer.leftovers(), *self._intents], set(self._committed)
 
     def read(self, stored: StoredBlock) -> Entries | None:
@@ -188,7 +187,7 @@ class CompactionJob:
             return None
 
     def _step(self) -> bool:
-        """Merge about a block's worth; False if everything is merged."""
+        """Merge about one block; False if everything is merged."""
         if self._merging is None:
             slice_id = next((each for each in self._left if each not in self._merged), None)
             if slice_id is None:
@@ -255,7 +254,7 @@ class CompactionJob:
         self._note_written()
 
     def _note_written(self) -> None:
-        """What was committed counts once it is written."""
+        """Count the commits that the last write covered."""
         if self._writes == self._writer.writes:
             return
         self._writes = self._writer.writes
@@ -266,10 +265,11 @@ class CompactionJob:
 
 
 def choose_runs(sizes: Mapping[int, int], runs_max: int) -> frozenset[int]:
-    """Which runs of a slice to merge: none below `runs_max`, else two or more small ones of similar size.
+    """Choose the runs of a slice to merge: none below `runs_max`, else two or more small ones of similar
+    size.
 
-    sizes: entries of each run. Merging sizes that are alike keeps the work logarithmic: a large run is not
-    rewritten for each small one.
+    sizes: entries of each run. Merging similar sizes keeps the work logarithmic: a large run is not rewritten
+    for each small one.
     """
     if len(sizes) < runs_max:
         return frozenset()

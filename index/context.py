@@ -1,4 +1,4 @@
-"""What the indexes of one catalog share, and what each of them tells the catalog."""
+"""The common parts of a catalog's indexes, and the notices that each index sends to the catalog."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ IndexT = TypeVar("IndexT")
 
 @dataclass
 class Context(Generic[IndexT]):
-    """Store, clock, options, journal, and who wants a persist.
+    """Store, clock, options, journal, and the indexes that want a persist.
 
     due_changed: called with an index whose next due time may have changed.
     crowding_changed: called with an index that may have become more or less crowded.
-    corrupt_block: called with an index of which a block is damaged that its log may have whole. In the midst
-        of whatever met it: nothing of the index is to be called then.
-    wanting: indexes with something for a persist to do besides spilling (drop, quarantine, put right), in the
-        order in which they began to want it.
-    unheld: indexes that have lost positions of which nobody has been told yet.
+    corrupt_block: called with an index that has a damaged block which its log may have whole. The call comes
+        in the midst of other work: it must not call the index.
+    wanting: indexes that want a persist for more than spilling (drop, quarantine, repair), in the order in
+        which they began to want it.
+    unheld: indexes with lost positions that nobody has been told of yet.
     corrupt_records: corrupt stored values met since the start, blocks included.
     lost_commits: synced writes that were gone when the store was opened, at least.
     added_entries: entries staged since the catalog last counted the staging.
@@ -45,7 +45,7 @@ class Context(Generic[IndexT]):
 
 
 class Notices(Generic[IndexT]):
-    """What `index` and its parts tell the catalog."""
+    """The notices of `index` and its parts to the catalog."""
 
     __slots__ = ("_context", "_index")
 
@@ -54,43 +54,43 @@ class Notices(Generic[IndexT]):
         self._index = index
 
     def due_changed(self) -> None:
-        """Its next due time may have changed."""
+        """Note that the next due time may have changed."""
         self._context.due_changed(self._index)
 
     def want_persist(self) -> None:
-        """There is something for a persist to do besides spilling."""
+        """Note that a persist is wanted for more than spilling."""
         self._context.wanting[self._index] = None
 
     def persist_begins(self) -> None:
-        """What was wanted is being done."""
+        """Note that the wanted persist begins."""
         self._context.wanting.pop(self._index, None)
 
     def work_changed(self, *, persist: bool) -> None:
-        """There may be more or less to compact than before, and something for a persist as well."""
+        """Note that compactions may have more or less to do than before; ``persist``: so may a persist."""
         if persist:
             self.want_persist()
         self._context.crowding_changed(self._index)
 
     def corrupt_value(self) -> None:
-        """A stored value cannot be read: a persist is to put that right."""
+        """Note an unreadable stored value, which a persist is to repair."""
         self._context.corrupt_records += 1
         self.want_persist()
 
     def corrupt_block(self, logged: bool) -> None:
-        """A block cannot be read; ``logged``: its index log may have it."""
+        """Note an unreadable block; ``logged``: its index log may have it."""
         self.corrupt_value()
         if logged:
             self._context.corrupt_block(self._index)
 
     def lost_positions(self) -> None:
-        """There is something in `take_unheld`."""
+        """Note that `take_unheld` has positions."""
         self._context.unheld[self._index] = None
 
     def told_lost(self) -> None:
-        """There is nothing in `take_unheld` any more."""
+        """Note that `take_unheld` has none any more."""
         self._context.unheld.pop(self._index, None)
 
     def removed(self) -> None:
-        """The subscription is gone."""
+        """Note that the subscription is gone."""
         self.persist_begins()
         self.told_lost()

@@ -1,4 +1,4 @@
-"""What a recovery has found damaged: counted, said, and what is to become of it in the store."""
+"""Damage that a recovery has found: counts it, reports it, and collects its repair in the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Damage:
-    """Reports corrupt values. `kept` is to go to the quarantine, `batch` is what else is to be written."""
+    """Reports corrupt values. `kept` goes to the quarantine, `batch` has the other writes."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,7 +1,7 @@
-"""Bytes of damaged values, kept aside in the store for somebody to look at. Nothing is read back from there.
+"""Bytes of damaged values, set aside in the store for inspection. Nothing reads them back.
 
-Invariant: this has at most a budget of bytes; past it the oldest go first. Its keys ascend with age, so that
-no clock is needed.
+Invariant: they take at most a budget of bytes; past it the oldest go first. Keys ascend with age, so that no
+clock is needed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from tidegate.index.store import Batch, Put, Store
 
 
 def set_aside(store: Store, damaged: list[Put], budget_bytes: int) -> Batch:
-    """What keeps `damaged`, keys and values, aside, and takes out the oldest past `budget_bytes`.
+    """The writes that set `damaged`, keys and values, aside, and delete the oldest past `budget_bytes`.
 
-    Reads all that is there, but there is little of it, and seldom a reason. Raises StorageError.
+    Reads all damaged values: they are few, and this is rare. Raises StorageError.
     """
     batch = Batch()
     start, end = keys.kind_range(keys.QUARANTINE)
     try:
         sizes = [(key, len(key) + len(value)) for key, value in store.scan(start, end)]
     except DamagedDirectoryError:
-        # Damaged once more: it is not worth stopping for.
+        # The damaged values are damaged once more: not worth stopping for.
         batch.delete_range(start, end)
         sizes = []
     number = keys.parse_quarantine_key(sizes[-1][0]) + 1 if sizes else 1

@@ -1,13 +1,13 @@
-"""One subscription's delay index: what is due when, what was handed out, what is known acknowledged.
+"""One subscription's delay index: due times, entries handed out, acknowledgements.
 
-The facade over its parts: `PositionState` knows where each position stands, `Timeline` what is due when;
-`Changes` makes a change in all of them, and here it is told to the journal. `Upkeep` has what background
-threads do for it: `Persisting` turns changes that are in the journal into slices, `Compacting` merges what is
-in them. `BlockReader`, `Quarantine` and `SliceWidth` are what their names say.
+The facade over its parts. `PositionState` knows the state of each position, `Timeline` the due times;
+`Changes` applies a change to all of them, and this class writes it to the journal. `Upkeep` has the work of
+background threads: `Persisting` turns changes in the journal into slices, `Compacting` merges runs in slices.
+`BlockReader`, `Quarantine` and `SliceWidth` do what their names say.
 
-Called by the core's thread only. The store is read here only for a block that is due, and written only to
-delete blocks that a job has replaced: changes go to the journal, and jobs that other threads run turn them
-into slices.
+Called by the core's thread only. This class reads the store only for a block that is due, and writes it only
+to delete blocks that a job has replaced: changes go to the journal, and jobs on other threads turn them into
+slices.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class DelayIndex:
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
         replay(found.reader.records(), index._changes)
-        index._absent.expect(absent)  # of what the journal has left
+        index._absent.expect(absent)  # those that are still named after the replay
         context.journal.replayed(
             own_journal, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
@@ -168,7 +168,7 @@ class DelayIndex:
     # ---- entries
 
     def add(self, entries: Entries) -> int:
-        """Stage entries; those held, acknowledged or up to the mark-delete position are ignored.
+        """Stage entries; ignore those held, acknowledged or up to the mark-delete position.
 
         Returns a token: the entries are durable when `Catalog.durable_token` has reached it.
         Raises InvalidEntriesError if an id is out of range; nothing is added then.
@@ -185,11 +185,11 @@ class DelayIndex:
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
 
-        They are in flight from then on. At most `limit`. Fewer means that there are no more, unless
-        `next_due_ms() <= now_ms` still: then call again (only so many entries are looked at in one call, to
-        bound the pause, and the last few of a `limit` of a thousand or more may be left where several runs
-        overlap). Raises StorageError if a block cannot be read, BlockAwayError if it is still to come;
-        nothing is lost then.
+        At most `limit` are handed out, and are in flight from then on. Fewer means that no more are due,
+        unless `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a
+        limited number of entries, and may leave the last few of a `limit` of a thousand or more where several
+        runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has not arrived
+        yet; nothing is lost then.
         """
         if limit <= 0:
             return Entries.empty()
@@ -200,11 +200,11 @@ class DelayIndex:
             self._notices.due_changed()
 
     def next_due_ms(self) -> int | None:
-        """When the earliest entry not in flight is due, or a lower bound of it; None if there is none."""
+        """Due time of the earliest entry not in flight, or a lower bound of it; None if there is none."""
         return self._timeline.next_due_ms()
 
     def next_load_ms(self) -> int | None:
-        """When the earliest entry that is not in memory is due, or a lower bound of it; None without one."""
+        """Due time of the earliest entry that is not in memory, or a lower bound of it; None without one."""
         return self._timeline.next_load_ms()
 
     def prefetch(self, now_ms: int) -> None:
@@ -215,19 +215,19 @@ class DelayIndex:
                 self._notices.due_changed()
 
     def rewind(self, in_flight: PositionSet) -> None:
-        """Hand out again everything held, but for the positions `in_flight`."""
+        """Hand out everything held once more, but for the positions `in_flight`."""
         self._positions.rewind(in_flight)
         self._timeline.rewind()
         self._notices.due_changed()
 
     def mark_in_flight(self, positions: PositionSet) -> None:
-        """The broker has these positions already: do not hand them out before a rewind."""
+        """Note that the broker has these positions already: do not hand them out before a rewind."""
         self._positions.mark_in_flight(positions)
 
     # ---- positions
 
     def held(self) -> PositionSet:
-        """Positions the index answers for: a snapshot, made at the cost of a pointer."""
+        """The positions that the index answers for: a snapshot, at the cost of a pointer."""
         return self._positions.held.snapshot()
 
     def held_among(self, positions: PositionSet) -> PositionSet:
@@ -243,17 +243,17 @@ class DelayIndex:
         return known
 
     def holds(self, entries: Entries) -> BoolArray:
-        """For each entry whether the index answers for its position; a bool array of the same length."""
+        """For each entry, True if the index answers for its position; a bool array of the same length."""
         return self._positions.held.contains(entries)
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of its blocks. O(slices)."""
+        """Bytes of the index's blocks. O(slices)."""
         return sum(each.size_bytes for each in self._timeline.slices)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is held or known acknowledged."""
+        """True if nothing is held or known acknowledged."""
         return not self._positions.held and not self._positions.acknowledged
 
     def acknowledged(self) -> PositionSet:
@@ -282,10 +282,11 @@ class DelayIndex:
         )
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
-        """Set the cursor's persisted mark-delete position; everything up to it leaves held and acknowledged.
+        """Set the cursor's persisted mark-delete position; remove everything up to it from held and
+        acknowledged.
 
-        It may go back (a seek): positions above it can then be added again, and nothing is known
-        acknowledged, because a seek makes the cursor forget that.
+        The position may go back (a seek): positions above it can then be added again, and no acknowledgement
+        is known any more, because a seek makes the cursor forget them.
         """
         journal, before = self._context.journal, self._positions.mark
         if (ledger_id, entry_id) == before:
@@ -296,15 +297,16 @@ class DelayIndex:
             self.own_journal, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
         )
         if (ledger_id, entry_id) < before:
-            # Joined with a later one, it would not be known that it went back and what that made forgotten.
+            # If it were joined with a later record, nobody would know that it went back and made
+            # acknowledgements forgotten.
             journal.cut(self.own_journal)
         return token
 
     def begin_generation(self, generation: int) -> int:
-        """What is acknowledged from now on is true as long as the cursor has the seal `generation`.
+        """Learn acknowledgements from now on under the cursor's seal `generation`.
 
-        Acknowledgements that were learned under another one are forgotten: a reset of the cursor may have
-        taken them back. 0 stands for no seal, under which nothing learned before is believed. A token as of
+        Acknowledgements learned under another seal are forgotten: a reset of the cursor may have taken them
+        back. 0 stands for no seal, under which no earlier acknowledgement is believed. Returns a token as of
         `add`. Raises ValueError if the number does not fit into 63 bits.
         """
         if not 0 <= generation < 1 << 63:
@@ -317,7 +319,7 @@ class DelayIndex:
         )
 
     def begin_claim(self, claim: Claim) -> int:
-        """From now on this owner of the subscription tells what there is. A token as of `add`.
+        """Note the owner of the subscription that tells all further changes. Returns a token as of `add`.
 
         Raises ValueError if its epoch does not fit into 63 bits, or its number into 32.
         """
@@ -331,9 +333,9 @@ class DelayIndex:
         )
 
     def forget_acknowledgements(self) -> int:
-        """Believe no acknowledgement and no mark-delete position: what took them back may be lost.
+        """Forget all acknowledgements and the mark-delete position: a change that took them back may be lost.
 
-        A token as of `add`. The broker tells seal and mark-delete position again when it opens the
+        Returns a token as of `add`. The broker tells seal and mark-delete position again when it opens the
         subscription.
         """
         self.damaged = True
@@ -350,10 +352,10 @@ class DelayIndex:
         )
 
     def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
-        """Width, in ms, of the slices that entries spilled from now on go to; slices that exist keep theirs.
+        """Set the width, in ms, of the slices for entries spilled from now on; existing slices keep theirs.
 
-        With `auto` it is the width to begin with: each persist may choose another. Returns a token as of
-        `add`. Raises ValueError if the width is not positive.
+        With `auto` it is the first width: each persist may choose another. Returns a token as of `add`.
+        Raises ValueError if the width is not positive.
         """
         if not 1 <= width_ms < 1 << 53:
             raise ValueError(f"a slice is 1 ms or wider, not {width_ms}")
@@ -366,28 +368,28 @@ class DelayIndex:
 
     @property
     def slice_width_ms(self) -> int:
-        """Width of the slices that entries spilled from now on go to."""
+        """Width of the slices for entries spilled from now on."""
         return self._width.width_ms
 
     @property
     def slice_width_auto(self) -> bool:
-        """Whether that width is chosen anew by each persist."""
+        """True if each persist chooses that width anew."""
         return self._width.auto
 
     @property
     def mark_delete_position(self) -> Position:
-        """The persisted mark-delete position as last told, (-1, -1) before."""
+        """The last persisted mark-delete position that was told, (-1, -1) before."""
         return self._positions.mark
 
     @property
     def generation(self) -> int:
-        """Under which seal of the cursor the acknowledgements were learned; 0 if that is unknown."""
+        """The cursor's seal under which the acknowledgements were learned; 0 if unknown."""
         return self._positions.generation
 
     @property
     def claim(self) -> Claim:
-        """Of the owner that told all this last; `claim.UNKNOWN` before one has told who it is, `claim.LOST`
-        where that is damaged."""
+        """The claim of the owner that told the latest changes; `claim.UNKNOWN` before the first claim,
+        `claim.LOST` if it is damaged."""
         return self._positions.claim
 
     @property
@@ -396,12 +398,12 @@ class DelayIndex:
         return self._positions.last()
 
     def take_unheld(self) -> PositionSet:
-        """Positions lost to corrupt blocks since the last call: they are no longer held, read them again."""
+        """Positions lost to corrupt blocks since the last call: no longer held, and to be read again."""
         self._notices.told_lost()
         return self._quarantine.take_unheld()
 
     def disown(self, positions: PositionSet) -> tuple[PositionSet, int]:
-        """Answer no longer for these positions: they are to be read again.
+        """Stop answering for these positions: they are to be read again.
 
         Returns those that were held, and a token as of `add`.
         """
@@ -416,16 +418,16 @@ class DelayIndex:
         return gone, token
 
     def doubt(self) -> None:
-        """A change may have been made by half. No acknowledgement is believed, and a persist looks for held
-        positions that no entry has: those are lost, as to a corrupt block."""
+        """Distrust the state, because a change may have been half made. No acknowledgement is believed, and a
+        persist looks for held positions without an entry: those are lost, as to a corrupt block."""
         self._quarantine.doubt()
         self.forget_acknowledgements()
         self._notices.want_persist()
 
     def reading(self) -> Reading:
-        """Everything that is stored or staged now, also what is not held any more. O(blocks).
+        """Everything stored or staged now, also entries that are no longer held. O(blocks).
 
-        Raises BlockAwayError while blocks are still to come.
+        Raises BlockAwayError while blocks are absent.
         """
         if self._absent:
             raise BlockAwayError("a part of it")
@@ -437,9 +439,10 @@ class DelayIndex:
         )
 
     def outline(self) -> Outline:
-        """Where everything held is, for counting it by time. O(blocks), and the next change copies a bitmap.
+        """The places of everything held, for counting by time. O(blocks), and the next change copies a
+        bitmap.
 
-        Raises BlockAwayError while blocks are still to come.
+        Raises BlockAwayError while blocks are absent.
         """
         if self._absent:
             raise BlockAwayError("a part of it")
@@ -448,7 +451,7 @@ class DelayIndex:
         return Outline(store, subscription_id, self.held(), parts, blocks)
 
     def remove(self) -> None:
-        """The subscription is gone: give its share of the journal back."""
+        """Give the subscription's share of the journal back: it is gone."""
         self._context.journal.remove(self.own_journal)
         self._notices.removed()
 

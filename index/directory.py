@@ -1,9 +1,8 @@
-"""The data directory before a store is opened in it: whose it is, what is in it, who may read it.
+"""The data directory before a store is opened in it: its ownership, its content, its access rights.
 
-Invariants: nothing is changed in a directory that is refused; what is damaged is kept, and nothing is read
-back from there; what is in the directory can be read by its owner alone, because subscriptions and positions
-tell what a business does; a directory that is made is there after a power cut, so that what is durable in it
-is, too.
+Invariants: a refused directory stays unchanged; damaged data is kept, and nothing reads it back; only the
+owner can read the directory's content, because subscriptions and positions tell what a business does; a
+directory made here survives a power cut, and with it the durable data in it.
 """
 
 from __future__ import annotations
@@ -28,16 +27,17 @@ ASIDE_NAME = "damaged"
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 _OURS = re.compile(
-    # What RocksDB, rocksdict and we make, also when killed while making it, and what mkfs makes.
+    # Files that RocksDB, rocksdict and we make, also when killed while making them, and those that mkfs
+    # makes.
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(log|sst|dbtmp)"
     rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|{ASIDE_NAME}|lost\+found"
 )
 
 
 def prepare(path: Path, beside: Collection[str] = ()) -> None:
-    """Make `path` a directory that this process alone uses and may write, if it can be that.
+    """Make `path` a directory that this process alone uses and may write, if possible.
 
-    beside: names that may be there besides a store, as of a socket.
+    beside: names allowed there besides a store, as of a socket.
     Raises ForeignDirectoryError, OthersDirectoryError, UnwritableDirectoryError.
     """
     try:
@@ -56,19 +56,19 @@ def prepare(path: Path, beside: Collection[str] = ()) -> None:
 
 
 def _make(path: Path) -> None:
-    """Make the directory, and those above it that are missing, durably."""
+    """Make the directory, and the missing ones above it, durably."""
     missing = []
     while not path.exists():
         missing.append(path)
         path = path.parent
     for each in reversed(missing):
         each.mkdir(0o700 if each == missing[0] else 0o777, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # who may make a directory may not always read where it is
+        with contextlib.suppress(PermissionError):  # the parent may be writable and not readable
             sync(each.parent)
 
 
 def sync(directory: Path) -> None:
-    """Make durable which files are in `directory`. Raises OSError."""
+    """Make the list of files in `directory` durable. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -79,7 +79,7 @@ def sync(directory: Path) -> None:
 def _require_ours(path: Path, beside: Collection[str]) -> None:
     names = {each.name for each in path.iterdir()}
     if "CURRENT" in names or WITNESS_NAME in names:
-        return  # a database: whether it is ours, is in it
+        return  # a database: its content tells whether it is ours
     foreign = sorted(name for name in names - set(beside) if not _OURS.fullmatch(name))
     if foreign:
         shown = ", ".join(map(ascii, foreign[:_SHOWN])) + (", …" if len(foreign) > _SHOWN else "")
@@ -87,9 +87,9 @@ def _require_ours(path: Path, beside: Collection[str]) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Let the owner alone read what is in `path`, once it is known to be ours. Raises OSError."""
+    """Let only the owner read the files in `path`, once it is known to be ours. Raises OSError."""
     for each in path.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # RocksDB deletes what it needs no more
+        with contextlib.suppress(FileNotFoundError):  # RocksDB deletes files that it needs no more
             found = each.lstat()
             if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
                 each.chmod(0o600)
@@ -99,15 +99,16 @@ def close_to_others(path: Path) -> None:
 
 
 def is_witnessed(path: Path) -> bool:
-    """Whether a witness says that the store in `path` is ours."""
+    """True if a witness says that the store in `path` is ours."""
     return (path / WITNESS_NAME).is_file()
 
 
 def move_aside(path: Path) -> Path | None:
-    """Move the store in `path` into a folder there, in place of what was moved before; another can be made.
+    """Move the store in `path` into a folder there, in place of an earlier one; another store can be made
+    then.
 
-    The folder; None, and nothing is done, if no witness says that the store is ours. Nothing of it may be
-    open. Raises StorageError.
+    Returns the folder; None, and nothing is moved, if no witness says that the store is ours. Nothing of the
+    store may be open. Raises StorageError.
     """
     if not is_witnessed(path):
         return None
@@ -117,7 +118,8 @@ def move_aside(path: Path) -> Path | None:
             shutil.rmtree(aside)
         aside.mkdir(0o700)
         names = [each.name for each in path.iterdir() if _OURS.fullmatch(each.name)]
-        # Whose it is must be known until the end, and a store is not begun beside WALs of the former one.
+        # The witness goes last, to tell the owner until the end; no store may begin beside the former one's
+        # WALs.
         last = {"CURRENT": 1, WITNESS_NAME: 2}
         for name in sorted(set(names) - {ASIDE_NAME, "lost+found"}, key=lambda name: last.get(name, 0)):
             (path / name).rename(aside / name)
@@ -129,9 +131,9 @@ def move_aside(path: Path) -> Path | None:
 
 
 def aside_bytes(path: Path) -> int:
-    """Bytes of what `move_aside` has moved away in `path` and nobody has deleted; 0 if there is nothing."""
+    """Bytes of the store that `move_aside` has moved away in `path`; 0 if there is none any more."""
     total = 0
-    with contextlib.suppress(OSError):  # somebody deletes it
+    with contextlib.suppress(OSError):  # somebody is deleting it
         for each in (path / ASIDE_NAME).iterdir():
             total += each.lstat().st_size
     return total

@@ -1,7 +1,7 @@
 """Distinct values of a column.
 
-Not `np.unique`: its first call imports `numpy.ma`, a tenth of a second in which a daemon that has just
-started answers nobody.
+`np.unique` is not used: its first call imports `numpy.ma`, which blocks a freshly started daemon for a tenth
+of a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def distinct(column: Int64Array) -> set[int]:
 
 
 def first_of_each(column: npt.NDArray[np.uint64]) -> BoolArray:
-    """For each value of a column whether it is the first of its kind; bool array of the same length."""
+    """For each value of a column, True if it is the first of its kind; a bool array of the same length."""
     order = np.argsort(column, kind="stable")
     first = np.zeros(len(column), dtype=np.bool_)
     first[order[_changes(column[order])]] = True
@@ -34,7 +34,7 @@ def first_of_each(column: npt.NDArray[np.uint64]) -> BoolArray:
 
 
 def _changes(ascending: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> BoolArray:
-    """Where another value begins."""
+    """Marks the indices where another value begins."""
     begins = np.ones(len(ascending), dtype=np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
     return begins

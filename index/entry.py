@@ -144,7 +144,7 @@ class Entries:
         return _without_repeats(self)
 
     def is_sorted(self) -> bool:
-        """Whether the entries are in (deliver_at_ms, ledger_id, entry_id) order."""
+        """True if the entries are in (deliver_at_ms, ledger_id, entry_id) order."""
         if len(self) < 2:
             return True
         d, ledger, e = self.deliver_at_ms, self.ledger_id, self.entry_id

@@ -1,7 +1,7 @@
-"""Every error that the index raises, each with a message that says what to do.
+"""Every error that the index raises; each message says what to do.
 
-Errors of rocksdict, pcodec, pyroaring and the operating system are translated into these at the boundary; no
-caller needs to know which library is underneath.
+Errors of rocksdict, pcodec, pyroaring and the operating system are translated into these at the boundary, so
+that callers need not know the libraries underneath.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OthersDirectoryError(StorageError):
 
 
 class ForeignDirectoryError(StorageError):
-    """The directory holds something that is not a Tidegate index; `found` names some of it."""
+    """The directory holds other data than a Tidegate index; `found` names some of it."""
 
     def __init__(self, path: str, found: str = "") -> None:
         what = f" ({found})" if found else ""
@@ -66,9 +66,9 @@ class ForeignDirectoryError(StorageError):
 
 
 class DamagedDirectoryError(StorageError):
-    """The data directory is damaged where single values cannot be told apart or put aside.
+    """The data directory is damaged beyond single values that could be set aside.
 
-    ``reason``: what was found.
+    ``reason``: the damage found.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -80,9 +80,9 @@ class DamagedDirectoryError(StorageError):
 
 
 class LostCommitsError(StorageError):
-    """A database lacks what had been synced while it was in use, or its directory was taken away.
+    """A database lacks writes that it had synced while in use, or its directory was taken away.
 
-    What is in memory builds on what is gone: the directory is to be opened anew.
+    The state in memory builds on the lost writes: the directory must be opened anew.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -93,7 +93,7 @@ class LostCommitsError(StorageError):
 
 
 class BlockAwayError(StorageError):
-    """A block is still on its way from the index log: it will be here soon, and nothing is wrong."""
+    """A block has not arrived from the index log yet. It will soon, and nothing is wrong."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is still being read from the index log, try again in a moment")

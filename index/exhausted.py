@@ -1,9 +1,9 @@
-"""Slices of which everything was handed out: each is finished once nothing of it is held any more.
+"""Slices whose entries were all handed out: each is finished once none of its entries is held any more.
 
-To look at all of them at each acknowledgement would cost more the more there are. So each is watched by one
-of its held entries, the sentinel: as long as that is held, the slice is not finished. When it departs, the
-slice is looked at again, though not before as many positions have departed as it had left: then it has
-another sentinel, or is done. Each look is paid for by a departure.
+Looking at all slices at each acknowledgement would cost too much. So one held entry, the sentinel, stands for
+each slice: while the sentinel is held, the slice is not finished. When the sentinel departs, the slice waits
+until as many positions have departed as the slice had left. Then a look gives it another sentinel, or finds
+it finished. Departures thus pay for each look.
 
 Invariants: each slice here has a sentinel, or waits for a number of departures; a sentinel is held.
 """
@@ -23,7 +23,7 @@ _FEW = 64
 
 
 class Exhausted:
-    """The slices that wait for what is in flight of them."""
+    """The slices that wait for their entries in flight."""
 
     def __init__(self) -> None:
         self._sentinel: dict[Slice, Position] = {}
@@ -38,12 +38,12 @@ class Exhausted:
         return iter([*self._sentinel, *self._waiting])
 
     def add(self, each: Slice, departed: int) -> None:
-        """A slice is exhausted: it is looked at once `departed` positions have departed."""
+        """Add an exhausted slice, for a look once `departed` positions have departed."""
         self.discard(each)
         self._waiting[each] = departed
 
     def discard(self, each: Slice) -> None:
-        """Wait for it no longer, if it is here."""
+        """Stop waiting for a slice, if it is here."""
         if each in self._waiting:
             del self._waiting[each]
         position = self._sentinel.get(each)
@@ -51,12 +51,12 @@ class Exhausted:
             self._dismiss(each, position)
 
     def clear(self) -> None:
-        """Wait for none."""
+        """Stop waiting for any slice."""
         for each in self:
             self.discard(each)
 
     def depart(self, positions: PositionSet) -> None:
-        """These are not held any more."""
+        """Note that these positions are not held any more."""
         if not self._watched:
             return
         if len(positions) > _FEW:
@@ -66,13 +66,13 @@ class Exhausted:
                 self._retire(each, position)
 
     def depart_up_to(self, last: Position) -> None:
-        """None up to this position is held any more."""
+        """Note that no position up to this one is held any more."""
         for position in [position for position in self._watched if position <= last]:
             for each in list(self._watched[position]):
                 self._retire(each, position)
 
     def take_finished(self, held: PositionSet, departed: int) -> Iterator[Slice]:
-        """Yield the slices of which nothing is held any more; they are not here from then on."""
+        """Yield the slices without held entries, and forget them."""
         while self._waiting and self._waiting.peekitem()[1] <= departed:
             each, _ = self._waiting.popitem()
             left = each.in_flight.prune(held)

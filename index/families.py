@@ -1,13 +1,13 @@
 """An open RocksDB: one column family for the journal, the other for everything else.
 
-The journal has a family of its own because it is three quarters of what is written, and dead within seconds.
+The journal has its own family because it makes up three quarters of all writes and is dead within seconds.
 Among the blocks it would be compacted with them again and again; alone, most of it dies in its memtable. The
 families share one WAL, so that a batch over both is atomic.
 
-RocksDB recovers of its WAL what comes before the first record that it cannot read, and says nothing of the
-rest: right after a power cut, and not after damage. So each synced batch is numbered: the number is a value
-in the journal's family, where all but the last die in the memtable. And the manifest tracks the WALs that are
-written no more (rocksdb/OPTIONS-000001), so that one of them missing or cut short is not passed over.
+RocksDB recovers its WAL up to the first unreadable record and does not report the rest: correct after a power
+cut, and wrong after damage. So each synced batch is numbered: the number is a value in the journal's family,
+where all but the last die in the memtable. And the manifest tracks the closed WALs (rocksdb/OPTIONS-000001),
+so that a missing or shortened one is noticed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Families:
     def last_commit(self) -> int | None:
         """The number of the last numbered batch that the database has, None if there is none.
 
-        0 if it is damaged: then none of them can be told to be there.
+        0 if it is damaged: then no batch is known to be there.
         """
         try:
             value = self.journal.get(COMMIT_KEY)
@@ -106,7 +106,7 @@ class Families:
             raise
 
     def require_ours(self, path: Path) -> None:
-        """If there is anything in the database, there must be a format record, and a readable one.
+        """Require a readable format record, unless the database is empty.
 
         path: the directory, for errors. Raises ForeignDirectoryError, DamagedDirectoryError.
         """
@@ -121,12 +121,12 @@ class Families:
 
     def _journal_handle(self) -> ColumnFamily:
         if self._handle is None:
-            # Without a handle, what belongs into the journal would silently go elsewhere.
+            # Without a handle, writes for the journal would silently go elsewhere.
             raise DbClosedError("the column families are closed")
         return self._handle
 
     def close(self) -> None:
-        """Close the database: it stays open, and locked, as long as any part of it is."""
+        """Close the database; it stays open, and locked, as long as any part of it is."""
         self._handle = None
         try:
             self.journal.close()
@@ -135,7 +135,7 @@ class Families:
 
 
 def open_families(path: Path, *, compacts: bool = True) -> Families:
-    """Open or create the database in directory `path`; unless it `compacts`, no table is read but when asked.
+    """Open or create the database in directory `path`; unless it `compacts`, tables are read on demand only.
 
     Raises AlreadyOpenError, ForeignDirectoryError, UnwritableDirectoryError, DamagedDirectoryError,
     StorageError.
@@ -145,7 +145,7 @@ def open_families(path: Path, *, compacts: bool = True) -> Families:
         stop_at_damage(path)
         main, journal = _options(), _options()
         journal.set_write_buffer_size(_JOURNAL_BUFFER_BYTES)
-        # What reaches a table is dead by the next time: it is cheap to compact and a pity to keep.
+        # A record that reaches a table is soon dead: cheap to compact, and not worth keeping.
         journal.set_level_zero_file_num_compaction_trigger(_JOURNAL_FILES_MAX)
         for options in (main, journal):
             options.set_disable_auto_compactions(not compacts)
@@ -159,7 +159,7 @@ def open_families(path: Path, *, compacts: bool = True) -> Families:
 
 
 def _require_ours(path: Path) -> None:
-    """Look at a database without our column family before it gets one: one that is not ours is left alone."""
+    """Check a database without our column family before adding one: a foreign database is not touched."""
     if (path / WITNESS_NAME).exists() or not (path / "CURRENT").exists():
         return
     require_readable_manifests(path)
@@ -177,19 +177,20 @@ def _options() -> Options:
     options, _ = Options.load_latest(str(_OPTIONS))
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    # RocksDB's default, said because all depends on it: what a power cut has torn is left out, not refused.
+    # RocksDB's default, stated because all depends on it: a torn end after a power cut is left out, not
+    # refused.
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     # Blocks are packed already, and the rest is small or short-lived.
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    # The kernel writes back as we go, so that the synced commit at the end of a persist has little to do.
+    # The kernel writes back continuously, so that the synced commit at the end of a persist has little to do.
     options.set_wal_bytes_per_sync(_WAL_BYTES_PER_SYNC)
     options.set_bytes_per_sync(_WAL_BYTES_PER_SYNC)
     options.set_level_compaction_dynamic_level_bytes(True)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(_LOG_FILES_MAX)
-    # Without a size one file takes everything said while the process lives.
+    # Without a size limit one log file grows while the process lives.
     options.set_max_log_file_size(_LOG_FILE_BYTES)
     options.set_max_open_files(_OPEN_FILES_MAX)
     table = BlockBasedOptions()

@@ -1,7 +1,7 @@
-"""What the operating system and RocksDB say when storage fails, in words that say what to do.
+"""Storage errors of the operating system and RocksDB, translated into messages that say what to do.
 
-A full disk, a used-up quota, a read-only file system and a missing permission look alike from the code, and
-are mended by different people in different ways: each is told as what it is.
+A full disk, a used-up quota, a read-only file system and a missing permission look alike to the code, but
+different people repair them in different ways: each gets its own message.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ _CAME_OF_IT = "; IO error: "
 
 
 def is_corruption(error: Exception) -> bool:
-    """Whether RocksDB has found damage: a checksum of its own that is wrong, a table that is not one."""
+    """True if RocksDB has found damage: a wrong checksum, a file that is not a table."""
     return str(error).startswith("Corruption")
 
 
 def is_unreadable(error: Exception) -> bool:
-    """Whether what was to be read is damaged, as found by RocksDB or by the medium below it.
+    """True if RocksDB, or the medium below it, has found damage in the data to be read.
 
-    A bad sector stays one: to try it again and again would keep what is in it, and all behind it, for ever.
+    A bad sector stays bad: to retry for ever would block its content, and everything after it.
     """
     return is_corruption(error) or bool(_number(error, _UNREADABLE))
 
 
 def is_bad_table(error: Exception) -> bool:
-    """Whether a table is damaged: met by a write, RocksDB was compacting it, and will try that for ever."""
+    """True if a table is damaged. If a write met it, RocksDB was compacting it, and would retry for ever."""
     return is_unreadable(error) and ".sst" in str(error)
 
 
 def running(path: Path, error: Exception) -> StorageError:
-    """What to tell of `error`, of the operating system or of RocksDB, met in an open store."""
+    """The error to raise for `error`, of the operating system or of RocksDB, met in an open store."""
     if is_corruption(error):
         return DamagedDirectoryError(str(path), str(error))
     words = _RUNNING.get(_number(error, _RUNNING))
@@ -98,7 +98,7 @@ def opening(path: Path, error: Exception) -> StorageError:
 def _number(error: Exception, known: Iterable[int]) -> int:
     """The errno of `error`, 0 if it is none of `known`.
 
-    RocksDB has it as text only: at the end, or before what failed for the same reason after it.
+    RocksDB has it as text only: at the end, or before later failures of the same cause.
     """
     if isinstance(error, OSError):
         return error.errno or 0

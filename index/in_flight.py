@@ -1,7 +1,7 @@
 """Entries in flight: handed out and perhaps not yet acknowledged, kept for a rewind.
 
-Invariants: every held entry that was appended is still there; dead ones go when they are pruned, which
-costs an amortised constant an entry.
+Invariants: every held entry that was appended is still there; dead ones go in a prune, at an amortised
+constant cost an entry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Part(NamedTuple):
 
 
 class InFlightEntries:
-    """Arrays of entries in flight, `len` counts them with the dead ones."""
+    """Arrays of entries in flight; `len` counts dead ones, too."""
 
     __slots__ = ("_count", "_loose", "_parts", "_prune_at")
 
@@ -45,9 +45,9 @@ class InFlightEntries:
         return [part.entries for part in self._parts] + self._loose
 
     def append(self, entries: Entries, held: PositionSet, positions: PositionSet | None = None) -> None:
-        """Keep `entries`; now and then those no longer in `held` are let go.
+        """Keep `entries`; now and then drop those no longer in `held`.
 
-        positions: those of `entries`, if they are known; not changed afterwards by anyone.
+        positions: those of `entries`, if known; nobody may change them afterwards.
         """
         if not len(entries):
             return
@@ -62,7 +62,7 @@ class InFlightEntries:
             self.prune(held)
 
     def prune(self, held: PositionSet) -> int:
-        """Let go of entries not in `held`, if they are many; how many there are in `held`."""
+        """Drop entries not in `held`, if they are many; returns how many are in `held`."""
         loose, self._loose = Entries.concat(self._loose), []
         kept = loose.take(held.contains(loose))
         live = len(kept)
@@ -73,7 +73,7 @@ class InFlightEntries:
             if 2 * count > len(part.entries):
                 self._parts.append(part)
             elif count:
-                # `take` copies, which lets go of the larger arrays that the entries are views of.
+                # `take` copies, which frees the larger arrays behind the views.
                 self._keep(part.entries.take(held.contains(part.entries)))
         if len(kept):
             self._loose.append(kept)
@@ -83,7 +83,7 @@ class InFlightEntries:
         return live
 
     def last_in(self, held: PositionSet) -> Position:
-        """The position of the entry that was appended last, of those in `held`. There must be one."""
+        """The position of the last appended entry that is in `held`. There must be one."""
         for entries in reversed(self.parts()):
             there = np.flatnonzero(held.contains(entries))
             if len(there):
@@ -92,7 +92,7 @@ class InFlightEntries:
         raise ValueError("nothing in flight is held")
 
     def take(self) -> list[Entries]:
-        """All entries; nothing is in flight here afterwards."""
+        """All entries, which are removed from here."""
         parts = self.parts()
         self._parts, self._loose = [], []
         self._count = 0
@@ -100,7 +100,7 @@ class InFlightEntries:
         return parts
 
     def _gather(self) -> None:
-        """Make one of what is loose."""
+        """Join the loose entries into one part."""
         if self._loose:
             together = Entries.concat(self._loose)
             self._loose = []

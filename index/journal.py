@@ -1,18 +1,17 @@
-"""The journal: what was told to the index since its last persist, durable by group commit.
+"""The journal: all changes since an index's last persist, durable by group commit.
 
 Records of a subscription are numbered 1, 2, 3 … without a gap; the type is in the key, so that it is known
-even of a record whose value is corrupt. `append` is in memory only. A commit is taken by the core's thread,
-written by any thread, and finished by the core's thread; a failed one puts its records back, so nothing
-appended is lost.
+even if the value is corrupt. `append` changes memory only. The core's thread takes and finishes a commit, any
+thread writes it. A failed commit puts its records back, so no appended record is lost.
 
-The rule for the commit thread: it touches only what `begin` has taken. Records that were taken are not
-joined with later ones any more, and which of them are superfluous was decided when they were taken, so that
-it looks at nothing of a `SubscriptionJournal` but the number of its subscription, and at nothing of an index.
-What it leaves, an error or none, is there before anybody who waits for it goes on.
+The rule for the commit thread: it touches only the records that `begin` has taken. Taken records are not
+joined with later ones, and the superfluous ones were left out when they were taken. So the thread reads
+nothing of a `SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an
+error or none, is in place before any waiter continues.
 
-Invariants: at most one commit is being written; `durable_token` never exceeds what a synced write has
-covered; a `SubscriptionJournal` is written to by `Journal` only, on the core's thread, and read by everyone
-else. What of that is state is walked by `check`.
+Invariants: at most one commit is being written; `durable_token` never exceeds the extent of a synced write;
+only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` walks
+the invariants of the state.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class SubscriptionJournal:
 
     @property
     def persisted_sequence(self) -> int:
-        """Records up to this one are superfluous: a persist has what they say."""
+        """Records up to this one are superfluous: a persist covers them."""
         return self._persisted_sequence
 
     @property
@@ -79,17 +78,17 @@ class SubscriptionJournal:
 
     @property
     def size_bytes(self) -> int:
-        """About how much the records that are not superfluous take in the store."""
+        """Estimated size in the store of the records that are not superfluous."""
         return self._size_bytes
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest of them was appended, None if there is none."""
+        """When the oldest such record was appended, None if there is none."""
         return self._oldest_ms
 
     @property
     def identity_token(self) -> int:
-        """When this is durable, the store knows whose journal it is."""
+        """Once this token is durable, the store knows whose journal it is."""
         return self._identity_token
 
 
@@ -123,8 +122,8 @@ class Record:
 class Commit:
     """A group commit on its way: taken, then `run` by any thread, then finished by the core's thread.
 
-    records, extra: what is written; nobody changes them before `Journal.finish`.
-    error: why it has failed; to be asked once `wait` has returned.
+    records, extra: the content; nobody changes them before `Journal.finish`.
+    error: why it has failed; valid once `wait` has returned.
     """
 
     def __init__(
@@ -140,18 +139,18 @@ class Commit:
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Write everything, the last piece synced. Errors are kept for `finish`, foreseen or not."""
+        """Write everything, the last piece synced. Keeps all errors, foreseen or not, for `finish`."""
         try:
             self._write()
         except StorageError as error:
             self.error = error
         except BaseException as error:
-            # Known to the store or not, it must never look like a success.
+            # Whether or not the store knows the error, the commit must never look like a success.
             self.error = StorageError(f"the commit was not written: {error!r}")
             if not isinstance(error, Exception):
                 raise
         finally:
-            # Not before: who waits asks for the error at once.
+            # Last, because a waiter asks for the error at once.
             self._done.set()
 
     def _write(self) -> None:
@@ -162,13 +161,13 @@ class Commit:
                 # Records need no atomicity between them, and one huge write would hold up other threads.
                 self._store.write(batch, sync=False)
                 batch = Batch()
-        # Last: who an index is of, and which log it has all of, must not be there without what it was told.
+        # Last: an index's identity, or the log it has all of, must not be there without its changes.
         batch.extend(self.extra)
         self._store.write(batch, sync=True)
 
     @property
     def done(self) -> bool:
-        """Whether it has run."""
+        """True if it has run."""
         return self._done.is_set()
 
     def wait(self) -> None:
@@ -177,7 +176,7 @@ class Commit:
 
 
 class Journal:
-    """Pending records of all subscriptions, and the tokens that tell what is durable."""
+    """Pending records of all subscriptions, and the tokens of durability."""
 
     def __init__(self, store: Store, piece_bytes: int) -> None:
         self._store = store
@@ -198,11 +197,11 @@ class Journal:
         return subscription
 
     def identify(self, subscription: SubscriptionJournal, identity: Batch) -> None:
-        """Write whose journal it is with the next commit. Records without it are of nobody."""
+        """Write the identity with the next commit. Records without it belong to nobody."""
         subscription._identity_token = self.also(identity)
 
     def recovered_subscription(self, subscription_id: int, persisted_sequence: int) -> SubscriptionJournal:
-        """The journal of a stored subscription; `replayed` tells what is in it."""
+        """The journal of a stored subscription; `replayed` follows with its content."""
         subscription = SubscriptionJournal(subscription_id)
         subscription._persisted_sequence = subscription._last_sequence = persisted_sequence
         return subscription
@@ -210,7 +209,7 @@ class Journal:
     def replayed(
         self, subscription: SubscriptionJournal, last_sequence: int, size_bytes: int, now_ms: int
     ) -> None:
-        """The stored records of `subscription` have been read."""
+        """Note that the stored records of `subscription` have been read."""
         subscription._last_sequence = last_sequence
         self.records += subscription.records
         subscription._oldest_ms = now_ms if size_bytes else None
@@ -218,7 +217,7 @@ class Journal:
         self.size_bytes += size_bytes
 
     def add(self, subscription: SubscriptionJournal, entries: Entries, now_ms: int) -> int:
-        """Append entries; the token."""
+        """Append entries; returns the token."""
         for start in range(0, len(entries), RECORD_ENTRIES_MAX):
             part = entries.part(start, min(len(entries), start + RECORD_ENTRIES_MAX))
             record = subscription._tail
@@ -236,7 +235,7 @@ class Journal:
     def positions(
         self, subscription: SubscriptionJournal, record_type: RecordType, positions: PositionSet, now_ms: int
     ) -> int:
-        """Append ACKNOWLEDGE, UNACKNOWLEDGE or DISOWN; the token."""
+        """Append ACKNOWLEDGE, UNACKNOWLEDGE or DISOWN; returns the token."""
         record = subscription._tail
         if record is not None and record.record_type is record_type and record.positions is not None:
             record.positions.update(positions)
@@ -250,7 +249,7 @@ class Journal:
     def numbers(
         self, subscription: SubscriptionJournal, record_type: RecordType, first: int, second: int, now_ms: int
     ) -> int:
-        """Append MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM; the token."""
+        """Append MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM; returns the token."""
         record = subscription._tail
         # A mark-delete position that goes back must not hide the one before it, which removed positions.
         if record is None or record.record_type is not record_type or (first, second) < record.numbers:
@@ -259,18 +258,18 @@ class Journal:
         return self._issue()
 
     def also(self, batch: Batch) -> int:
-        """Write `batch` with the next commit, in one with the last of its records; the token."""
+        """Write `batch` atomically with the last record of the next commit; returns the token."""
         self._extra.extend(batch)
         return self._issue()
 
     @property
     def pending(self) -> bool:
-        """Whether something was appended that no commit has taken."""
+        """True if records were appended that no commit has taken."""
         taken_token = self.durable_token if self._writing is None else self._writing.token
         return self.appended_token != taken_token
 
     def is_durable(self, subscription: SubscriptionJournal) -> bool:
-        """Whether every record of a subscription is. O(records that are not)."""
+        """True if every record of a subscription is durable. O(records that are not)."""
         waiting = self._pending if self._writing is None else [*self._writing.records, *self._pending]
         return not any(record.subscription is subscription for record in waiting)
 
@@ -282,7 +281,7 @@ class Journal:
     def persisted(
         self, subscription: SubscriptionJournal, sequence: int, size_bytes: int, oldest_ms: int | None
     ) -> None:
-        """A persist has made records up to `sequence`, about `size_bytes`, superfluous.
+        """Note that a persist has made records up to `sequence`, about `size_bytes`, superfluous.
 
         oldest_ms: when the persist began, if records were appended since, else None.
         """
@@ -293,17 +292,17 @@ class Journal:
         self.size_bytes -= size_bytes
 
     def remove(self, subscription: SubscriptionJournal) -> None:
-        """The subscription is gone: its records count for nothing, also those that are still to come."""
+        """Ignore all records of a subscription that is gone, also those still to come."""
         self.persisted(subscription, subscription.last_sequence, subscription.size_bytes, None)
         subscription._removed = True
 
     def begin(self) -> Commit | None:
-        """Take everything appended; None if that is nothing or a commit is being written."""
+        """Take everything appended; None if that is nothing or another commit is being written."""
         if self._writing is not None or self.durable_token == self.appended_token:
             return None
         for record in self._pending:
             record.subscription._tail = None
-        # A persist may have overtaken some, and what a removed subscription says must not come back.
+        # A persist may have overtaken some records, and those of a removed subscription must not come back.
         records = tuple(
             record
             for record in self._pending
@@ -314,7 +313,7 @@ class Journal:
         return self._writing
 
     def finish(self, commit: Commit) -> int:
-        """Account for a commit that has run; the durable token. Raises StorageError if the write failed."""
+        """Account for a finished commit; the durable token. Raises StorageError if the write failed."""
         if not commit.done:
             raise TidegateIndexError("a commit is finished that has not run")
         if not commit.finished:
@@ -329,7 +328,7 @@ class Journal:
         return self.durable_token
 
     def check(self, subscription: SubscriptionJournal) -> None:
-        """Raise CheckError if an invariant does not hold, of all together or of this one. O(what waits)."""
+        """Raise CheckError if an invariant, of all journals or of this one, does not hold. O(pending)."""
         writing, taken = self._writing, () if self._writing is None else self._writing.records
         taken_token = self.durable_token if writing is None else writing.token
         require(
@@ -363,7 +362,7 @@ class Journal:
         )
 
     def commit(self) -> int:
-        """Take, write and finish; the durable token. Raises StorageError."""
+        """Take, write and finish; returns the durable token. Raises StorageError."""
         if self._writing is not None:
             writing = self._writing
             writing.wait()
@@ -388,7 +387,7 @@ class Journal:
 
     def _grow(self, subscription: SubscriptionJournal, size_bytes: int) -> None:
         if subscription._removed:
-            return  # nobody would ever take it off again
+            return  # nobody would ever subtract it again
         subscription._size_bytes += size_bytes
         self.size_bytes += size_bytes
 

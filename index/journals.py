@@ -1,7 +1,7 @@
-"""Reading journals: from their rows in a store to records, with what is damaged or missing told.
+"""Reads journals: from rows in a store to records, with damaged and missing ones marked.
 
-Invariants: the records of a subscription come in order, those that a persist has covered are left out; where
-one is missing, or cannot be read and was neither an ADD nor an ACKNOWLEDGE, the worst is told in its place.
+Invariants: the records of a subscription come in order, without those that a persist has covered. In place of
+a missing record, or an unreadable one that was neither an ADD nor an ACKNOWLEDGE, the worst is assumed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 class Replayed(NamedTuple):
-    """A journal record; both fields are None for a damaged one that must be taken for the worst."""
+    """A journal record; both fields are None for a damaged one, of which the worst must be assumed."""
 
     record_type: RecordType | None
     content: Entries | PositionSet | tuple[int, int] | None
 
 
 class Journals:
-    """The journals of many subscriptions, in one scan: one for each costs as much as what it finds.
+    """The journals of many subscriptions, in one scan: a scan for each would cost as much as its rows.
 
-    strangers: whose journals were met and not asked for.
+    strangers: subscriptions whose journals were met and not asked for.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -39,14 +39,14 @@ class Journals:
         self.strangers: set[int] = set()
 
     def of(self, subscription_id: int) -> Rows:
-        """Yield the rows of one subscription. To be asked for in the order of their ids."""
+        """Yield the rows of one subscription. Call it in the order of the ids."""
         rows = self._skip_to(subscription_id)
         if rows is not None:
             yield from rows
             self._upcoming = next(self._groups, None)
 
     def skip_rest(self) -> None:
-        """Nobody asks any more: what is left is strangers'."""
+        """Count all remaining journals as strangers': nobody asks any more."""
         self._skip_to(None)
 
     def _skip_to(self, subscription_id: int | None) -> Rows | None:
@@ -62,7 +62,7 @@ class Journals:
 
 
 class JournalReader:
-    """Reads the journal of one subscription once; the counters are right when it has been read."""
+    """Reads the journal of one subscription once; the counters are final after that."""
 
     def __init__(self, journals: Journals, subscription_id: int, after: int, damage: Damage) -> None:
         self._journals = journals
@@ -96,7 +96,8 @@ class JournalReader:
             else:
                 yield record
         if gaps:
-            # If the state is lost, these may be older than the bitmaps, and what took them back deleted.
+            # If the state is lost, these may be older than the bitmaps, and the records that took them back
+            # deleted.
             yield Replayed(None, None)
 
 

@@ -1,11 +1,11 @@
-"""What failed and overtaken jobs have left in the store of a subscription, for its next persist to put right.
+"""Leftovers of failed and overtaken jobs in the store of a subscription, for its next persist to repair.
 
-orphans: keys that count for nothing. uncertain: slices whose record may or may not have been written, because
-a commit can be in the store though its write has failed. cleared: slices of before a CLEAR.
+orphans: keys that do not count. uncertain: slices whose record may or may not have been written, because a
+commit can be in the store though its write has failed. cleared: slices of before a CLEAR.
 
-Invariants: while a slice is uncertain, its record is not written by anybody but a persist, which writes all
-uncertain ones together with whatever else the failed commit may have said; nothing that counts is an orphan
-or cleared (walked by `check`), because the next persist deletes those.
+Invariants: only a persist writes the record of an uncertain slice, and it writes all uncertain records
+together with everything else that the failed commit may have said; nothing that counts is an orphan or
+cleared (walked by `check`), because the next persist deletes those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.index.format.keys import SliceId
 
 
 class Remains(NamedTuple):
-    """What a persist that begins has to put right."""
+    """The leftovers that a beginning persist has to repair."""
 
     orphans: tuple[bytes, ...]
     uncertain: frozenset[SliceId]
@@ -26,7 +26,7 @@ class Remains(NamedTuple):
 
 
 class Leftovers:
-    """Collects them."""
+    """Collects the leftovers."""
 
     def __init__(self) -> None:
         self._orphans: list[bytes] = []
@@ -35,31 +35,31 @@ class Leftovers:
 
     @property
     def certain(self) -> bool:
-        """Whether it is known what the store says of each slice."""
+        """True if the store's record of each slice is certain."""
         return not self._uncertain
 
     def __bool__(self) -> bool:
-        """Whether there is anything to be put right."""
+        """True if there is anything to repair."""
         return bool(self._orphans or self._uncertain or self._cleared)
 
     def orphan(self, keys: Iterable[bytes]) -> None:
-        """These keys may be in the store, and count for nothing."""
+        """Add keys that may be in the store, and do not count."""
         self._orphans.extend(keys)
 
     def doubt(self, slices: Iterable[SliceId]) -> None:
-        """The records of these slices may or may not have been written."""
+        """Add slices whose records may or may not have been written."""
         self._uncertain.update(slices)
 
     def clear(self, slices: Iterable[SliceId]) -> None:
-        """These slices are of before a CLEAR."""
+        """Add slices of before a CLEAR."""
         self._cleared.update(slices)
 
     def remains(self) -> Remains:
-        """All of it, for a persist."""
+        """All leftovers, for a persist."""
         return Remains(tuple(self._orphans), frozenset(self._uncertain), frozenset(self._cleared))
 
     def done(self, remains: Remains) -> None:
-        """A persist has put this right."""
+        """Forget the leftovers that a persist has repaired."""
         self._orphans = self._orphans[len(remains.orphans) :]
         self._uncertain -= remains.uncertain
         self._cleared -= remains.cleared

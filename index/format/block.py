@@ -1,7 +1,7 @@
 """A block: at most 65,536 sorted entries, packed; and its descriptor, which the manifest keeps.
 
-Invariants: the entries of a block are sorted, without duplicates, and of one slice. A descriptor says
-enough to know when the block must be loaded and whether it can hold a ledger, without reading the block.
+Invariants: the entries of a block are sorted, without duplicates, and of one slice. A descriptor tells when
+the block must be loaded and whether it can hold a ledger, without a read of the block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which index log the local data of a subscription has written, or was restored from."""
+"""The index log that the local data of a subscription has written, or was restored from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _ALSO_MAX = 16
 
 
 class Chain(NamedTuple):
-    """The local data has all that the log in ledger `ledger_id` of `home` says, and perhaps more.
+    """The local data has everything in the log in ledger `ledger_id` of `home`, and perhaps more.
 
-    whole: not once damage was found in it: then the log is the better copy, and whoever opens it reads that.
-    also: the ledgers of later logs of which the same is true, written from this data: a pointer to one of
-    them may stand in the cursor without its writer having heard so.
+    whole: False once damage was found in the local data: the log is the better copy then, and the next owner
+    reads it.
+    also: the ledgers of later logs, written from this data, of which the same is true: a pointer to one of
+    them may stand in the cursor before its writer has heard so.
     """
 
     ledger_id: int
@@ -28,17 +29,17 @@ class Chain(NamedTuple):
     also: tuple[int, ...] = ()
 
     def has(self, ledger_id: int, home: str) -> bool:
-        """Whether the local data has all that the log in that ledger says."""
+        """True if the local data has everything in the log in that ledger."""
         return self.home == home and ledger_id in (self.ledger_id, *self.also)
 
     def may_become(self, ledger_id: int) -> Chain:
-        """The same, while the log in another ledger, written from this data, may be the one that counts."""
-        # The oldest are left out: to read a log costs time, and nothing else.
+        """This chain, while the log in another ledger, written from this data, may come to count."""
+        # The oldest are left out: the only cost is that a log is read in vain.
         return self._replace(also=(*self.also, ledger_id)[-_ALSO_MAX:])
 
     def encode(self) -> bytes:
         """The chain as a stored value."""
-        # One that knows only whole ones takes the other number for another log, and reads that.
+        # An older Tidegate, which knows only whole chains, takes this number for another log, and reads that.
         number = self.ledger_id if self.whole else -2 - self.ledger_id
         also = b"".join(map(_CHAIN.pack, self.also))
         home = self.home.encode("utf-8") + (_END_OF_HOME + also if also else b"")

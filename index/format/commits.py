@@ -1,4 +1,4 @@
-"""How far the store is synced: the number of a commit in the database, and what the witness says."""
+"""The synced extent of the store: the number of a commit in the database, and the witness's statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATEMENT_BYTES = 25
 
 
 def commit_record(number: int) -> bytes:
-    """The stored value that says which commit was the last."""
+    """The stored value with the number of the last commit."""
     return wrap(_KIND, _NUMBER.pack(number))
 
 
@@ -32,11 +32,11 @@ def decode_commit(value: bytes) -> int:
 
 
 class Statement(NamedTuple):
-    """What a witness says.
+    """The statement of a witness.
 
-    commit: the number of a commit that was synced, as was all before it.
-    lost: how many commits were found missing, at least.
-    settled: whether what follows from that is durable; True if nothing was missing.
+    commit: the number of a commit that was synced, as were all before it.
+    lost: the number of commits found missing, at least.
+    settled: True if the consequences of the loss are durable, or if nothing was missing.
     """
 
     commit: int

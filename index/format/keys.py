@@ -57,12 +57,12 @@ class SliceId(NamedTuple):
 
 
 def is_ours(key: bytes) -> bool:
-    """Whether a key may be one of ours, by its kind."""
+    """True if a key may be one of ours, by its kind."""
     return key[:1] in _KINDS
 
 
 def subscription_key(kind: bytes, subscription_id: int) -> bytes:
-    """Key of a value that a subscription has one of, and prefix of its other keys of that kind."""
+    """Key of a subscription's single value of a kind, and prefix of its other keys of that kind."""
     return _SUBSCRIPTION.pack(kind, subscription_id)
 
 
@@ -80,7 +80,7 @@ def subscription_range(kind: bytes, subscription_id: int) -> tuple[bytes, bytes]
 
 
 def after_kind(kind: bytes) -> bytes:
-    """What comes after all keys of one kind."""
+    """The end of all keys of one kind."""
     return bytes([kind[0] + 1])
 
 
@@ -90,12 +90,12 @@ def kind_range(kind: bytes) -> tuple[bytes, bytes]:
 
 
 def stripped(key: bytes) -> bytes:
-    """A key of a subscription without the id: how the index log names it."""
+    """A key of a subscription without the id, as in the index log."""
     return key[:1] + key[_SUBSCRIPTION.size :]
 
 
 def unstripped(key: bytes, subscription_id: int) -> bytes:
-    """What `stripped` has made of a key, back with an id."""
+    """The inverse of `stripped`: a key with an id."""
     return _SUBSCRIPTION.pack(key[:1], subscription_id) + key[1:]
 
 
@@ -121,7 +121,7 @@ def parse_block_key(key: bytes) -> int:
 
 
 def block_of_slice(key: bytes, block_id: int) -> bytes:
-    """Key of a block, from the key of its slice; both stripped, or both not."""
+    """Key of a block, from the key of its slice; either both are stripped or neither."""
     return BLOCK + key[1:] + _NUMBER.pack(block_id)
 
 
@@ -152,17 +152,17 @@ RETIRED_PIECE = (1 << 64) - 1
 
 
 def intent_key(subscription_id: int, version: int, piece: int) -> bytes:
-    """Key of the list of what one piece of a persist wrote ahead of its commit."""
+    """Key of the list of keys that one piece of a persist wrote ahead of its commit."""
     return _INTENT.pack(INTENT, subscription_id, version, piece)
 
 
 def quarantine_key(number: int, key: bytes) -> bytes:
-    """Where the bytes of a corrupt value are kept; `number` rises, so that keys ascend with age."""
+    """Key of the bytes of a corrupt value; `number` rises, so that keys ascend with age."""
     return _QUARANTINE.pack(QUARANTINE, _NUMBERED, number) + key
 
 
 def parse_quarantine_key(key: bytes) -> int:
-    """The number of a quarantined value; 0 for those of before they were numbered, which sort first."""
+    """The number of a quarantined value; 0 for old ones without a number, which sort first."""
     if key[1] != _NUMBERED:
         return 0
     return int(_QUARANTINE.unpack_from(key)[2])

@@ -1,6 +1,6 @@
-"""The manifest: who a subscription is, how far it is persisted, and which blocks make up each slice.
+"""The manifest: a subscription's identity, its persisted state, and the blocks of each slice.
 
-One value a slice, so that a persist rewrites the slices it touches and no others.
+Each slice has its own value, so that a persist rewrites only the slices it touches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COUNT = struct.Struct("<I")
 
 
 class Identity(NamedTuple):
-    """Which subscription an id stands for, and which life of it."""
+    """The subscription that an id stands for, and its incarnation."""
 
     name: SubscriptionName
     incarnation: bytes
@@ -55,14 +55,14 @@ class Identity(NamedTuple):
 
 
 class State(NamedTuple):
-    """How far a subscription is persisted.
+    """The persisted state of a subscription.
 
     version: number of the persist that wrote this; bitmaps with a higher version were never committed.
     persisted_sequence: journal records up to this one are in the persisted state and must not be replayed.
     next_block_id: block ids below this may be in use.
-    slice_width_auto: whether the width is chosen by `width.choose`, and not by a person.
-    generation: under which seal of the cursor the acknowledgements were learned; 0 if that is unknown.
-    claim: of the owner that told all this last.
+    slice_width_auto: True if `width.choose` chose the width, False if a person did.
+    generation: the cursor's seal under which the acknowledgements were learned; 0 if unknown.
+    claim: of the owner that told the latest changes.
     """
 
     version: int
@@ -83,7 +83,7 @@ class State(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> State:
-        """Read a state, of format 3, too: an index log may have it. Raises CorruptRecordError."""
+        """Read a state, also of format 3, which an index log may have. Raises CorruptRecordError."""
         body = bytes(unwrap(keys.STATE, value))
         if len(body) == _STATE_3.size:
             body += bytes(_STATE.size - _STATE_3.size)
@@ -123,7 +123,7 @@ def encode_keys(written: Iterable[bytes]) -> bytes:
 
 
 def decode_keys(value: bytes) -> list[bytes]:
-    """Read what `encode_keys` wrote. Raises CorruptRecordError."""
+    """Read a value that `encode_keys` wrote. Raises CorruptRecordError."""
     body = unwrap(keys.INTENT, value)
     found = []
     at = 0

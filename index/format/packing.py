@@ -39,9 +39,9 @@ def pack_entries(entries: Entries, *, compress: bool) -> bytes:
 
 
 def unpack_entries(data: memoryview, entries_max: int = _COUNT_MAX) -> Entries:
-    """Read what `pack_entries` wrote; all of `data` must be used. Raises CorruptRecordError.
+    """Read bytes that `pack_entries` wrote; all of `data` must be used. Raises CorruptRecordError.
 
-    A few bytes can say that they are billions of entries: nothing is made of more than `entries_max`.
+    A few bytes can claim billions of entries: no memory is allocated for more than `entries_max`.
     """
     try:
         (count,) = _COUNT.unpack_from(data)

@@ -1,7 +1,7 @@
-"""The journal's records as bytes: what was told to an index, one record a value, its type in the key.
+"""The journal's records as bytes: the changes told to an index, one record a value, its type in the key.
 
-A record is of entries, of positions, or of two numbers, by its type; which, and what the numbers are, is in
-docs/format.md.
+By its type, a record is of entries, of positions, or of two numbers; docs/format.md says which, and the
+meaning of the numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORD_ENTRIES_MAX = 65_536
 
 
 class RecordType(IntEnum):
-    """What a journal record tells."""
+    """The kind of change that a journal record tells."""
 
     ADD = 1
     ACKNOWLEDGE = 2

@@ -1,7 +1,7 @@
-"""Bringing a data directory of an older format to the present one, when it is opened.
+"""Upgrades a data directory of an older format to the present one, when it is opened.
 
 An upgrade is one synced batch that ends with the new format version: a crash leaves the old directory or the
-new one. Values that are corrupt stay as they are; recovery reports them as it does in any directory.
+new one. Corrupt values stay as they are; recovery reports them as in any directory.
 
 | from | what changes |
 |---|---|
@@ -30,7 +30,7 @@ _FORMAT_KIND = keys.FORMAT_KEY[:1]
 
 
 def format_record(version: int) -> bytes:
-    """The stored value that says which format a directory has."""
+    """The stored value with the format of a directory."""
     return wrap(_FORMAT_KIND, version.to_bytes(4, "little"))
 
 
@@ -65,7 +65,7 @@ def _decode_old(found: int, value: bytes, slice_width_auto: bool) -> State:
 
 
 def downgrade(store: Store) -> int:
-    """Rewrite a directory as the previous format had it, to try its upgrade; returns how many subscriptions.
+    """Rewrite a directory in the previous format, to try its upgrade; returns the number of subscriptions.
 
     Raises StorageError and CorruptRecordError; nothing has changed then.
     """

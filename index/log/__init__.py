@@ -1,6 +1,6 @@
-"""The index log: what a subscription's index says, where another owner can open it.
+"""The index log: a subscription's index, kept where another owner can open it.
 
-The grammar of what it writes is in docs/format.md. What stands here is what the rest of the project may use.
+The grammar is in docs/format.md. The rest of the project may use the names that are exported here.
 """
 
 from tidegate.index.log.home import (

@@ -3,13 +3,13 @@
 A ledger is a list of entries, appended by the one who has made it, until somebody else opens it. Every home
 keeps to this (tests/index/log/test_homes.py):
 
-- entries of a ledger are numbered 0, 1, 2 … in the order of the appends. After an append has failed, every
-  later one to that ledger fails;
-- `open` answers with the last entry that counts: everything whose append had returned is up to it. Where
-  `fences` is true, no later append of the former writer returns or is ever read;
-- `point` changes the pointer only if it is what the caller believes, and only for the subscription's owner:
-  two cannot both succeed from the same one;
-- `delete` of a ledger that is not there succeeds.
+- entries of a ledger are numbered 0, 1, 2 … in the order of the appends. After a failed append, every later
+  one to that ledger fails;
+- `open` returns the last entry that counts: every entry whose append had returned is up to it. If `fences` is
+  true, no later append of the former writer returns or is ever read;
+- `point` changes the pointer only from the value that the caller believes, and only for the subscription's
+  owner: two calls cannot both succeed from the same value;
+- `delete` of a missing ledger succeeds.
 
 Every method raises one of the errors below and nothing else.
 """
@@ -26,7 +26,7 @@ READ_BYTES = 1 << 20
 
 
 class HomeError(Exception):
-    """A home has not done what it was asked to do."""
+    """A home failed to do what it was asked."""
 
 
 class FencedError(HomeError):
@@ -42,22 +42,22 @@ class StalePointerError(HomeError):
 
 
 class AwayError(HomeError):
-    """The home does not answer, or fails: try again later."""
+    """The home does not answer, or fails. Try again later."""
 
 
 class RefusedError(HomeError):
-    """This home does not do that, or not for this subscription any more: trying again is in vain."""
+    """This home does not do that, or no longer does it for this subscription. Do not try again."""
 
 
 class Readable(Protocol):
-    """What reading takes of a home."""
+    """The reading part of a home."""
 
     async def open(self, ledger_id: int) -> int:
-        """Open a ledger for reading; its last entry, -1 if it is empty."""
+        """Open a ledger for reading; returns its last entry, -1 if it is empty."""
         ...
 
     async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Entries from `first` on, as many as fit into an answer but none behind `last`; one at least."""
+        """Entries from `first` to `last`, at least one, as many as fit into an answer."""
         ...
 
 
@@ -66,34 +66,34 @@ class Home(Readable, Protocol):
 
     @property
     def kind(self) -> str:
-        """The word for it in a pointer: ids of ledgers mean something in homes of the same kind only."""
+        """The home's name in a pointer: ids of ledgers are valid in homes of the same kind only."""
         ...
 
     @property
     def fences(self) -> bool:
-        """Whether a former writer cannot append any more once a ledger has been opened."""
+        """True if a former writer cannot append once another has opened the ledger."""
         ...
 
     @property
     def interval_ms(self) -> int:
-        """What is to be appended is gathered for so long at least: an append costs something here."""
+        """Minimum time to gather appends, because each has a price here."""
         ...
 
     @property
     def tail_entries_max(self) -> int:
-        """A ledger of so many entries after its snapshot is too long: reading each costs something."""
+        """Maximum entries of a ledger after its snapshot, because each read has a price."""
         ...
 
     async def create(self) -> int:
-        """Make a ledger; its id."""
+        """Make a ledger; returns its id."""
         ...
 
     async def append(self, ledger_id: int, entry: bytes) -> int:
-        """Append to a ledger that was made here; the number of the entry. Appends may overlap."""
+        """Append to a ledger that was made here; returns the number of the entry. Appends may overlap."""
         ...
 
     async def close(self, ledger_id: int) -> None:
-        """Nothing more will be appended or read here."""
+        """End the use of a ledger: no append or read follows here."""
         ...
 
     async def delete(self, ledger_id: int) -> None:

@@ -1,13 +1,13 @@
-"""Where an index log that is being read goes: into the store, under an id that is nobody's yet.
+"""Writes an index log that is being read into the store, under an id that belongs to nobody yet.
 
 The blocks go there as they are read, so that a log of any length takes little memory, and the disk writes
-while the home reads. Nothing is synced here: a topic waits, and what a power cut takes is read from the log
-again. It is durable with the next commit.
+while the home reads. Nothing is synced here: a topic waits, and the log is read again after a power cut. The
+next commit makes everything durable.
 
-Invariants: one write is under way at most; whatever becomes of the reading, the id is either adopted or
-abandoned, and abandoned only when no thread writes under it any more. A chain is in the first write: by it
-recovery finds what a crash has left of blocks that no slice names, and deletes it. It is that of no ledger,
-so that what is here is believed only when somebody has said that it is all.
+Invariants: at most one write is under way; in the end the id is either adopted or abandoned, and abandoned
+only when no thread writes under it any more. The first write has a chain: with it recovery finds and deletes
+the blocks that a crash has left without a slice. That chain names no ledger, so that the data is believed
+only when somebody has said that it is complete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIECE_BYTES = 1 << 20
 
 
 class Landing:
-    """`Spill` for one log. abandon: called once, from the loop, if nothing comes of it."""
+    """`Spill` for one log. abandon: called once, from the loop, if the reading fails."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Landing:
         elif kind == Batch.DELETE:
             self._batch.delete(whole)
         else:
-            # A range ends with the subscription, whatever the log says.
+            # A range ends with the subscription, even if the log says otherwise.
             _, last = keys.subscription_range(keys.BLOCK, self.subscription_id)
             self._batch.delete_range(whole, min(last, keys.unstripped(value, self.subscription_id)))
 
@@ -64,7 +64,7 @@ class Landing:
             await self._begin_write()
 
     async def finish(self, log: LogText) -> None:
-        """Write what is left. Raises StorageError."""
+        """Write the rest. Raises StorageError."""
         await self._begin_write()
         for batch in restoration(log.content, self.subscription_id, PIECE_BYTES):
             self._batch = batch
@@ -72,7 +72,7 @@ class Landing:
         await self._written()
 
     def give_up(self) -> None:
-        """Nothing comes of it. A thread that is still writing is not waited for."""
+        """Abandon the landing, without waiting for a thread that is still writing."""
         if self._writing is None:
             self._abandon(self.subscription_id)
         elif self._writing.done():
@@ -82,7 +82,7 @@ class Landing:
 
     def _end(self, written: asyncio.Future[None]) -> None:
         if not written.cancelled():
-            written.exception()  # nobody waits for it any more: the log is not read, and that is told
+            written.exception()  # nobody waits for it any more, and the failed reading is reported elsewhere
         self._abandon(self.subscription_id)
 
     async def _begin_write(self) -> None:

@@ -1,6 +1,6 @@
 """Writing one ledger of an index log: a header, then records, numbered as they are appended.
 
-Invariant: an entry counts only as the one that the home says it is; any other number ends the ledger.
+Invariant: an entry counts only under the number that the home returns; any other number ends the ledger.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class LedgerWriter:
         await self._append([Header(self._chain, identity, self._version).encode()])
 
     async def put(self, kind: EntryKind, data: bytes) -> None:
-        """Append a record; it is kept on return. Raises HomeError."""
+        """Append a record, which is durable on return. Raises HomeError."""
         await self._append(encode_record(kind, data, self._chain, self._next))
 
     async def put_blocks(self, blocks: list[Operation]) -> Places:
-        """Append a record of blocks; where they lie. Raises HomeError."""
+        """Append a record of blocks; returns their places. Raises HomeError."""
         first = self._next
         await self.put(EntryKind.BLOCKS, encode_operations(blocks))
         return {

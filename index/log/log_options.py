@@ -1,4 +1,4 @@
-"""What can be chosen about index logs."""
+"""Options of index logs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tidegate.index.options import MIB
 class LogOptions:
     """Sizes and times of index logs.
 
-    interval_ms: what is written is put into the log so much later at most, together with what came since.
-    crowd_logs: where more logs than this are written to, each is so much less often, down to half as often.
-    tail_bytes, tail_snapshots: a log whose records after the snapshot are longer than this, and than so many
-        times the snapshot, is begun anew.
-    journal_records, journal_bytes: a subscription with more in its journal is persisted: who opens the log
-        replays them, one by one.
-    queue_bytes: what waits of one subscription, at most; past it the log is begun anew when that is possible.
-    record_bytes: writes are put together into records of about this size.
+    interval_ms: longest delay from a write to its append to the log, together with all writes since.
+    crowd_logs: with more logs than this, each is appended to less often, down to half as often.
+    tail_bytes, tail_snapshots: a log whose records after the snapshot exceed this size, and this many times
+        the snapshot, is begun anew.
+    journal_records, journal_bytes: a subscription with more in its journal is persisted, because the opener
+        of the log replays records one by one.
+    queue_bytes: most bytes that wait for one subscription; past it the log is begun anew when possible.
+    record_bytes: writes are joined into records of about this size.
     inline_bytes: with more than this in blocks, a log has them in ledgers of their own, and names them. With
-        less, reading them costs a new owner hardly anything, and a second ledger would.
-    blocks_ledger_bytes: a ledger of blocks that is longer is not gone on with.
+        less, a new owner reads them at hardly any cost, and a second ledger would cost more.
+    blocks_ledger_bytes: a longer ledger of blocks gets no more appends.
     """
 
     interval_ms: int = 25
@@ -36,6 +36,6 @@ class LogOptions:
     tail_snapshots: int = 2
 
     def pause_ms(self, written_logs: int) -> float:
-        """How long one of so many logs waits for more to write. An append costs the broker and the bookies
-        the same for a byte as for thousands: 128 logs cost no more than at twice the interval."""
+        """Pause between appends of one of so many logs. An append costs the broker and the bookies the same
+        for one byte as for thousands: 128 logs at the interval cost no more than at twice the interval."""
         return self.interval_ms * min(2.0, max(1.0, written_logs / self.crowd_logs))
