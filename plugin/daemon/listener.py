@@ -1,8 +1,8 @@
-"""The Unix socket that brokers connect to: made safely, removed only when it is ours.
+"""The Unix socket that brokers connect to: made safely, and removed only by its owner.
 
-Invariants: the socket has mode 0600 in a directory that no other user can rename it in; it is taken from a
-dead daemon but never from a live one; whoever holds the lock file beside it is the only one to make or remove
-it; a connection from another user is refused before a byte of it is read.
+Invariants: the socket has mode 0600, in a directory in which no other user can rename it; a start takes it
+from a dead daemon but never from a live one; only the holder of the lock file beside it makes or removes it;
+a connection from another user is refused before a byte of it is read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Listener:
         self._inode = self.path.stat().st_ino
 
     def close(self) -> None:
-        """Remove the socket and give up the lock."""
+        """Remove the socket and release the lock."""
         self.socket.close()
         with contextlib.suppress(FileNotFoundError):
             if self.path.stat().st_ino == self._inode:
@@ -51,20 +51,20 @@ class Listener:
 
 
 def lock_path(path: Path) -> Path:
-    """The file that keeps two starts with the socket ``path`` apart."""
+    """The file that keeps two daemons from starting with the socket ``path``."""
     return path.with_name(path.name + ".lock")
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """The user id of the process at the other end, as the kernel knows it."""
+    """The user id of the process at the other end, from the kernel."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(data)[1])
 
 
 def uid_allowed(uid: int) -> bool:
-    """Whether a process of this user may talk to the daemon.
+    """A process of this user may talk to the daemon.
 
-    Its own user, and root who may do anything anyway.
+    True for the daemon's own user, and for root, who may do anything anyway.
     """
     return uid in (os.geteuid(), 0)
 

@@ -1,10 +1,10 @@
 """Structured logs.
 
-For people on a terminal, JSON lines for machines. To standard error, one line an event. Invariant: what a
-library or a bug says over and over is one line a minute, with how often it was left out (``untold``); the
-library is imported by the first line, so that a daemon listens before it. A line that cannot be written (a
-full disk, a reader that is gone or does not read, no standard error) is left out, and the next one says how
-many were (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
+Text for a terminal, JSON lines for machines, on standard error, one line an event. Invariants: an event that
+a library or a bug repeats gets one line a minute, with the number of untold ones (``untold``); the first line
+imports the library, so that the daemon listens before that. A line that cannot be written (a full disk, a
+reader that is gone or does not read, no standard error) is left out, and the next one has the number of such
+lines (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _PIECE = 400
 
 
 class _Writer:
-    """Writes to a file as far as that takes anything. left_out: lines, since the last that it took."""
+    """Writes to a file as far as that accepts text. left_out: lines since the last accepted one."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._room: select.poll | None = None
         self._torn = False
-        # Reentrant: the collector may run while it is held, and have a task told that nobody waited for.
+        # Reentrant: under it the collector may run, and log a task whose exception nobody retrieved.
         self._lock = threading.RLock()
         self.left_out = 0
         with contextlib.suppress(OSError, ValueError):
@@ -50,13 +50,14 @@ class _Writer:
                 self._room.register(descriptor, select.POLLOUT)
 
     def write(self, text: str) -> None:
-        """Write it, or leave it out."""
+        """Write ``text``, or leave it out."""
         with self._lock:
             told = self.left_out
             try:
                 taken = self._write(f"\n{text}" if self._torn else text)
             except (OSError, ValueError, RuntimeError):
-                # ValueError: the file is closed. RuntimeError: it is amid a write, and not reentrant itself.
+                # ValueError: the file is closed. RuntimeError: the file is amid a write, and not reentrant
+                # itself.
                 taken = False
             self.left_out = self.left_out - told if taken else self.left_out + 1
 
@@ -73,14 +74,14 @@ class _Writer:
         return True
 
     def isatty(self) -> bool:
-        """Whether a person reads it."""
+        """The output is a terminal."""
         with contextlib.suppress(ValueError):
             return self._file is not None and self._file.isatty()
         return False
 
 
 class _Lines:
-    """What structlog hands lines to. Its own has a lock that is not reentrant."""
+    """The logger that structlog passes lines to. Structlog's own has a lock that is not reentrant."""
 
     def __init__(self, out: _Writer) -> None:
         self._out = out
@@ -93,7 +94,7 @@ class _Lines:
 
 
 class _LazyLogger:
-    """A logger that is made when it is first asked for something. Any thread may ask."""
+    """A logger that is made at its first use. Any thread may use it."""
 
     def __init__(self, log_format: LogFormat, level: str, out: _Writer) -> None:
         self._log_format = log_format
@@ -113,7 +114,7 @@ def make_logger(log_format: LogFormat, level: str, stream: TextIO | None = None)
 
 
 def prepare(log: Logger) -> None:
-    """Import what the first line needs; in a thread, so that nobody waits for it."""
+    """Import the modules for the first line; in a thread, so that nobody waits for them."""
     _ = log.info
 
 
@@ -150,7 +151,7 @@ def _with_left_out(out: _Writer) -> Processor:
 
 
 def _printable(_log: object, _method: str, event: EventDict) -> EventDict:
-    """Names of clients are among the values; JSON escapes them by itself."""
+    """Escape the values, which may be clients' names; JSON escapes them by itself."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = lines(value) if key == "exception" else one_line(value)
@@ -158,7 +159,7 @@ def _printable(_log: object, _method: str, event: EventDict) -> EventDict:
 
 
 class _Forward(logging.Handler):
-    """Hands records of the standard library's logging to a structured logger."""
+    """Passes records of the standard library's logging to a structured logger."""
 
     def __init__(self, log: Logger) -> None:
         super().__init__()
@@ -175,17 +176,17 @@ class _Forward(logging.Handler):
 
 
 def forward_standard_logging(log: Logger) -> None:
-    """Let what the index and the libraries log (warnings and worse) come out of ``log``."""
+    """Send warnings and worse of the index and the libraries to ``log``."""
     logging.basicConfig(handlers=[_Forward(log)], level=logging.WARNING, force=True)
 
 
 def log_bugs(log: Logger) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """An exception handler for an event loop: what nobody has caught comes out of ``log``."""
+    """An exception handler for an event loop that sends uncaught exceptions to ``log``."""
     seldom = Seldom()
 
     def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        # Without an exception the text is the kind; with one it may name an object, by its address.
+        # Without an exception the text is the kind; with one the text may name an object by its address.
         more = seldom.more(context["message"] if error is None else kind_of(error))
         if more is not None:
             log.error(context["message"], exc_info=error, **more)

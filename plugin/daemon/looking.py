@@ -1,10 +1,10 @@
-"""What waits, for who asks: the tide, the entries in due order, one entry.
+"""Answers about waiting entries: the tide, the entries in due order, one entry.
 
 Invariants:
 
 - the loop takes an outline of an index, which costs a pointer a block, and never reads or counts;
 - an answer is of one moment of each index; pages of several moments fit together;
-- who asks for much gets it in pages.
+- a long answer comes in pages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tidegate.plugin.telemetry.survey import in_turns
 
 T = TypeVar("T")
 SCHEMA = 1
-LIMIT_MAX = 10_000  # entries of one answer, which is 0.5 MB then
+LIMIT_MAX = 10_000  # entries of one answer, then of 0.5 MB
 BUCKETS_MAX = 1_000
 BUCKETS = 60  # unless a step is given
 TRIES = 3  # a persist may replace blocks that are about to be read
@@ -58,7 +58,7 @@ _TIME_MAX = (1 << 63) - 1
 
 
 class Looking:
-    """The answers about what waits. executor: reads blocks and counts; None: the caller's thread."""
+    """The answers about waiting entries. executor: reads blocks and counts; None: the caller's thread."""
 
     def __init__(self, catalog: Catalog, clock: Clock, executor: Executor | None) -> None:
         self._catalog = catalog
@@ -109,7 +109,7 @@ class Looking:
     async def _read(
         self, index: DelayIndex, read: Callable[[Outline], T], outline: Outline | None = None
     ) -> T:
-        """What `read` makes of an outline, which is taken anew where a persist has replaced blocks of it."""
+        """The result of `read` on an outline; takes a new outline if a persist has replaced its blocks."""
         for tries_left in reversed(range(TRIES)):
             try:
                 return await self._run(partial(read, outline or index.outline()))
@@ -131,7 +131,7 @@ class Looking:
     # ---- entries
 
     async def entries(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `waiting`: a page of what is held, in due order. Raises ``UserError``."""
+        """The query `waiting`: a page of held entries, in due order. Raises ``UserError``."""
         topic, subscription = name_of(request)
         from_ms = _optional(request, "from_ms", 0) or 0
         to_ms = _optional(request, "to_ms", 0)
@@ -162,7 +162,7 @@ class Looking:
     async def _page(
         self, index: DelayIndex, key: EntryKey, to_ms: int | None, limit: int
     ) -> tuple[Entries, bool]:
-        """Up to `limit` held entries after `key`, due before `to_ms`; whether there may be more."""
+        """Up to `limit` held entries after `key`, due before `to_ms`; and true if there may be more."""
         found = Entries.empty()
         size = limit
         while True:
@@ -193,7 +193,7 @@ class Looking:
         raise AssertionError("the last try leaves out what cannot be read")
 
     async def pages(self, index: DelayIndex, from_ms: int, to_ms: int | None) -> AsyncIterator[PositionSet]:
-        """The positions of what is held and due in [from_ms, to_ms), a page at a time."""
+        """The positions of entries held and due in [from_ms, to_ms), a page at a time."""
         key: EntryKey = (from_ms, *FIRST_KEY[1:])
         more = True
         while more:
@@ -205,7 +205,7 @@ class Looking:
     # ---- one entry
 
     def find(self, request: dict[str, object]) -> tuple[DelayIndex, Position]:
-        """The message that `show` asks about, and whose it is. Raises ``UserError``."""
+        """The message in the query `show`, and its index. Raises ``UserError``."""
         topic, subscription = name_of(request)
         text = request.get("id")
         if not isinstance(text, str):
@@ -216,7 +216,7 @@ class Looking:
         return next((one for one in indexes if one.held_among(only)), indexes[0]), position
 
     async def show(self, index: DelayIndex, position: Position) -> dict[str, Any]:
-        """The query `show`: what the index knows of one message. Raises ``UserError``."""
+        """The query `show`: everything the index knows of one message. Raises ``UserError``."""
         only = PositionSet.of([position])
         answer: dict[str, Any] = {
             "schema": SCHEMA,
@@ -233,16 +233,16 @@ class Looking:
 
 
 def state_of(index: DelayIndex, only: PositionSet) -> str:
-    """How one position stands, by the index alone."""
+    """The state of one position, by the index alone."""
     if index.held_among(only):
         return "waiting"
     return "acknowledged" if index.acknowledged_among(only) else "unknown"
 
 
 def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None) -> Int64Array:
-    """The borders of the buckets: from the first moment that is not due yet, then whole steps, so that they
-    meet those of slices. Raises ``UserError`` if there were too many buckets.
+    """The borders of the buckets: the first moment that is not due yet, then whole steps.
 
+    So they meet the borders of slices. Raises ``UserError`` if there were too many buckets.
     last_ms: no entry is due later. Without a step there are about `BUCKETS` buckets at most.
     """
     span = span_ms or max(1, last_ms + 1 - now_ms)

@@ -1,14 +1,13 @@
-"""What the daemon does from time to time: have the index persisted, tell how far that is behind and what is
-lost.
+"""The daemon's periodic work: it persists the index, tells the lag of spilling, and tells lost positions.
 
 Invariants:
 
-- the next persist begins as soon as one is done while staging is over its budget; without such need, upkeep
-  takes a small share of the time only, because it looks at every subscription;
-- each part runs whatever becomes of the others; what fails is logged and stands in ``/readyz``;
-- what upkeep leaves for a commit is committed, though nobody says anything any more; and what a commit would
-  notice of a store that has lost something, upkeep is enough for;
-- a failing persist stands there until one has succeeded, not only at the instant at which it fails.
+- while staging is over its budget, a persist begins as soon as the last one is done; without such need,
+  upkeep takes only a small share of the time, because it looks at every subscription;
+- each part runs even if another fails; a failure is logged and stands in ``/readyz``;
+- changes that upkeep leaves for a commit are committed even in silence; upkeep alone also notices a store
+  that has lost data, as a commit would;
+- a failing persist stands in ``/readyz`` until one has succeeded, not only at the instant of the failure.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ if TYPE_CHECKING:
 
 LOOK_SHARE = 20  # upkeep that nobody waits for takes at most this part of the time
 LOOK_GAP_MAX_S = 1.0
-BUG_STANDS_MS = 60_000  # nothing tells when a bug is gone: it is shown for so long after it was last met
+BUG_STANDS_MS = 60_000  # nothing tells the end of a bug: it stands for so long after its last occurrence
 
 
 class MaintenanceOwner(Protocol):
-    """Who knows what upkeep does not: connections and streams."""
+    """The owner of connections and streams, which upkeep does not know."""
 
     def tell_level(self, unspilled_bytes: int) -> None:
-        """So much is in memory and in no slice."""
+        """So many bytes are in memory and in no slice."""
         ...
 
     def commit_soon(self) -> None:
-        """Something waits for a commit."""
+        """A change waits for a commit."""
         ...
 
     def store_lost(self) -> None:
-        """The store has lost what was durable."""
+        """The store has lost durable data."""
         ...
 
     def tell_unheld(self, now_ms: int) -> None:
-        """Tell the brokers what the index has lost."""
+        """Tell the brokers the positions that the index has lost."""
         ...
 
     def forget_unserved(self, now_ms: int) -> None:
-        """Remove what nobody has asked for in a long time."""
+        """Remove subscriptions that nobody has opened in a long time."""
         ...
 
 
@@ -101,7 +100,7 @@ class Maintenance:
             running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._done))
 
     def _done(self) -> None:
-        """A persist or compaction has run: apply it, begin the next one at once if staging is over budget."""
+        """A persist or compaction has run: apply it; begin the next one at once if staging is over budget."""
         self._look_in(0.0 if self._over_budget else self._gap_s)
 
     @property

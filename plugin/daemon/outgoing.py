@@ -1,12 +1,12 @@
-"""What a connection sends: frames gathered for one write, and answers to OPEN as fast as the peer takes them.
+"""A connection's sending side: gathers frames for one write, and answers OPEN as fast as the peer reads.
 
 Invariants:
 
-- everything that was written in one turn of the loop leaves in one write, or in pieces of ``FLUSH_BYTES``;
-- an answer to OPEN is what the index held at one instant, and is encoded in steps, between which everybody
-  else has a turn: it may be of 100,000 ledgers;
-- of a stream that has ended meanwhile, what is left of the answer is not sent;
-- an answer that cannot be made is told, and keeps no other one back.
+- everything written in one turn of the loop leaves in one write, or in pieces of ``FLUSH_BYTES``;
+- an answer to OPEN has the positions held at one instant, and is encoded in steps, with a turn for everybody
+  else between them: it may have 100,000 ledgers;
+- the rest of an answer is dropped if its stream has ended;
+- an answer that cannot be made is reported, and delays no other one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Outgoing:
         self._transport = transport
 
     def write(self, data: bytes) -> None:
-        """Send a frame's bytes with what else this turn sends."""
+        """Send a frame's bytes, together with all others of this turn."""
         if not self._frames:
             self._loop.call_soon(self.flush)
         self._frames.append(data)
@@ -52,7 +52,7 @@ class Outgoing:
             self.flush()  # so that the transport can say "enough" before the turn is over
 
     def flush(self) -> None:
-        """Send it now."""
+        """Send the gathered frames now."""
         if self._frames and self._transport is not None and not self._transport.is_closing():
             data = b"".join(self._frames)
             self.sent_ns = self._clock.monotonic_ns()
@@ -65,10 +65,10 @@ class Outgoing:
 class Answers:
     """The answers to OPEN of one connection, one after another.
 
-    may_write: whether the peer takes more for now; when it does again, ``go_on`` is called.
-    is_open: whether the stream is there still.
-    sent: called when the last HELD of a stream has been written.
-    failed: called with a stream that will get no more of its answer.
+    may_write: true while the peer takes more; when it does again, ``go_on`` is called.
+    is_open: true while the stream is there.
+    sent: called after the last HELD of a stream is written.
+    failed: called with a stream that gets no more of its answer.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class Answers:
         self._next_step: asyncio.Handle | None = None
 
     def add(self, stream: Stream) -> None:
-        """Answer the OPEN of ``stream``, after those that came before."""
+        """Answer the OPEN of ``stream``, after the earlier ones."""
         self._waiting.append(stream)
         self.go_on()
 
     def go_on(self) -> None:
-        """Encode as much as one turn of the loop is to take, unless that is to come anyway."""
+        """Encode one turn's share, unless a turn is scheduled already."""
         if self._next_step is None:
             self._step()
 
@@ -134,12 +134,12 @@ class Answers:
         try:
             return next(frames, None)
         except Exception as error:
-            # Without its last HELD a stream is handed out nothing, for ever.
+            # A stream without its last HELD is handed out nothing, for ever.
             self._failed(stream, error)
             return None
 
     def _encode(self, stream: Stream) -> Iterator[bytes]:
-        """The frames of an answer; what is held is as it is when the first one is made."""
+        """The frames of an answer; the first one fixes the held positions."""
         if not self._is_open(stream):
             return  # ended while it waited
         for held in stream.session.held_frames():

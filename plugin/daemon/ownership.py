@@ -1,12 +1,12 @@
-"""Which stream serves which subscription, and who may take it over.
+"""The stream that serves each subscription, and the rule for taking one over.
 
-Invariants: a subscription has at most one stream that hands entries out; the epoch of one life of it never
+Invariants: a subscription has at most one stream that hands entries out; the epoch of one of its lives never
 falls while the daemon runs; a stream that was replaced can give up nothing but itself.
 
-The epoch orders owners of a subscription: it is counted in the cursor itself, a topic that has moved to
-another broker is opened there with a greater one, and the old owner, should it still believe in itself, is
-refused from then on. Equal epochs are the same owner again. A subscription that was deleted and made again
-(another incarnation) begins to count anew.
+The epoch orders owners of a subscription. The cursor itself has the count: a topic that has moved to another
+broker is opened there with a greater epoch, and the old owner, should it still believe in itself, is refused
+from then on. Equal epochs mean the same owner again. A subscription that was deleted and made again (another
+incarnation) counts from the beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.plugin.errors import ErrorCode, StreamError
 
 
 class Owned(Protocol):
-    """What ownership needs to know of a stream."""
+    """A stream, as ownership sees it."""
 
     @property
     def name(self) -> SubscriptionName:
@@ -28,7 +28,7 @@ class Owned(Protocol):
 
     @property
     def incarnation(self) -> bytes:
-        """Which life of the subscription the owner serves."""
+        """The life of the subscription that the owner serves."""
         ...
 
     @property
@@ -58,9 +58,9 @@ class Ownership(Generic[StreamT]):
         return self._current.get(name)
 
     def admit(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> None:
-        """From now on this owner has been seen.
+        """Note this owner as seen.
 
-        Raises ``StreamError`` (stale epoch) if a newer one of this life has been.
+        Raises ``StreamError`` (stale epoch) if a newer owner of this life has been seen.
         """
         if not self.admits(name, incarnation, epoch):
             _, newest = self._epochs[name]
@@ -71,18 +71,18 @@ class Ownership(Generic[StreamT]):
         self._epochs[name] = (incarnation, epoch)
 
     def admits(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> bool:
-        """Whether no newer owner of this life has been seen."""
+        """No newer owner of this life has been seen."""
         life, newest = self._epochs.get(name, (incarnation, 0))
         return life != incarnation or epoch >= newest
 
     def take_over(self, stream: StreamT) -> StreamT | None:
-        """Make ``stream`` the current one; returns the one it replaces. ``admit`` must have passed."""
+        """Make ``stream`` the current one; returns the replaced one. ``admit`` must have passed."""
         previous = self._current.get(stream.name)
         self._current[stream.name] = stream
         return previous
 
     def release(self, stream: StreamT) -> None:
-        """``stream`` has ended; nothing happens if it is not the current one any more."""
+        """``stream`` has ended; does nothing if it is not the current one any more."""
         if self._current.get(stream.name) is stream:
             del self._current[stream.name]
 

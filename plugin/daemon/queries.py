@@ -1,8 +1,8 @@
-"""What control clients ask and put in: each request to who answers it, in JSON.
+"""The requests of control clients, questions and entries: passes each to its part, and answers in JSON.
 
-Invariants: every request is answered, what is wrong with it, or a bug that it met, in one line; an answer
-that takes long is put together over several turns of the loop, and no more of it than the client takes; of a
-connection so many are under way at most.
+Invariants: every request is answered, with one line if it is wrong or met a bug; a long answer is built over
+several turns of the loop, no faster than the client takes it; a connection has a bounded number of requests
+under way.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, a
 
 
 class Asked(report.Daemon, Protocol):
-    """What the queries ask of the engine."""
+    """The part of the engine that the queries need."""
 
     @property
     def storage_failing(self) -> bool:
-        """Whether nothing can be made durable."""
+        """Nothing can be made durable."""
         ...
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error if that fails first."""
+        """Call `tell` once everything up to `token` is durable, or with the error of a failed commit."""
         ...
 
 
 class Queries:
-    """The requests of control clients, and the answers that are being put together."""
+    """The requests of control clients, and the answers under way."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Queries:
         self.recorder = Recorder(asked.clock)
 
     def stop(self) -> None:
-        """Answer nothing that is not answered yet."""
+        """Answer no request that has no answer yet."""
         for task in self._tasks:
             task.cancel()
 
@@ -91,7 +91,7 @@ class Queries:
             room.set()
 
     def gone(self, connection: Link) -> None:
-        """A connection is closed: nobody waits for its answers, and what it had taken is free."""
+        """A connection is closed: nobody waits for its answers, and its subscriptions are free."""
         for task, asked in self._telling.items():
             if asked is connection:
                 task.cancel()
@@ -141,7 +141,7 @@ class Queries:
             )
 
     def _answer(self, connection: Link, answers: AsyncIterator[bytes], reply: Tell) -> None:
-        """Reply when an answer is put together, over several turns of the loop, as far as there is room."""
+        """Send the parts of an answer over several turns of the loop, each when there is room."""
 
         async def answer() -> None:
             try:
@@ -188,7 +188,7 @@ class Queries:
             reply(self._refused(error))
 
     def _refused(self, error: Exception) -> bytes:
-        """The answer that says why nothing was done; a bug is no reason to leave anybody without one."""
+        """The answer with the reason why nothing was done; even a bug leaves no request without an answer."""
         if isinstance(error, UserError):
             return refusal(error)
         more = self._seldom.more(kind_of(error))

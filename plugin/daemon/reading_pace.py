@@ -1,4 +1,4 @@
-"""How fast brokers are read while spilling is behind, and what the log says of a stop that lasts."""
+"""The rate of reading from brokers while spilling is behind, and the log lines for a lasting stop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidegate.plugin.daemon.settings import Settings
 if TYPE_CHECKING:
     import structlog
 
-STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is told when it lasts
+STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is logged after so long
 
 
 class ReadingPace:
-    """The daemon's one ``Admission``, fed with what is read and what is spilled."""
+    """The daemon's one ``Admission``, fed with the entries read and spilled."""
 
     def __init__(
         self,
@@ -34,24 +34,24 @@ class ReadingPace:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is read."""
+        """Nothing is read."""
         return self._admission.stopped
 
     @property
     def memory_full(self) -> bool:
-        """Whether there is no room for entries, and none is made because they cannot be spilled."""
+        """There is no room for entries, and none comes because spilling fails."""
         return self._admission.stopped and self._catalog.persist_failure is not None
 
     def take(self, entries: int) -> None:
-        """So many were read."""
+        """So many entries were read."""
         self._admission.take(entries * ENTRY_BYTES)
 
     def pause_s(self) -> float:
-        """How long to wait before the next read, 0 for not at all. After the wait, ask again."""
+        """The wait before the next read, 0 for none. After the wait, ask again."""
         return self._admission.pause_s(self._clock.monotonic_ns())
 
     def tell_level(self, unspilled_bytes: int) -> None:
-        """So much is in memory and in no slice. To be told often."""
+        """So many bytes are in memory and in no slice. To be called often."""
         now_ns = self._clock.monotonic_ns()
         self._admission.tell(unspilled_bytes, now_ns)
         if not self._admission.stopped:

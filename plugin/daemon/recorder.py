@@ -1,8 +1,8 @@
-"""A trace of what arrives, for tuning: of one control client at a time, sampled, and bounded in memory.
+"""A trace of arriving entries, for tuning: for one control client at a time, sampled, and bounded in memory.
 
-Invariants: nothing is kept unless somebody records; every ``stride``-th entry is kept, of the same stride
-from the beginning to the end: when there are too many, every second is dropped and the stride doubles, so
-that a trace is as even as what it was taken from; it ends with the connection that asked for it.
+Invariants: nothing is kept unless a client records; every ``stride``-th entry is kept, with one stride from
+the beginning to the end: when there are too many, every second is dropped and the stride doubles, so that a
+trace is as even as its source; the recording ends with the connection that asked for it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Recorder:
 
     @property
     def active(self) -> bool:
-        """Whether somebody records."""
+        """A client records."""
         return self._holder is not None
 
     def ask(self, holder: object, request: dict[str, object]) -> dict[str, Any]:
-        """The query `record`: begins a recording, or tells what it has by now.
+        """The query `record`: begins a recording, or tells its state.
 
         Raises ``UserError`` if another client records.
         """

@@ -1,7 +1,7 @@
-"""A stream that takes a subscription from another one: who is told.
+"""A stream that takes a subscription from another one, and the news for the replaced stream.
 
-Invariant: epochs order the streams of one life of a subscription. Which of two lives is over only their
-broker knows: who is replaced and has not said CLOSE is told, so that the one that lives comes back.
+Invariant: epochs order the streams of one life of a subscription. Only the brokers know which of two lives is
+over: a replaced stream that has not said CLOSE gets ERROR, so that the living one comes back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Replacing:
-    """Ends the former stream, in silence or with a word."""
+    """Ends the former stream, silently or with ERROR."""
 
     def __init__(self, clock: Clock, log: structlog.typing.FilteringBoundLogger) -> None:
         self._seldom = Seldom(clock.monotonic_ns)
@@ -41,7 +41,7 @@ class Replacing:
         )
 
     def _warn_of_two_lives(self, previous: Stream, connection: Link) -> None:
-        """Brokers that both serve a subscription, each another life of it, take the index from each other."""
+        """Two brokers that serve different lives of a subscription take the index from each other."""
         more = self._seldom.more("lives")
         if more is not None:
             self._log.warning(

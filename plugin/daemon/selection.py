@@ -1,8 +1,7 @@
-"""Which subscriptions a request names, and how the ids of their messages are written.
+"""The subscriptions that a request names, and the spelling of message ids.
 
-A topic may be written without the defaults that Pulsar's tools leave out, and a partitioned topic without its
-partitions: all that the daemon has are meant then. A message id is ``ledger:entry``, of a partition
-``ledger:entry:partition``.
+A topic may omit the defaults that Pulsar's tools omit; a partitioned topic without a partition means all
+those that the daemon has. A message id is ``ledger:entry``, of a partition ``ledger:entry:partition``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NONE = -1
 
 
 def name_of(request: dict[str, object], *, optional: bool = False) -> tuple[str, str]:
-    """Topic and subscription of a request; ``*`` for what may be left out. Raises ``UserError``."""
+    """Topic and subscription of a request; ``*`` for an omitted one. Raises ``UserError``."""
     names = []
     for key in ("topic", "subscription"):
         name = request.get(key, STAR if optional else None)
@@ -37,7 +36,7 @@ def name_of(request: dict[str, object], *, optional: bool = False) -> tuple[str,
 
 
 def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[DelayIndex]:
-    """All that a topic and a subscription mean, ``*`` being anything, by name. Raises ``UserError``."""
+    """All indexes that a topic and a subscription mean, ``*`` for anything, by name. Raises ``UserError``."""
     if (topic, subscription) == (STAR, STAR):
         return sorted(indexes, key=lambda index: index.name)
     if max(topic.count(STAR), subscription.count(STAR)) > width.STARS_MAX:
@@ -51,7 +50,7 @@ def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> li
         and any(one.matches(text) for one in topics for text in width.topic_spellings(index.name.topic))
     ]
     if not found:
-        width.find(known, f"{topic}:{subscription}")  # says which are near
+        width.find(known, f"{topic}:{subscription}")  # its error names similar ones
     return sorted(found, key=lambda index: index.name)
 
 
@@ -74,7 +73,7 @@ def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[
 
 
 def of_partition(indexes: list[DelayIndex], partition: int | None) -> list[DelayIndex]:
-    """Those that an id with this partition can be of. Raises ``UserError`` if it is of another topic."""
+    """The indexes that an id with this partition can be of. Raises ``UserError`` if there is none."""
     if partition is None:
         return indexes
     found = [index for index in indexes if partition_of(index.name) in {None, partition}]
@@ -84,18 +83,18 @@ def of_partition(indexes: list[DelayIndex], partition: int | None) -> list[Delay
 
 
 def partition_of(name: SubscriptionName) -> int | None:
-    """Which partition of a topic it is of; None if it is of none."""
+    """The number of its partition; None if its topic is not a partition."""
     found = _PARTITION.search(name.topic)
     return None if found is None else int(found[1])
 
 
 def message_id(partition: int | None, ledger_id: int, entry_id: int) -> str:
-    """The id of a message as it is printed."""
+    """The printed id of a message."""
     return f"{ledger_id}:{entry_id}" if partition is None else f"{ledger_id}:{entry_id}:{partition}"
 
 
 def parse_id(text: str) -> tuple[Position, int | None]:
-    """The position that an id names, and its partition if it says one. Raises ``UserError``."""
+    """The position in an id, and its partition if it has one. Raises ``UserError``."""
     stripped = text.strip()
     found = _ID.fullmatch(stripped) or _PYTHON_ID.fullmatch(stripped.replace(" ", ""))
     if found is None:

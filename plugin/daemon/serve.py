@@ -1,9 +1,9 @@
-"""``tidegate serve``: puts the parts together, runs until it is told to stop, and leaves everything on disk.
+"""``tidegate serve``: assembles the parts, runs until it is told to stop, and leaves everything on disk.
 
-Invariants: the data directory and the socket are taken before anything is served, and given back whatever
-happens; on SIGTERM and SIGINT every connected broker is told, everything received is committed, long journals
-are made short, and the process ends with 0. A killed process needs nothing of this: what was reported durable
-is in the store.
+Invariants: the daemon takes the data directory and the socket before it serves anything, and gives them back
+in every case; on SIGTERM and SIGINT it tells every connected broker, commits everything received, shortens
+long journals, and exits with 0. A killed process needs none of this: the store has everything reported
+durable.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RunningDaemon:
 
 @functools.cache
 def product_version() -> str:
-    """As it was installed."""
+    """The installed version."""
     import importlib.metadata  # noqa: PLC0415 nobody asks before the daemon listens
 
     return importlib.metadata.version("tidegate")
@@ -84,7 +84,7 @@ def product_name() -> str:
 
 def open_store(settings: Settings) -> Store:
     """The RocksDB store in the data directory. Raises what the index raises."""
-    # The socket is there first, and may be in the same directory.
+    # The socket exists before the store, and may be in the same directory.
     near = (settings.socket, lock_path(settings.socket), settings.http_token_file)
     data = settings.data.absolute()
     beside = {path.name for path in near if path is not None and path.absolute().parent == data}
@@ -92,7 +92,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def index_options(settings: Settings) -> IndexOptions:
-    """What the settings say about the index."""
+    """The index's options, from the settings."""
     return IndexOptions(
         slice_width_ms=settings.slice_width_ms,
         slice_width_auto=settings.slice_width_is_auto,
@@ -111,7 +111,7 @@ async def running_daemon(
     store_factory: StoreFactory = open_store,
     began_ns: int | None = None,
 ) -> AsyncIterator[RunningDaemon]:
-    """A daemon that serves inside the ``async with`` and is stopped cleanly at its end.
+    """A daemon that serves inside the ``async with`` and stops cleanly at its end.
 
     began_ns: by the clock, when its start began; None: now. Raises ``UserError``.
     """
@@ -157,7 +157,7 @@ async def running_daemon(
             server.start()
             engine.start()
             times.done("accepting")
-            # In a thread and after the brokers are served: what it imports takes longer than all the rest.
+            # In a thread and after the brokers are served: its imports take longer than all the rest.
             http = await asyncio.to_thread(
                 _http_side, settings, engine, exposition, health, token=token, loop=loop, log=log
             )
@@ -174,7 +174,7 @@ async def running_daemon(
 
 @contextmanager
 def _threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Threads that are there from the beginning: what waits for one that cannot be started waits for ever.
+    """Threads started at once: work for a thread that cannot be started would wait for ever.
 
     Raises ``StartError``.
     """
@@ -224,7 +224,7 @@ async def serve(settings: Settings, log: Logger) -> None:
 
 
 async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger, began_ns: int | None) -> bool:
-    """Serve until the end is asked for; true if the store has lost what was durable before that."""
+    """Serve until a request to stop; true if the store had lost durable data before that."""
     lost = False
     try:
         async with running_daemon(settings, log, began_ns=began_ns) as daemon:
@@ -256,7 +256,7 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger, beg
 
 
 def _where(address: HttpAddress | None, port: int | None) -> str | None:
-    """Where the HTTP side listens: port 0 of the settings has become a real one."""
+    """The address of the HTTP side: port 0 of the settings has become a real one."""
     return None if address is None or port is None else str(address.at(port))
 
 
@@ -304,13 +304,13 @@ def _unless_damaged(opened: Callable[[], OpenedT]) -> OpenedT | DamagedDirectory
     try:
         return opened()
     except DamagedDirectoryError as error:
-        # What a traceback has of the database keeps it open, and locked.
+        # A traceback's references to the database would keep it open, and locked.
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
 
 
 def _move_aside(data: Path, damage: DamagedDirectoryError, log: Logger) -> None:
-    """Raises the damage if it is not known to be in a store of ours, and StorageError."""
+    """Raises StorageError, and the damage itself unless it is known to be in a store of ours."""
     gc.collect()
     aside = RocksStore.move_aside(data)
     if aside is None:

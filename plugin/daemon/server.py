@@ -1,8 +1,7 @@
-"""Accepting connections on the daemon's socket.
+"""Accepts connections on the daemon's socket.
 
-Invariants: every connection that is handed to the engine comes from a user that may talk to the daemon;
-those that are no brokers, or have not said yet what they are, are ``OTHERS_MAX`` at most: one more costs the
-oldest.
+Invariants: every connection passed to the engine is from a user that may talk to the daemon; at most
+``OTHERS_MAX`` are no brokers, or have not yet said so: one more costs the oldest.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Makes a ``Connection`` of everyone who connects."""
+    """Makes a ``Connection`` for every client."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class Server:
     async def stop(self, timeout_s: float) -> None:
         """Accept no more, tell every client, and wait for the connections to end.
 
-        What is left after ``timeout_s`` is cut off.
+        After ``timeout_s`` the rest are aborted.
         """
         self._acceptor.stop()
         for connection in list(self._connections):

@@ -1,18 +1,18 @@
-"""A broker's session with one subscription: frames in, calls of the index and things to send out. No I/O, no
-clock of its own.
+"""A broker's session with one subscription: turns frames into calls of the index and into messages.
 
-A session answers for one subscription on one connection, from OPEN to CLOSE. Invariants:
+No I/O, no clock of its own. A session answers for one subscription on one connection, from OPEN to CLOSE.
+Invariants:
 
 - ADD, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
 - a seq is reported durable only when the index says that the token of its change, and so of every change
   before it, is on disk;
-- an ACK or MARK_DELETE counts only while the generation that the stream was opened with is the index's: else
-  a newer stream has told that the cursor was reset since;
+- an ACK or MARK_DELETE counts only while the stream was opened with the index's generation: else a newer
+  stream has told a reset of the cursor since;
 - nothing is handed out before the last HELD frame has been taken, nor without credit, nor after CLOSE or
   ``supersede``;
 - entries that the broker reports as in flight, or as near, are not handed out on this stream, whoever brings
   them to the index;
-- of a topic that was put back to an earlier state since, as by a restored backup, nothing is believed: see
+- nothing is believed of a topic that was since put back to an earlier state, for instance from a backup: see
   ``histories``.
 """
 
@@ -34,7 +34,7 @@ Change = Add | Ack | Unack | MarkDelete | Clear | Close
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What a commit made durable: every frame up to ``seq``; the oldest of them came at ``received_ns``."""
+    """The effect of a commit: frames up to ``seq`` are durable; the oldest came at ``received_ns``."""
 
     seq: int
     received_ns: int
@@ -43,10 +43,12 @@ class Durability:
 class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
-    ``credit`` is how many more entries may be handed out; ``credit_max`` bounds it.
+    ``credit``: how many more entries may be handed out; ``credit_max`` bounds it.
     ``cleared``: everything was cleared, and nothing was added since.
-    ``answer_begun``: what the answer to OPEN says is fixed; ``answer_made``: its last HELD has been taken.
-    ``found_break``: what showed that the index was of another history than the cursor, and it was emptied.
+    ``answer_begun``: the contents of the answer to OPEN are fixed; ``answer_made``: its last HELD has been
+    taken.
+    ``found_break``: the sign that the index was of another history than the cursor; the index was then
+    emptied.
     """
 
     def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
@@ -67,7 +69,7 @@ class Session:
         self.found_break = find_break(index, request)
         if self.found_break is not None:
             index.clear()
-        # Whose it is comes after what it must not have: a crash between the two finds the break again.
+        # The claim follows the clearing: after a crash between the two, the next OPEN finds the break again.
         claim = claim_of(request)
         if claim is not None:
             index.begin_claim(claim)
@@ -78,7 +80,7 @@ class Session:
         # once. Better handed out twice than never: any other change of such a position makes it an ordinary
         # one.
         self._in_flight_unheld = request.in_flight.difference(index.held_among(request.in_flight))
-        index.take_unheld()  # the answer to OPEN tells what is held: what was lost before needs no UNHELD
+        index.take_unheld()  # the answer to OPEN has the held positions: earlier losses need no UNHELD
 
     def __repr__(self) -> str:
         return f"Session({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
@@ -90,14 +92,14 @@ class Session:
 
     @property
     def undurable_frames(self) -> int:
-        """Changes applied that no commit has covered yet."""
+        """Applied changes that no commit covers yet."""
         return len(self._pending)
 
     def held_frames(self) -> Iterator[Held]:
-        """The answer to OPEN, at least one frame: what is held when the first one is taken.
+        """The answer to OPEN, at least one frame: the positions held when the first one is taken.
 
-        Each is made when it is taken, and costs some milliseconds at most. When all are taken, entries may be
-        handed out.
+        Each frame is made when it is taken, and costs some milliseconds at most. After the last one entries
+        may be handed out.
         """
         nothing = PositionSet()
         held, acknowledged = self.index.held(), self.index.acknowledged()
@@ -111,11 +113,11 @@ class Session:
         self.answer_made = True
 
     def apply(self, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None) -> int:
-        """Make one change; returns how many journal entries it is worth (for the size of a commit group).
+        """Make one change; returns its weight in journal entries (for the size of a commit group).
 
         first_seq: the frames from there to ``seq`` are one change.
-        Raises ``ProtocolError`` (out of order) when it is not the next one, ``StreamError`` (unknown stream)
-        after CLOSE, and what the index raises.
+        Raises ``ProtocolError`` (out of order) if it is not the next one, ``StreamError`` (unknown stream)
+        after CLOSE, and the errors of the index.
         """
         if self.closing:
             raise StreamError(ErrorCode.UNKNOWN_STREAM, "the stream is closed")
@@ -150,12 +152,13 @@ class Session:
                 self._in_flight_unheld.difference_update(change.positions)
                 weight = len(change.positions)
             case MarkDelete() if self.superseded and change.position < index.mark_delete_position:
-                token = self._token  # its successor has told what the cursor had later
+                token = self._token  # its successor has told a later position of the cursor
             case MarkDelete():
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
             case Clear() if self.superseded:
-                # Its successor skips what it was told is held. To hold too much costs a look at the cursor.
+                # Its successor skips positions that it was told are held. To hold too many costs a look at
+                # the cursor.
                 token = index.unacknowledge(index.acknowledged())
             case Clear():
                 token = index.clear()
@@ -168,9 +171,9 @@ class Session:
         return weight
 
     def _keep_with_broker(self, change: Add) -> None:
-        """Do not hand out what the broker's near tier has, or has handed out already.
+        """Do not hand out entries that the broker's near tier has, or that it has handed out already.
 
-        A superseded stream's near tier is gone.
+        The near tier of a superseded stream is gone.
         """
         if self.superseded:
             return
@@ -184,15 +187,17 @@ class Session:
         self.index.mark_in_flight(positions)
 
     def brought(self, positions: PositionSet) -> None:
-        """Somebody else has brought these to the index: a rebuild, or a former stream. What of them is with
-        the broker stays there."""
+        """Another source, a rebuild or a former stream, has brought these to the index.
+
+        Those in flight at the broker stay there.
+        """
         in_flight = self._in_flight_unheld.intersection(positions)
         if in_flight:
             self._in_flight_unheld.difference_update(in_flight)
             self.index.mark_in_flight(in_flight)
 
     def durable(self, durable_token: int) -> Durability | None:
-        """The newest seq covered by ``durable_token``, once; None when that is no news."""
+        """The newest seq covered by ``durable_token``, once; None if it was told before."""
         news: Durability | None = None
         while self._pending and self._pending[0][1] <= durable_token:
             seq, _, received_ns = self._pending.popleft()
@@ -206,15 +211,15 @@ class Session:
     def supersede(self) -> None:
         """A newer stream of the same connection serves the subscription now.
 
-        What was acknowledged or added in the old topic's last moments still counts, but nothing is handed out
-        here, nothing is with this broker any more, and nothing is cleared.
+        Acknowledgements and entries of the old topic's last moments still count, but this stream hands out
+        nothing, has nothing at its broker any more, and clears nothing.
         """
         self.superseded = True
 
     def follow(self, index: DelayIndex | None) -> None:
-        """``index`` is the subscription's now. What is told here counts there, if it is of the same life.
+        """``index`` is the subscription's now. Changes told here go there, if it is of the same life.
 
-        For a former stream of a broker whose newer one had the index brought by its log.
+        For a former stream of a broker whose newer stream got the index from its log.
         """
         if index is not None and index is not self.index and index.incarnation == self.index.incarnation:
             self.index = index
@@ -222,7 +227,7 @@ class Session:
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Entries to hand out now.
 
-        At most ``limit``, at most the credit, in order. Raises what the index raises.
+        At most ``limit``, at most the credit, in order. Raises the errors of the index.
         """
         if not self.hands_out:
             return Entries.empty()
@@ -231,9 +236,9 @@ class Session:
         return entries
 
     def wake_at_ms(self) -> int | None:
-        """When ``pop_due`` may give something (it may turn out to be nothing), or None.
+        """The time at which ``pop_due`` may return entries (or turn out empty).
 
-        Not before something changes.
+        None: not before something changes.
         """
         if not self.hands_out:
             return None
@@ -242,5 +247,5 @@ class Session:
 
     @property
     def hands_out(self) -> bool:
-        """Whether anything can be handed out here now."""
+        """Entries can be handed out on this stream now."""
         return self.answer_made and self.credit > 0 and not self.closing and not self.superseded

@@ -1,10 +1,9 @@
 """Settings of the daemon: a TOML file, the environment (``TIDEGATE_*``) and flags, in rising priority.
 
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
-unknown name in the file, nearly a known one in the environment, and a value that makes no sense are refused
-with one line that names the setting; nothing else of the daemon reads the environment, but for the runtime
-directory that the default socket is in (``environment``) and what a store of objects finds there by itself
-(``object_stores``).
+unknown name in the file, a nearly known one in the environment, and a senseless value are refused with one
+line that names the setting; nothing else of the daemon reads the environment, except the runtime directory of
+the default socket (``environment``) and the variables of a client of object stores (``object_stores``).
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _number(least: float, most: float, *, above: bool = False) -> Reader:
             number = float(value)
         except ValueError:
             raise ValueError(said) from None
-        if not least <= number <= most or (above and number == least):  # not a number is in no range
+        if not least <= number <= most or (above and number == least):  # NaN is in no range
             raise ValueError(said)
         return number
 
@@ -83,7 +82,7 @@ def _text(value: object) -> str:
 
 
 def _path(value: object) -> Path:
-    # An empty one would be the directory in which the daemon was started.
+    # An empty path would mean the directory in which the daemon was started.
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     return Path(value)
@@ -110,18 +109,18 @@ def _setting(reader: Reader, default: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings of ``tidegate serve``; read them with ``load_settings``, which checks them.
+    """All settings of ``tidegate serve``; ``load_settings`` reads and checks them.
 
-    data: data directory of the index. socket: Unix socket for the broker. http: IP:PORT of /metrics,
-        /healthz, /readyz and /status. http_token_file: with its bearer token. http_hosts: host names, with
-        commas, under which it is asked beside localhost.
+    data: data directory of the index. socket: Unix socket for the broker.
+    http: IP:PORT of /metrics, /healthz, /readyz and /status. http_token_file: its bearer token. http_hosts:
+        accepted host names beside localhost, with commas.
     credit_max: most credit one stream can hold.
     metrics_subscriptions: subscriptions that get metric series of their own.
-    staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: towards it, frames are
-        read no faster than entries are spilled; at it, none.
-    prefetch_ms: how long before it is due an entry's block is loaded.
-    slice_width_ms: of new subscriptions, or the one to begin with. slice_width_auto: whether it follows what
-        comes; None: unless slice_width_ms is set.
+    staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: near it, frames are read
+        no faster than entries are spilled; at it, none.
+    prefetch_ms: how long before an entry is due its block is loaded.
+    slice_width_ms: of new subscriptions, or their first one. slice_width_auto: the width follows the entries;
+        None: unless slice_width_ms is set.
     quarantine_bytes: damaged values that are kept aside; past it the oldest are deleted.
     forget_days: an index that no stream has had open for so long is removed; 0: never.
     """
@@ -155,9 +154,9 @@ class Settings:
     forget_days: float = _setting(_number(0.0, 3_660.0), 7.0)
 
     def contradictions(self) -> list[str]:
-        """What of it does not go together, a line each."""
+        """The settings that contradict each other, a line each."""
         said = []
-        # Reading slows down between the two: too close, it would stop and go.
+        # Reading slows down between the two: with too little between them it would stop and go.
         least = 2 * self.staging_bytes
         if self.staging_bytes_max < least:
             said.append(
@@ -171,7 +170,7 @@ class Settings:
 
     @property
     def slice_width_is_auto(self) -> bool:
-        """Whether the slice width of a new subscription is automatic: who names a width wants that one."""
+        """New subscriptions get an automatic slice width, unless somebody has named a width."""
         return self.slice_width_auto is not False
 
     @property
@@ -186,10 +185,9 @@ class Settings:
 
 
 def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> Settings:
-    """The settings from flags (those that are not None), the environment and ``config_file``, the first one
-    winning.
+    """The settings: those flags that are not None before the environment before ``config_file``.
 
-    Raises ``ConfigError`` with one line for each thing that is wrong.
+    Raises ``ConfigError`` with one line for each error.
     """
     readers: dict[str, Reader] = {each.name: each.metadata["reader"] for each in fields(Settings)}
     given = {} if config_file is None else _read_toml(config_file)
@@ -206,7 +204,7 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
             except ValueError as error:
                 wrong.append(f"{name}: {error} (it is {str(given[name])!r})")
     if not wrong:
-        if "slice_width_ms" in values:  # who names a width wants that one
+        if "slice_width_ms" in values:  # a named width is not automatic
             values.setdefault("slice_width_auto", False)
         settings = Settings(**values)
         wrong = settings.contradictions()
@@ -216,14 +214,14 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
 
 
 def _from_environment(names: Iterable[str]) -> dict[str, str]:
-    """What is set there and not empty. As for other programs, the case of the names does not matter."""
+    """The environment's settings that are not empty. The case of names does not matter, as is usual."""
     said = {name.lower(): value for name, value in os.environ.items() if value}
     found = {name: said.get(f"{PREFIX}{name}".lower()) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def unknown_variables() -> list[str]:
-    """The variables in the environment that begin like a setting and are none, sorted."""
+    """The environment variables that begin like a setting but are none, sorted."""
     return unknown(os.environ)
 
 
@@ -252,7 +250,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot read the config file {path}: {_reason(error)}; correct --config"
         ) from error
-    except (ValueError, RecursionError) as error:  # whatever it says is no TOML, nested too deeply among it
+    except (ValueError, RecursionError) as error:  # any text that is not TOML, also one nested too deeply
         raise ConfigError(f"{path} is not a TOML file: {error}; correct it, or --config") from error
 
 

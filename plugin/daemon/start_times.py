@@ -1,7 +1,7 @@
-"""Where the time of a start went: who waits for a daemon after a crash wants to know for what.
+"""The parts of a start and their times: after a crash, users who wait for the daemon want to know the reason.
 
 Invariant: the parts follow each other without a gap, from the start of the process until brokers are served,
-so that there is nothing in ``start_ms`` that none of them has.
+so that they add up to ``start_ms``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STARTED_FIELD = 19
 
 
 def process_started_ns(stat: Path = Path("/proc/self/stat")) -> int | None:
-    """When this process was started, by ``time.monotonic_ns``; None where the system does not tell.
+    """The start of this process, by ``time.monotonic_ns``; None if the system does not tell.
 
     As exact as the system's clock ticks, mostly 10 ms.
     """
@@ -32,7 +32,7 @@ def process_started_ns(stat: Path = Path("/proc/self/stat")) -> int | None:
 
 
 class StartTimes:
-    """The parts of one start, told one after the other."""
+    """The parts of one start, told one after another."""
 
     def __init__(self, clock: Clock, began_ns: int | None = None) -> None:
         """``began_ns``: by the clock, when the start began; None: now."""
@@ -41,12 +41,12 @@ class StartTimes:
         self._parts_ns: dict[str, int] = {}
 
     def done(self, part: str) -> None:
-        """What has passed since the last part was ``part``, or some more of it."""
+        """Add the time since the last call to ``part``."""
         now_ns = self._clock.monotonic_ns()
         self._parts_ns[part] = self._parts_ns.get(part, 0) + now_ns - self._last_ns
         self._last_ns = now_ns
 
     def fields(self) -> dict[str, int]:
-        """For a line of the log: ``start_ms``, and the parts as in ``store_ms``."""
+        """Fields for the log: ``start_ms``, and the parts as in ``store_ms``."""
         parts = {f"{part}_ms": took_ns // _NS_PER_MS for part, took_ns in self._parts_ns.items()}
         return {"start_ms": sum(self._parts_ns.values()) // _NS_PER_MS} | parts

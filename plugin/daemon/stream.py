@@ -1,8 +1,7 @@
-"""A stream, and what a connection asks of the engine behind it: the seam between ``connection`` and
-``engine``.
+"""A stream, and the seam between ``connection`` and ``engine``.
 
-Invariant: neither side knows more of the other than what stands here: ``Link`` is the connection as the
-engine sees it, ``Engine`` the engine as the connection does.
+Invariant: neither side knows more of the other than this: ``Link`` is the connection as the engine sees it,
+``Engine`` the engine as the connection sees it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from tidegate.plugin.wire.messages import Bypassed, Hello, Ingest, Message, Open
 class Stream:
     """A session on a connection.
 
-    ``answer_sent``: its last HELD has been written; ``session.answer_begun`` says that the answer is fixed.
-    ``untold``: positions that came to be held between the two.
+    ``answer_sent``: its last HELD has been written; ``session.answer_begun``: the answer is fixed.
+    ``untold``: positions held since, between the two.
     """
 
     __slots__ = ("answer_sent", "connection", "session", "untold")
@@ -39,7 +38,7 @@ class Stream:
 
     @property
     def credit(self) -> int:
-        """How many more entries the broker has room for."""
+        """The number of further entries that the broker has room for."""
         return self.session.credit
 
     @property
@@ -49,7 +48,7 @@ class Stream:
 
     @property
     def incarnation(self) -> bytes:
-        """Which life of the subscription it serves."""
+        """The life of the subscription that it serves."""
         return self.session.index.incarnation
 
     @property
@@ -63,7 +62,7 @@ class Stream:
 
 
 class Link(Protocol):
-    """What the engine and a stream ask of a connection."""
+    """A connection, as the engine and a stream see it."""
 
     @property
     def peer_name(self) -> str:
@@ -72,12 +71,12 @@ class Link(Protocol):
 
     @property
     def product(self) -> str:
-        """What the client says it is."""
+        """The product named in the client's HELLO."""
         ...
 
     @property
     def connected_at_ms(self) -> int:
-        """Since when it has been there."""
+        """The time of its connection."""
         ...
 
     @property
@@ -87,12 +86,12 @@ class Link(Protocol):
 
     @property
     def log_requests(self) -> LogRequests:
-        """What is asked of the broker about index logs."""
+        """The requests to the broker about index logs."""
         ...
 
     @property
     def writable(self) -> bool:
-        """Whether the peer takes more for now."""
+        """The peer takes more for now."""
         ...
 
     def send(self, message: Message, stream_id: int = 0, seq: int = 0) -> None:
@@ -100,7 +99,7 @@ class Link(Protocol):
         ...
 
     def read_rest(self) -> None:
-        """Apply what the peer has sent and nobody has read yet; nothing more is read after it."""
+        """Apply the bytes that the peer has sent and nobody has read yet, then read nothing more."""
         ...
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
@@ -117,14 +116,14 @@ class Link(Protocol):
 
 
 class Engine(Protocol):
-    """What a connection asks of the rest of the daemon."""
+    """The rest of the daemon, as a connection sees it."""
 
     def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
-        """A client has said HELLO; ``version`` is spoken."""
+        """A client has said HELLO; ``version`` is the version to speak."""
         ...
 
     def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
-        """What is to be waited for before ``open``: the index is brought here. Raises ``StreamError``."""
+        """The work that brings the index here; wait for it before ``open``. Raises ``StreamError``."""
         ...
 
     def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
@@ -134,18 +133,18 @@ class Engine(Protocol):
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
     ) -> None:
-        """A frame that changes the index, or those from ``first_seq`` on together.
+        """Apply a frame that changes the index, or those from ``first_seq`` on together.
 
-        Raises ``StreamError`` or ``ProtocolError``; nothing has changed then.
+        Raises ``StreamError`` or ``ProtocolError``; then nothing has changed.
         """
         ...
 
     def read_pause_s(self) -> float:
-        """How long to wait after what was just read, 0 for not at all. After the wait, ask again."""
+        """The wait after the last read, 0 for none. After the wait, ask again."""
         ...
 
     def paused(self, seconds: float) -> None:
-        """A connection was not read for so long, because the engine wished it."""
+        """A connection was not read for ``seconds``, because the engine wished it."""
         ...
 
     def credit(self, stream: Stream, more: int) -> None:
@@ -171,7 +170,7 @@ class Engine(Protocol):
     def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """Answer a control client in JSON: ``reply`` is called now or when the answer is there.
 
-        Once, or more often where the answer takes several frames.
+        It is called once, or more often if the answer takes several frames.
         """
         ...
 
@@ -180,7 +179,7 @@ class Engine(Protocol):
         ...
 
     def bypassed(self, connection: Link, told: Bypassed) -> None:
-        """A broker says what bypasses Tidegate there."""
+        """A broker tells the dispatchers that bypass Tidegate."""
         ...
 
     def gone(self, connection: Link) -> None:

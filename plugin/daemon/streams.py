@@ -2,11 +2,12 @@
 
 Invariants:
 
-- a number that is being opened is not open; what comes for it meanwhile waits, and is applied in order once
-  it is open; of more than ``LATER_BYTES`` the broker has read so far that nothing is waited for any more;
-- of a subscription one number at most is being opened: who opens it again has given up the former one;
-- a stream that the daemon ended keeps quiet until it is opened again: frames that were on their way are
-  dropped. Of the last ``ENDED_MAX`` that is; what is on its way is of few.
+- a number that is being opened is not open; its frames wait meanwhile, and are applied in order once it is
+  open; more than ``LATER_BYTES`` of them end the restoring, because the broker has then read that far itself;
+- at most one number of a subscription is being opened: a broker that opens it again has given up the former
+  one;
+- a stream that the daemon ended is silent until it is opened again: frames already on their way are dropped.
+  This holds for the last ``ENDED_MAX``; few have frames on their way.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ENDED_MAX = 65_536
 
 @dataclass
 class Opening:
-    """A stream whose index is still being brought here, and what came for it meanwhile."""
+    """A stream whose index is still being brought here, and its frames that wait."""
 
     request: Open
     task: asyncio.Task[None]
@@ -41,10 +42,10 @@ class Opening:
 
 
 class Streams:
-    """What is open on ``connection``.
+    """The open streams of ``connection``.
 
     opened: called with a stream that is to be answered.
-    is_closing: whether the connection is about to end; nothing is opened then.
+    is_closing: true if the connection is about to end; nothing is opened then.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Streams:
 
     @property
     def by_number(self) -> Mapping[int, Stream]:
-        """The open ones."""
+        """The open streams."""
         return self._open
 
     def get(self, stream_id: int) -> Stream | None:
@@ -80,13 +81,13 @@ class Streams:
         return self._open.get(stream_id)
 
     def is_open(self, stream: Stream) -> bool:
-        """Whether it is open on this connection."""
+        """The stream is open on this connection."""
         return self._open.get(stream.session.stream_id) is stream
 
     # --- opening ----------------------------------------------------------------------------------
 
     def open(self, stream_id: int, request: Open) -> None:
-        """Open a stream, after its index was brought here if that is to be. Raises ``ProtocolError``."""
+        """Open a stream, after its index was brought here if necessary. Raises ``ProtocolError``."""
         if stream_id in self._open or stream_id in self._opening:
             raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
         try:
@@ -109,8 +110,11 @@ class Streams:
         task.add_done_callback(lambda _: self._restored(stream_id, opening))
 
     def _supersede(self, name: tuple[str, str]) -> None:
-        """The broker has a newer tracker of the subscription, and answers nothing for the former one: that
-        must neither come late and replace the newer one, nor keep others from being restored."""
+        """Stop opening the former stream of a subscription.
+
+        The broker has a newer tracker, and answers nothing for the former stream: that must neither come late
+        and replace the newer one, nor keep others from being restored.
+        """
         former_id = self._opening_by_name.get(name)
         if former_id is not None:
             self._stop_opening(former_id)
@@ -156,7 +160,7 @@ class Streams:
         self._note_ended(stream_id)
         self._connection.send(Error(error.code, error.message), stream_id)
 
-    # --- what comes on them -----------------------------------------------------------------------
+    # --- frames -----------------------------------------------------------------------------------
 
     def take(self, frame: Frame, message: Credit | Change, received_ns: int) -> None:
         """A frame has come on a stream. Raises ``ProtocolError``."""
@@ -180,7 +184,7 @@ class Streams:
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
     ) -> None:
-        """Apply a change, or those from ``first_seq`` on together; one that fails ends its stream."""
+        """Apply a change, or those from ``first_seq`` on together; a failed one ends its stream."""
         try:
             self._engine.change(stream, seq, change, received_ns, first_seq=first_seq)
         except StreamError as error:
@@ -213,7 +217,7 @@ class Streams:
         self._engine.ended(stream)
 
     def given_up(self, stream_id: int) -> None:
-        """The broker has ended one with ERROR."""
+        """The broker has ended a stream with ERROR."""
         self._stop_opening(stream_id)
         stream = self._open.get(stream_id)
         if stream is not None:

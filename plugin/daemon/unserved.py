@@ -1,8 +1,8 @@
-"""Since when subscriptions have had no stream, so that what nobody will ask for again can be forgotten.
+"""The time since which subscriptions have had no stream, so that the daemon can forget abandoned ones.
 
-A subscription that has moved to another broker never comes back to this daemon, unless by chance, and nobody
-tells it. Time is monotonic: a wall clock that is set must not age everything at once. Invariant: in the order
-in which they lost their stream.
+A subscription that has moved to another broker hardly ever comes back to this daemon, and nobody tells the
+daemon. Time is monotonic: a set wall clock must not age all at once. Invariant: subscriptions stay in the
+order in which they lost their stream.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidegate.index import SubscriptionName
 
 
 class Unserved:
-    """Subscriptions without a stream; ``keep_ns`` is how long they are kept, 0 for ever."""
+    """Subscriptions without a stream; ``keep_ns`` is the time for which they are kept, 0 for ever."""
 
     def __init__(self, keep_ns: int) -> None:
         self._keep_ns = keep_ns
@@ -30,7 +30,7 @@ class Unserved:
         self._since_ns.pop(name, None)
 
     def take_expired(self, now_ns: int) -> list[SubscriptionName]:
-        """Those that have had no stream for too long; they are not known here any more."""
+        """Remove and return those that have had no stream for too long."""
         if not self._keep_ns:
             return []
         expired = []

@@ -1,7 +1,7 @@
-"""The daemon's side of ``tidegate width``: which subscriptions are meant, and what is to become of them.
+"""The daemon's side of ``tidegate width``: finds the subscriptions, and changes their width.
 
-Invariants: a request is understood and its subscriptions found before anything is changed; the answer to a
-change is given when it is durable, and not before.
+Invariants: nothing is changed before the request is understood and its subscriptions are found; a change is
+answered when it is durable, and not before.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 SCHEMA = 1
 SHOWN_MAX = 1_000
 _NEAR = 3
-_COMPARED_MAX = 300  # names that an unknown one is compared with: each costs some microseconds of the loop
-_COMPARED_LENGTH_MAX = 300  # and that is for names of usual length: it grows with the product of both
+_COMPARED_MAX = 300  # names to compare an unknown one with: each costs some microseconds of the loop
+_COMPARED_LENGTH_MAX = 300  # for names of usual length: the cost grows with the product of both lengths
 _PATTERN_MAX = 2 * NAME_BYTES_MAX + 1
 STARS_MAX = 32
 _SHORT = ("", "persistent://", "persistent://public/default/")
 
 
 class WidthRequest(NamedTuple):
-    """What is asked for; with neither ``width_ms`` nor ``auto`` nothing is changed."""
+    """A request; with neither ``width_ms`` nor ``auto`` it changes nothing."""
 
     subscription: str
     width_ms: int | None
@@ -37,7 +37,7 @@ class WidthRequest(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether a width is to be set."""
+        """The request sets a width."""
         return self.auto or self.width_ms is not None
 
     @classmethod
@@ -65,17 +65,17 @@ def checked_width_ms(width_ms: int) -> int:
 
 
 def topic_spellings(topic: str) -> list[str]:
-    """How a topic may be written, the shortest way last: Pulsar's tools leave defaults out."""
+    """The spellings of a topic, the shortest last: Pulsar's tools omit defaults."""
     return [topic.removeprefix(left_out) for left_out in _SHORT if topic.startswith(left_out)]
 
 
 def spellings(name: SubscriptionName) -> list[str]:
-    """How a subscription may be written, the shortest way last."""
+    """The spellings of a subscription, the shortest last."""
     return [f"{topic}:{name.subscription}" for topic in topic_spellings(name.topic)]
 
 
 def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
-    """The subscriptions that ``text`` means, ``*`` standing for anything, in the order of their names.
+    """The subscriptions that ``text`` means, ``*`` for anything, in the order of their names.
 
     Raises ``UserError`` that names similar ones if there is none.
     """
@@ -89,7 +89,7 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
             f"no subscription {text!r}: the daemon has none yet, not before its first delayed message"
         )
     tail = text.rpartition(":")[2]
-    # The same subscription of another topic is the likeliest to be meant.
+    # The same subscription of another topic is the likeliest.
     known.sort(key=lambda index: index.name.subscription != tail)
     near: list[str] = []
     if len(text) <= _COMPARED_LENGTH_MAX:
@@ -110,7 +110,7 @@ def _glob(text: str) -> Glob:
 
 
 def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
-    """Make the change; returns the token that is durable when all of it is."""
+    """Make the change; returns a token that is durable when all of the change is."""
     token = 0
     for index in indexes:
         width_ms = index.slice_width_ms if request.width_ms is None else request.width_ms
@@ -119,14 +119,14 @@ def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
 
 
 def is_own(index: DelayIndex, settings: Settings) -> bool:
-    """Whether somebody has set the width of this subscription: a reason to remember it while it is empty."""
+    """The subscription's width was set: a reason to remember the subscription while it is empty."""
     if index.slice_width_auto:
         return not settings.slice_width_is_auto
     return settings.slice_width_is_auto or index.slice_width_ms != settings.slice_width_ms
 
 
 async def answer(request: WidthRequest, indexes: list[DelayIndex]) -> bytes:
-    """What ``tidegate width --json`` prints."""
+    """The output of ``tidegate width --json``."""
     known = {"schema": SCHEMA, "changed": request.changes}
     return await with_subscriptions(known, indexes[:SHOWN_MAX], _describe, len(indexes))
 

@@ -1,1 +1,1 @@
-"""Where index logs are kept: in BookKeeper through the broker, or in a store of objects."""
+"""The homes of index logs: BookKeeper through the broker, or a store of objects."""

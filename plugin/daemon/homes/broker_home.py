@@ -1,7 +1,7 @@
 """The home of index logs that a broker offers: BookKeeper, reached through its shim.
 
-Invariants: each request is answered once, with what the broker says or that it is away; requests of a stream
-that has ended are not sent; what a broker answers to nobody is dropped.
+Invariants: each request is answered once, by the broker or with an error that it is away; requests of an
+ended stream are not sent; an answer without a request is dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogRequests:
         self._closed = False
 
     def serve(self, stream_id: int, home: BrokerHome) -> None:
-        """Ask on behalf of `home` until the stream ends, or one of its number that is there before it."""
+        """Ask on behalf of `home` until a stream of this number ends: its own, or an earlier one."""
         self._homes.setdefault(stream_id, WeakSet()).add(home)
 
     async def ask(self, stream_id: int, request: LogRequest) -> LogAnswer:
@@ -56,7 +56,7 @@ class LogRequests:
         self._waiting[seq] = stream_id, answer
         self._send(request, stream_id, seq)
         try:
-            # Not `wait_for`: until Python 3.12 that turns a cancellation into an answer that comes with it.
+            # Not `wait_for`: until Python 3.12 it turns a cancellation into an answer that comes with it.
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await answer
         except TimeoutError as error:
@@ -71,7 +71,7 @@ class LogRequests:
             asked[1].set_result(answer)
 
     def end_stream(self, stream_id: int) -> None:
-        """The broker will answer nothing more on this stream, and is asked nothing more."""
+        """The broker answers nothing more on this stream, and is asked nothing more."""
         for home in self._homes.pop(stream_id, ()):
             home.over = True
         for asked_id, answer in list(self._waiting.values()):

@@ -1,7 +1,7 @@
-"""Where index logs are kept: which home a broker offers for a stream, and which one a pointer means.
+"""The choice of a home for index logs: the one that a broker offers for a stream, or that of a pointer.
 
-Invariant: a log is read only from BookKeeper, or from the URL that the broker's own conf file names: what
-stands in a cursor's properties leads the daemon nowhere else.
+Invariant: a log is read only from BookKeeper, or from the URL in the broker's own conf file: a cursor's
+properties lead the daemon nowhere else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Homes:
         self._stores.close()
 
     def offered(self, requests: LogRequests, stream_id: int, request: Open) -> Home | None:
-        """The home in which the broker wants the log of a stream to be; None if it wants none.
+        """The home in which the broker wants the log of a stream; None if it wants none.
 
         Raises RefusedError if this daemon cannot reach it.
         """

@@ -1,8 +1,8 @@
-"""Stores of objects by their URL, where index logs are kept: ``file://``, ``s3://``, whatever fsspec knows.
+"""Stores of objects by URL, as homes of index logs: ``file://``, ``s3://``, and all others of fsspec.
 
-Invariants: nothing of fsspec is imported before a URL wants it; a URL has no secret in it, and none is read
-from a broker's conf file: keys and endpoints are found where the storage's own client looks for them
-(environment, its own files, the machine's role) and in fsspec's configuration; every call has an end.
+Invariants: fsspec is imported only when a URL needs it; a URL has no secret in it, and a broker's conf file
+gives none: the storage's own client finds keys and endpoints (in the environment, its own files, the
+machine's role), and so does fsspec's configuration; every call has an end.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _S3_OPTIONS = {
 
 
 def is_url(text: str) -> bool:
-    """Whether that is meant to be a URL."""
+    """The text is meant to be a URL."""
     return "://" in text
 
 
 def checked_url(text: str) -> str:
-    """The URL as it stands in conf files and pointers. Raises ValueError that says what is wrong with it."""
+    """The URL as it stands in conf files and pointers. Raises ValueError with the reason if it is wrong."""
     if len(text) > URL_BYTES_MAX or not _URL.fullmatch(text):
         raise ValueError("it must be a URL such as file:///srv/tidegate or s3://bucket/folder")
     url = urlsplit(text)
@@ -61,7 +61,7 @@ def checked_url(text: str) -> str:
     if ".." in unquote(url.path).split("/"):
         raise ValueError("it must be a URL without ..")
     if url.scheme != FILE and set(url.path) & set("*["):
-        # fsspec removes whatever the name as a pattern fits: the logs of others.
+        # fsspec takes the name as a pattern, and would remove everything that fits: the logs of others.
         raise ValueError("it must be a URL without * and [ in its path")
     if url.scheme == FILE and (url.netloc or not url.path.strip("/")):
         raise ValueError("a file URL names an absolute path, such as file:///srv/tidegate")
@@ -71,9 +71,9 @@ def checked_url(text: str) -> str:
 
 
 def check_known(url: str) -> None:
-    """Raise ValueError if fsspec, as it is installed here, knows nothing of a checked URL's scheme.
+    """Raise ValueError if the installed fsspec does not know a checked URL's scheme.
 
-    Where it is not installed nobody can tell: see `advice_on`.
+    Without fsspec nobody can tell: see `advice_on`.
     """
     try:
         _load(urlsplit(url).scheme)
@@ -87,7 +87,7 @@ def check_known(url: str) -> None:
 
 
 def _load(scheme: str) -> None:
-    """Raises ValueError for a scheme that nobody knows, and ImportError if a package is missing."""
+    """Raises ValueError for an unknown scheme, and ImportError if a package is missing."""
     if scheme != FILE:
         from fsspec import get_filesystem_class  # noqa: PLC0415 few have such a home
 
@@ -95,14 +95,14 @@ def _load(scheme: str) -> None:
 
 
 def missing_folder(url: str) -> Path | None:
-    """The folder of a checked URL of files that is not there; None if it is there, or is none."""
+    """The folder of a checked file URL if it is missing; None if it is there, or the URL is of no file."""
     parts = urlsplit(url)
     folder = Path(unquote(parts.path))
     return folder if parts.scheme == FILE and not folder.is_dir() else None
 
 
 def advice_on(url: str) -> str | None:
-    """Why nothing would be kept at a checked URL from here, and what to do; None if that is unknown."""
+    """The reason why nothing would be kept at a checked URL, and the remedy; None if there is none."""
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"
@@ -118,7 +118,7 @@ def advice_on(url: str) -> str | None:
 
 
 def _not_loaded(scheme: str, error: ImportError | ValueError) -> str:
-    """What is missing, and how to get it, in one line."""
+    """The missing package or scheme, and the remedy, in one line."""
     if isinstance(error, ValueError):
         return f"fsspec knows nothing of {scheme}://: {one_line(str(error))}"
     return (
@@ -136,26 +136,26 @@ class ObjectStores:
         self._lock = Lock()
 
     async def offload(self, work: Callable[[], object]) -> object:
-        """Run what blocks."""
+        """Run blocking work."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="tidegate-objects")
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def opened(self, url: str) -> Objects:
-        """The store, opened if it is not yet. Blocks. Raises OSError."""
+        """The store, opened if necessary. Blocks. Raises OSError."""
         with self._lock:
             if url not in self._opened:
                 self._opened[url] = open_objects(url)
             return self._opened[url]
 
     def close(self) -> None:
-        """Begin nothing more; what is under way ends by itself."""
+        """Begin nothing more; work under way ends by itself."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 def interval_ms(url: str) -> int:
-    """How long appends are gathered for a store."""
+    """The time for which appends to a store are gathered."""
     return 0 if urlsplit(url).scheme == FILE else REMOTE_INTERVAL_MS
 
 
@@ -168,9 +168,9 @@ def open_objects(url: str) -> Objects:
 
 
 class FsspecObjects:
-    """A store by the file system that fsspec has for its URL.
+    """A store by fsspec's file system for its URL.
 
-    creates_once is found out when it is opened: not every file system heeds it.
+    creates_once is found out at the opening: not every file system heeds it.
     """
 
     def __init__(self, url: str) -> None:
@@ -242,11 +242,11 @@ class FsspecObjects:
         except (FileExistsError, FileNotFoundError):
             raise
         except Exception as error:
-            # Each file system has errors of its own.
+            # Each file system has its own errors.
             raise _translated(error) from error
 
 
 def _translated(error: Exception) -> OSError:
-    """What went wrong in one line; not all of it, as some clients tell whole requests."""
+    """The error in one line; cut short, as some clients include whole requests."""
     words = one_line(str(error))[:_WORDS_MAX]
     return OSError(f"{type(error).__name__}: {words}" if words else type(error).__name__)
