@@ -1,3 +1,1 @@
-"""Drills: a fault done to a real broker and its daemon while delayed messages are due, and what became of
-them.
-"""
+"""Drills: a fault done to a real broker and its daemon, and the fate of the messages due meanwhile."""

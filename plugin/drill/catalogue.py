@@ -1,4 +1,4 @@
-"""The drills. Each is data: what it needs, what it sends, what is done when, and what may come twice."""
+"""The drills. Each is data: its needs, its load, its faults with their times, and the permitted repeats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate.plugin.errors import ConfigError
 
 _NEAR = 0.7
 
-# As long as a broker takes to start, and some seconds with it.
+# The time that a broker takes to start, and some seconds more.
 _RESTARTED = Load(span_s=14.0)
 _ON_ONE_BROKER = (
     Drill(
@@ -46,7 +46,7 @@ _ON_ONE_BROKER = (
         "both-killed",
         "kill -9 of broker and daemon at once, and their start",
         (Need.BROKER, Need.DAEMON),
-        # The daemon first: that it is gone can be seen of the broker beside it only while that one runs.
+        # The daemon first: only a running broker shows that the daemon beside it is gone.
         (Kill(("daemon", "broker")),),
         load=_RESTARTED,
     ),
@@ -96,7 +96,7 @@ _ON_ONE_BROKER = (
     ),
 )
 
-# More than the daemon keeps in memory, of which much is due soon, but not at once: in several slices.
+# More than the daemon keeps in memory. Much of it is due soon, but not at once: in several slices.
 _SPILLED = Load(messages=6_000, span_s=20.0, far=1.0)
 _ON_A_BROKER_THAT_IS_PREPARED = (
     Drill(
@@ -155,7 +155,7 @@ _ON_A_CLUSTER = (
         "the topic's broker stands still until another has taken over, and goes on as a zombie",
         _TWO,
         (Pause("broker", replace_clients=True, forgets=Forgets.UNSTORED),),
-        # That of somebody's own cluster is seen to stand still after twelve seconds.
+        # On a user's own cluster a pause shows only after twelve seconds.
         load=Load(span_s=24.0),
         hold_s=4.0,
         recovers=True,
@@ -190,7 +190,7 @@ _ON_A_CLUSTER = (
         "the bookie stands still for most of the time",
         (Need.BOOKIE,),
         (Stutter("bookie", times=16, still_s=0.4, every_s=0.5),),
-        # The fault takes eight seconds, on a busy machine ten, and something has to be due after it.
+        # The fault takes eight seconds, on a busy machine ten, and messages must be due after it.
         load=Load(span_s=20.0),
     ),
     Drill(
@@ -215,7 +215,7 @@ DRILLS = (*_ON_ONE_BROKER, *_ON_A_BROKER_THAT_IS_PREPARED, *_ON_A_CLUSTER)
 
 
 def named(name: str) -> Drill:
-    """The drill of that name. Raises ``ConfigError`` with those that may be meant."""
+    """The drill of that name. Raises ``ConfigError`` with similar names."""
     for drill in DRILLS:
         if drill.name == name:
             return drill

@@ -1,8 +1,9 @@
-"""Producer and consumers of a round: the real pulsar-client, and what it takes to live through faults.
+"""The producer and consumers of a round: the real pulsar-client, made to survive faults.
 
-When the connection is gone for a second, the client is dropped and a new one opened as soon as the broker's
-port answers (see ``local.clients``). What was sent twice for that the verdict tells from a tracker's repeats.
-Invariant: a client is never replaced because nothing comes: that would hide a tracker that has fallen asleep.
+When the connection has been gone for a second, the client is dropped, and a new one is opened as soon as the
+broker's port answers (see ``local.clients``). The verdict tells messages sent twice for that reason from a
+tracker's repeats. Invariant: silence is no reason to replace a client: that would hide a tracker that has
+fallen asleep.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class ClientError(UserError):
 
 
 class RefusedError(ClientError):
-    """The broker does not let us: trying again would not help."""
+    """The broker refuses us: another try would not help."""
 
 
 class Tally:
-    """Live counts of a round, for a view; every method may be called from any thread."""
+    """Live counts of a round, for a view; any thread may call every method."""
 
     def __init__(self, plan: Plan, start_us: int) -> None:
         self._due_us = start_us + plan.due_ms * 1000
@@ -62,7 +63,7 @@ class Tally:
         self.last_us = start_us
 
     def confirmed(self, number: int) -> bool:
-        """The broker has stored message ``number``; whether that is news."""
+        """The broker has stored message ``number``; True if that is news."""
         with self._lock:
             if self._confirmed[number]:
                 return False
@@ -71,7 +72,7 @@ class Tally:
             return True
 
     def is_confirmed(self, number: int) -> bool:
-        """Whether the broker has stored message ``number``."""
+        """True if the broker has stored message ``number``."""
         return bool(self._confirmed[number])
 
     def delivered(self, number: int, at_us: int) -> None:
@@ -95,7 +96,7 @@ class Tally:
             self.worst_ms[second] = late_us / 1000 if worst_ms is None else max(worst_ms, late_us / 1000)
 
     def rewinding(self) -> None:
-        """The cursor is about to be set back: what is stored comes again."""
+        """The cursor is about to be set back: stored messages come again."""
         with self._lock:
             self._again = bytearray(self._confirmed)
             expected, seen, again = (
@@ -109,8 +110,9 @@ class Tally:
 
     @property
     def missing(self) -> int:
-        """How many messages that are due in the round no consumer has received, or not again after the cursor
-        was set back. Counted as they come: the drill asks all the time, and there may be millions.
+        """How many messages due in the round have not been received, or not again since the cursor was set back.
+
+        Counted as receipts come: the drill asks all the time, and there may be millions.
         """
         return self._missing
 
@@ -118,7 +120,7 @@ class Tally:
 class Clients:
     """A producer and Shared (or Key_Shared) consumers of one topic.
 
-    ``service_url`` is asked anew at each connection; ``token`` is what the client shows there.
+    ``service_url`` is called at each connection; ``token`` authenticates there.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class Clients:
         self.failure: UserError | None = None
 
     def connect(self) -> None:
-        """Open a client. Raises ``ClientError``; an earlier one is to be dropped before."""
+        """Open a client. Raises ``ClientError``; drop an earlier client first."""
         service_url = self._service_url()
         reach(service_url)
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path))
@@ -172,7 +174,7 @@ class Clients:
             logger=logger,
         )
         with self._lock:
-            # Known from the start, so that dropping it ends a call that waits for the broker.
+            # Set at once, so that dropping it ends a call that waits for the broker.
             self._client = client
         try:
             if self._workers.closed.is_set():
@@ -192,7 +194,7 @@ class Clients:
         self._online.set()
 
     def begin(self, ledger: Ledger, tally: Tally, start_us: int) -> None:
-        """Send by the plan, whose times count from ``start_us``, and record what comes."""
+        """Send the plan, whose times count from ``start_us``, and record receipts."""
         self._ledger, self._tally = ledger, tally
         self._start_ms = start_us // 1000
         self._workers.run(self._send)
@@ -200,21 +202,21 @@ class Clients:
 
     @property
     def unconfirmed(self) -> int:
-        """Messages sent, or to be sent again, that the broker has not confirmed."""
+        """The number of messages, sent or to be resent, that the broker has not confirmed."""
         return self._sender.unconfirmed
 
     @property
     def online(self) -> bool:
-        """Whether there is a connected client."""
+        """True if there is a connected client."""
         return self._online.is_set()
 
     @property
     def settled(self) -> bool:
-        """Whether there is a client, and all of it is connected now."""
+        """True if there is a client and every part of it is connected now."""
         return self._online.is_set() and self._is_connected()
 
     def drop(self) -> None:
-        """Throw the client away."""
+        """Drop the client."""
         self._online.clear()
         with self._lock:
             client, self._client = self._client, None
@@ -234,20 +236,20 @@ class Clients:
 
     @property
     def stuck(self) -> bool:
-        """Whether a thread is still inside the client's library; asked after ``close``."""
+        """True if a thread is still inside the client's library; call it after ``close``."""
         return self._workers.stuck
 
-    # What faults have to do with them
+    # Used by faults
 
     @property
     def consumers(self) -> int:
-        """How many consumers are subscribed."""
+        """The number of subscribed consumers."""
         with self._lock:
             return len(self._consumers)
 
     @property
     def received(self) -> int:
-        """How many receipts there are."""
+        """The number of receipts."""
         return 0 if self._tally is None else self._tally.receipts
 
     def replace(self) -> None:
@@ -255,7 +257,7 @@ class Clients:
         self.drop()
 
     def replace_consumer(self) -> None:
-        """Close the consumer that has been there for longest, and subscribe another one."""
+        """Close the oldest consumer, and subscribe another one."""
         with self._lock:
             client = self._client
             oldest = self._consumers.popleft() if self._consumers else None
@@ -271,7 +273,7 @@ class Clients:
         self._start_consumer(consumer)
 
     def receiving(self, *, on: bool) -> None:
-        """Whether the consumers take messages from their queues."""
+        """Let the consumers take messages from their queues, or stop them."""
         (self._receiving.set if on else self._receiving.clear)()
 
     # Inside
@@ -317,7 +319,7 @@ class Clients:
     def _consume(self, consumer: pulsar.Consumer, place: int) -> None:
         def received(message: pulsar.Message, received_at: int, acked_at: int) -> None:
             number = decode(self._run_id, message.data())
-            # On a topic of somebody's own there may be messages of others.
+            # A user's own topic may have other people's messages.
             if number is None or number >= len(self._plan) or self._ledger is None or self._tally is None:
                 return
             where = message.message_id()
@@ -337,7 +339,7 @@ class Clients:
         send_ms = self._plan.send_ms
         while not self._workers.closed.is_set():
             self._online.wait()
-            # A whole number: for a fraction NumPy would make all of them fractions, at each look.
+            # A whole number: with a fraction NumPy would convert the whole array at each look.
             elapsed_ms = self._now_us() // 1000 - self._start_ms
             self._sender.send_up_to(int(np.searchsorted(send_ms, elapsed_ms, side="right")))
             self._workers.closed.wait(_POLL_S)

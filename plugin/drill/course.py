@@ -2,12 +2,12 @@
 
 Invariants:
 
-- whatever happens, the fault is undone and the clients are closed when ``Course.run`` returns or raises;
-- what is judged is what stands in the ledger on disk, and nothing else;
-- a fault that could not be done, or was not seen done, fails the round with its own words; so does whatever
-  else a person could put right. Only an interrupt ends the run;
-- a burst that this machine was too slow to store in time says nothing of the tracker: it is begun again with
-  more time (``TooFastError``), and judged as it is when that has not helped.
+- the fault is undone and the clients are closed when ``Course.run`` returns or raises, in all cases;
+- the verdict reads the ledger on disk, and nothing else;
+- a fault that could not be done, or was not seen done, fails the round with its own words; so does every
+  other error that a person could repair. Only an interrupt ends the run;
+- a burst that this machine stored too slowly says nothing of the tracker: it starts again with more time
+  (``TooFastError``), and counts as it is when that has not helped.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tidegate.plugin.stop import InterruptedRunError, Stop
 
 SUBSCRIPTION = "tidegate-drill"
 _CONNECT_TIMEOUT_S = 180.0
-# With nothing new for so long, what has not come is lost.
+# After so long without a receipt, missing messages are lost.
 _PATIENCE_S = 60.0
 _REPEATS_S = 0.5
-# The client sends acknowledgements after a tenth of that, the broker writes a cursor once in it.
+# The client sends acknowledgements after a tenth of that, and within it the broker writes a cursor once.
 _ACKNOWLEDGED_S = 1.0
-# Of what a machine has got through, so that the next attempt succeeds.
+# Share of the machine's measured rate, so that the next attempt succeeds.
 _SLOWER = 0.6
 _FASTER = 1.25
 _WARMING = 1.25
@@ -49,7 +49,7 @@ _MS_US = 1_000
 
 @dataclass
 class Progress:
-    """How far a run is, for whoever shows it. Written by the run alone, one field at a time."""
+    """The run's progress, for a view. Only the run writes it, one field at a time."""
 
     drill: str = ""
     does: str = ""
@@ -69,7 +69,7 @@ class Progress:
 class Job:
     """One round to run. ``seed`` makes the plan; ``run`` marks its messages.
 
-    ``sends_per_s``: how fast they are stored; with ``again`` a burst that was slower may be begun again.
+    ``sends_per_s``: how fast they are stored; with ``again`` a slower burst may start again.
     """
 
     drill: Drill
@@ -83,7 +83,7 @@ class Job:
 
 
 class TooFastError(UserError):
-    """The burst could not be stored before it was due; ``sends_per_s`` can be."""
+    """The burst could not be stored before it was due; ``sends_per_s`` is a rate that can."""
 
     def __init__(self, sends_per_s: int) -> None:
         super().__init__("the burst could not be stored before it was due")
@@ -91,7 +91,7 @@ class TooFastError(UserError):
 
 
 class Course:
-    """One round on a stand; ``stuck``, after it: a thread is still inside the client's library."""
+    """One round on a stand; ``stuck``, after ``run``: a thread is still inside the client's library."""
 
     def __init__(
         self, job: Job, stand: Stand, stop: Stop, progress: Progress, now_us: Callable[[], int]
@@ -107,7 +107,7 @@ class Course:
         self.stuck = False
 
     def run(self) -> Verdict:
-        """Go through with it. Raises ``InterruptedRunError`` when the end was asked for, ``TooFastError``."""
+        """Run the round. Raises ``InterruptedRunError`` when the end was requested, or ``TooFastError``."""
         job, stand, progress = self._job, self._stand, self._progress
         messages = plan(job.drill.load, job.seed, job.sends_per_s)
         progress.phase, progress.strikes, progress.tally = "connecting", [], None
@@ -170,7 +170,7 @@ class Course:
             self._event(f"failed: {error}")
 
     def _store_burst(self, clients: Clients, tally: Tally, messages: Plan) -> None:
-        """See half-way, and at the end, whether all of it will be stored when it is due."""
+        """Check half-way, and at the end, that all of it will be stored before it is due."""
         load = self._job.drill.load
         if load.shape is not Shape.BURST or not self._job.again:
             return
@@ -203,19 +203,19 @@ class Course:
                 self._stop.pause(drill.between_s)
 
     def _drain(self, clients: Clients) -> None:
-        """Wait until what is due by now has come, and its acknowledgements are with the broker."""
+        """Wait until everything due by now has come, and the broker has its acknowledgements."""
         tally = self._progress.tally
         now_us = self._now_us()
         while tally is not None and tally.received < tally.due(now_us):
             self._check(clients)
             if given_up(self._now_us(), tally.last_us, now_us):
-                # What has not come by now is for the verdict to tell.
+                # The verdict will tell what is missing.
                 break
             self._stop.pause(_POLL_S)
         self._stop.pause(_ACKNOWLEDGED_S)
 
     def _tell(self, ledger: Ledger, kind: str, **fields: Any) -> int:
-        """An event of a fault, into the ledger; what a cursor that is set back brings again is waited for."""
+        """Write an event of a fault into the ledger; when the cursor is set back, expect everything again."""
         at_us = ledger.event(kind, **fields)
         if kind == "rewinding" and self._progress.tally is not None:
             self._progress.tally.rewinding()
@@ -224,7 +224,7 @@ class Course:
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill
         if not progress.strikes or fault.forgets in {Forgets.ORDERLY, Forgets.UNSTORED}:
-            # From the first one on; and what a broker has counted goes with it.
+            # From the first strike on; the broker's count dies with it.
             self._count_reads(ledger, scene.topic)
         begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
@@ -239,7 +239,7 @@ class Course:
                 self._back(ledger, scene, clients, begin_us)
             self._stop.pause(drill.hold_s)
         except UserError:
-            # What went wrong first is what the round fails with.
+            # The round fails with the first error.
             with contextlib.suppress(UserError):
                 fault.undo(scene)
             raise
@@ -293,7 +293,7 @@ class Course:
         self._stop.pause(_REPEATS_S)
 
     def _measure(self, ledger: Ledger, topic: str, messages: Plan) -> None:
-        """What only the broker can tell: what it still holds, and what it has read."""
+        """Record the broker's own counts: messages that it still holds, and entries that it has read."""
         far = len(messages) - int(messages.expected.sum())
         deadline_s = time.monotonic() + _FAR_TIMEOUT_S
         held = self._stand.delayed(topic, self._subscription)
@@ -326,18 +326,18 @@ class Course:
 
 
 def given_up(now_us: int, *happened_us: int) -> bool:
-    """Whether what has not come yet is lost, which is then for the verdict to say.
+    """True if missing messages are lost, which the verdict will then say.
 
-    ``happened_us``: the last receipt, when the last message was due, and when deliveries were possible again
-    after the last fault, since a broker's start may take longer than anybody's patience.
+    ``happened_us``: the last receipt, the due time of the last message, and the moment at which deliveries
+    were possible again after the last fault, since a broker may take longer to start than ``_PATIENCE_S``.
     """
     return now_us - max(happened_us) > _PATIENCE_S * 1e6
 
 
 def slower_pace(sent: int, count: int, elapsed_ms: float, lead_ms: int, *, last: bool) -> int | None:
-    """How many a second this machine can store, with room; None if ``count`` will be stored by ``lead_ms``.
+    """A rate per second that this machine can store, with room; None if ``count`` will be stored in time.
 
-    Before the ``last`` look at it, it may be a quarter behind: a broker gets faster as it gets warm.
+    Before the ``last`` look it may be a quarter behind: a warm broker gets faster.
     """
     needed_ms = elapsed_ms * count / max(sent, 1)
     if sent >= count or needed_ms <= lead_ms * (1.0 if last else _WARMING):
@@ -346,5 +346,5 @@ def slower_pace(sent: int, count: int, elapsed_ms: float, lead_ms: int, *, last:
 
 
 def faster_pace(sends_per_s: int, most_per_s: int) -> int:
-    """How fast to store the burst after one that was stored in time: the start alone may have been slow."""
+    """The rate for the burst after one that was stored in time: only the start may have been slow."""
     return min(int(sends_per_s * _FASTER), most_per_s)

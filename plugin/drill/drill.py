@@ -1,4 +1,4 @@
-"""What a drill is: data, and the faults that it does."""
+"""A drill: data, with the faults that it does."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED})
 class Drill:
     """One drill. ``at_s``: seconds after the first message is due; ``hold_s``: from a fault to its undoing.
 
-    The faults come one after the other, ``times`` times with ``between_s`` in between. ``recovers``:
-    deliveries go on before the fault is undone, since another broker takes over. ``drained``: not before what
-    was due by then has come and its acknowledgements are with the broker.
+    The faults follow one another, ``times`` times with ``between_s`` in between. ``recovers``: deliveries
+    continue before the fault is undone, since another broker takes over. ``drained``: it first waits until
+    everything due by then has come and the broker has its acknowledgements.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""What a drill can do to a stand, and what a stand must offer for it.
+"""Faults that a drill can do to a stand, and the interface that a stand offers for them.
 
-A fault is done, checked, held, and undone. Invariants: what cannot be done, or is not seen to be done, raises
-``FaultError``, and the drill fails with its words; ``undo`` works whatever ``do`` got to, so that a stand
-can be used again.
+A fault is done, checked, held, and undone. Invariants: a fault that cannot be done, or is not seen done,
+raises ``FaultError``, and the drill fails with its words; ``undo`` works at whatever point ``do`` stopped, so
+that a stand can be used again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FaultError(UserError):
 
 
 class Need(StrEnum):
-    """What a drill needs of the place that it is run in."""
+    """A drill's requirement of its stand."""
 
     BROKER = "a broker that may be killed"
     DAEMON = "a daemon that may be killed"
@@ -38,7 +38,7 @@ class Need(StrEnum):
 
 
 class State(StrEnum):
-    """How a process is."""
+    """The state of a process."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -46,13 +46,14 @@ class State(StrEnum):
 
 
 class Part(Protocol):
-    """A process of the stand. Every call returns when it has happened, and raises ``UserError`` if it has
-    not.
+    """A process of the stand.
+
+    Every call returns when it has taken effect, and raises ``UserError`` if it has not.
     """
 
     @property
     def name(self) -> str:
-        """What it is called in sentences."""
+        """Its name in sentences."""
         ...
 
     def kill(self) -> None:
@@ -64,64 +65,64 @@ class Part(Protocol):
         ...
 
     def start(self) -> None:
-        """Start it again and wait until it can be used."""
+        """Start it again and wait until it is usable."""
         ...
 
     def pause(self) -> None:
-        """It stands still, its connections stay open."""
+        """Make it stand still with its connections open."""
         ...
 
     def resume(self) -> None:
-        """It goes on."""
+        """Let it continue."""
         ...
 
     def state(self) -> State:
-        """How it is now."""
+        """Its present state."""
         ...
 
 
 class Drivers(Protocol):
-    """The producer and consumers of the round, as far as a fault has to do with them."""
+    """The producer and consumers of the round, as faults see them."""
 
     @property
     def consumers(self) -> int:
-        """How many consumers are subscribed."""
+        """The number of subscribed consumers."""
         ...
 
     def replace(self) -> None:
-        """Give up the client, which may not notice by itself that its broker is gone, and take a new one."""
+        """Replace the client, which may not notice by itself that its broker is gone."""
         ...
 
     def replace_consumer(self) -> None:
-        """Close the consumer that has been there for longest, and subscribe another one."""
+        """Close the oldest consumer, and subscribe another one."""
         ...
 
     def receiving(self, *, on: bool) -> None:
-        """Whether the consumers take messages from their queues."""
+        """Let the consumers take messages from their queues, or stop them."""
         ...
 
     @property
     def received(self) -> int:
-        """How many receipts there are."""
+        """The number of receipts."""
         ...
 
 
 class Stand(Protocol):
-    """A place to drill in: brokers and daemons, or what can be reached of somebody's own."""
+    """A place to drill in: brokers and daemons, or the accessible parts of a user's own cluster."""
 
     @property
     def name(self) -> str:
-        """What the reports call it."""
+        """Its name in reports."""
         ...
 
     @property
     def tracker(self) -> str:
-        """Whose tracker the broker runs, by the names of ``--compare``."""
+        """The broker's tracker, by the names of ``--compare``."""
         ...
 
     @property
     def token(self) -> str | None:
-        """What its clients authenticate with."""
+        """The token of its clients."""
         ...
 
     @property
@@ -131,19 +132,22 @@ class Stand(Protocol):
 
     @property
     def lacking(self) -> dict[Need, str]:
-        """Why it does not meet others, where there is more to say."""
+        """The reasons why it does not meet others, where there is more to say."""
         ...
 
     def client_url(self, topic: str) -> str:
-        """What a client connects to now. Raises ``UserError`` while nobody who answers has the topic."""
+        """The URL for a client to connect to now.
+
+        Raises ``UserError`` while no broker that answers has the topic.
+        """
         ...
 
     def part(self, name: str) -> Part:
-        """``broker``, ``daemon``, ``bookie``; of several the one that has the topic, or ``broker-a``."""
+        """``broker``, ``daemon``, ``bookie``; of several the topic's owner, or a named one, ``broker-a``."""
         ...
 
     def move(self, topic: str) -> str:
-        """Have another broker own the topic; returns what was seen of it."""
+        """Make another broker own the topic; returns the evidence."""
         ...
 
     def rewind(self, topic: str, subscription: str) -> None:
@@ -155,7 +159,7 @@ class Stand(Protocol):
         ...
 
     def status(self) -> dict[str, Any] | None:
-        """What that daemon says of itself; None if it does not answer."""
+        """That daemon's status; None if it does not answer."""
         ...
 
     def set_clock(self, name: str, ahead_s: float) -> None:
@@ -163,15 +167,15 @@ class Stand(Protocol):
         ...
 
     def clock_ahead_s(self, name: str) -> float | None:
-        """How far the process says that its clock is ahead, to about a second; None if it does not answer."""
+        """How far ahead the process says its clock is, to about a second; None without an answer."""
         ...
 
     def fill_disk(self, *, full: bool) -> int:
-        """Fill the daemon's disk, or make room again; returns the bytes that it took."""
+        """Fill the daemon's disk, or make room again; returns the bytes written."""
         ...
 
     def topic(self, drill: str, number: int) -> str:
-        """A topic for one round, made if it must be; full name."""
+        """A topic for one round, made if it must be; its full name."""
         ...
 
     def wait_usable(self, topic: str) -> None:
@@ -179,23 +183,21 @@ class Stand(Protocol):
         ...
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """How many messages of the subscription wait to be due; None if it cannot be told."""
+        """The number of the subscription's messages that wait to be due; None if unknown."""
         ...
 
     def release(self, topic: str, subscription: str) -> None:
-        """The round is over: leave nothing behind that would be in somebody's way."""
+        """The round is over: leave no load on the user's cluster."""
         ...
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
-        """Entries of the topic that each running broker has read from storage since its start; None if
-        unknown.
-        """
+        """The topic's entries that each running broker has read from storage so far; None if unknown."""
         ...
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Where and when a fault happens. ``event`` writes into the ledger; ``pause`` waits and may raise."""
+    """Place and time of a fault. ``event`` writes into the ledger; ``pause`` waits and may raise."""
 
     stand: Stand
     topic: str
@@ -207,13 +209,13 @@ class Scene:
     parts: dict[str, Part] = field(default_factory=dict)
 
     def part(self, name: str) -> Part:
-        """The part of that name; during one fault the same one, whoever has the topic by then."""
+        """The part of that name; the same one during a fault, even if the topic changes its owner."""
         if name not in self.parts:
             self.parts[name] = self.stand.part(name)
         return self.parts[name]
 
     def bring_back(self, name: str) -> None:
-        """Start the part of that name if it is gone, let it go on if it is paused, and wait until it runs."""
+        """Start the named part if it is gone, resume it if it is paused, and wait until it runs."""
         part = self.part(name)
         state = part.state()
         if state is State.GONE:
@@ -223,27 +225,27 @@ class Scene:
 
 
 class Fault(Protocol):
-    """One kind of fault; its fields say what to, so that a drill is data."""
+    """One kind of fault; its fields are its parameters, so that a drill is data."""
 
     @property
     def what(self) -> str:
-        """It in a few words, for ledger, view and report."""
+        """The fault in a few words, for ledger, view and report."""
         ...
 
     @property
     def forgets(self) -> Forgets:
-        """Which acknowledgements may be forgotten over it."""
+        """The acknowledgements that may be forgotten over it."""
         ...
 
     @property
     def rewinds(self) -> bool:
-        """Whether it sets the cursor back on purpose."""
+        """True if it sets the cursor back on purpose."""
         ...
 
     def do(self, scene: Scene) -> str:
-        """Do it and see that it is done; returns how that was seen."""
+        """Do it and see that it is done; returns the evidence."""
         ...
 
     def undo(self, scene: Scene) -> None:
-        """Take it back, and return when everything runs again."""
+        """Undo it, and return when everything runs again."""
         ...

@@ -1,7 +1,7 @@
-"""The report as one HTML page without any script or link to elsewhere, and the JSON beside it.
+"""The report as one HTML page without scripts or external links, and the JSON beside it.
 
-Invariants: every text that is not ours is escaped; the page stands alone, so that it can be mailed; nothing
-is left half written (each file is replaced whole).
+Invariants: every foreign text is escaped; the page stands alone, so that it can be mailed; no file is left
+half written (each is replaced whole).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import Verdict
 from tidegate.plugin.errors import UserError
 
-# Of more rounds than this only the worst have a picture: a page of a hundred would not be looked at.
+# Beyond this number only the worst rounds have a picture: nobody would look at a hundred.
 _PICTURES_MAX = 5
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1f2933; --quiet: #66727f; --grid: #e3e8ed;
@@ -126,7 +126,7 @@ def _section(result: Result, number: int) -> str:
 
 
 def _pictured(verdicts: Sequence[Verdict]) -> list[int]:
-    """The places of those that have a picture: that failed, then of the longest gaps; in their order."""
+    """The indices of the verdicts with a picture, ascending: failed rounds, then the longest gaps."""
     worst = sorted(range(len(verdicts)), key=lambda at: (verdicts[at].passed, -verdicts[at].gap_s))
     return sorted(worst[:_PICTURES_MAX])
 

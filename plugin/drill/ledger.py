@@ -1,12 +1,13 @@
-"""The ledger of one round, on disk: what was planned, confirmed and received, and what was done to whom.
+"""The ledger of one round, on disk: its plan, confirmations and receipts, and the faults done.
 
-It is written as things happen, straight to the operating system, so that it survives a kill -9 of the drill
-itself; the verdict is made from what is read back. Invariants:
+Each event is written as it happens, straight to the operating system, so that it survives a kill -9 of the
+drill itself; the verdict uses only what is read back. Invariants:
 
-- every record is one ``write`` of a file opened for appending: threads do not mix theirs, and of a record
-  that a crash cut off the reader takes nothing;
+- every record is one ``write`` to a file opened for appending: threads do not mix theirs, and the reader
+  ignores a record that a crash cut off;
 - a round without an ``end`` among its events was not finished;
-- times are microseconds since the epoch of this machine's clock; ``NEVER`` stands for what did not happen.
+- times are microseconds since the epoch of this machine's clock; ``NEVER`` stands for an event that did not
+  happen.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ _U16_MAX = 65_535
 
 @dataclass(frozen=True)
 class Round:
-    """What a ledger is of. ``repeats_allowed``: the causes (by name) for which messages may come again.
+    """Identity and rules of the round.
 
-    ``burst``: the drill is that all of it is stored when it comes due.
+    ``repeats_allowed``: the causes (by name) for which messages may come again.
+
+    ``burst``: all of it must be stored before it is due.
     """
 
     drill: str
@@ -66,12 +69,12 @@ class Round:
 
 
 class Forgets(StrEnum):
-    """Which acknowledgements may be forgotten over a fault, whatever the tracker does.
+    """The acknowledgements that may be forgotten over a fault, whatever the tracker does.
 
-    NOTHING: none; consumers stay connected to the broker that knows them. UNDER_WAY: those that had not
-    reached the broker, since consumers are disconnected. ORDERLY: the same; and the broker stores its cursors
-    first, so that of the others only what does not fit into a cursor's record can be missing. UNSTORED: also
-    what the broker had not stored yet, since it dies or is replaced.
+    NOTHING: none; consumers stay connected to the same broker. UNDER_WAY: those that had not reached the
+    broker, since consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so that
+    of the others only those that do not fit into a cursor's record can be missing. UNSTORED: also those that
+    the broker had not stored yet, since it dies or is replaced.
     """
 
     NOTHING = "nothing"
@@ -82,10 +85,10 @@ class Forgets(StrEnum):
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault: begun, seen done, being undone, and deliveries possible again.
+    """One fault: its beginning, the evidence, its undoing, and the moment when deliveries are possible again.
 
-    ``rewinds``: the cursor was set back on purpose; ``rewind_us``: when the last attempt at it began, the one
-    that a broker took. Ledgers of before have ``begin_us`` there.
+    ``rewinds``: the cursor was set back on purpose; ``rewind_us``: when the last attempt at that began, the
+    one that a broker accepted. Older ledgers have ``begin_us`` there.
     """
 
     what: str
@@ -101,9 +104,9 @@ class Strike:
 
 @dataclass(frozen=True)
 class Record:
-    """A ledger as it was read. ``clock``: (from when, how far the broker's clock is ahead), ascending.
+    """A ledger read back. ``clock``: (from when, how far the broker's clock is ahead), ascending.
 
-    ``reads``: when, and how many entries each run of a broker had read from storage by then, ascending.
+    ``reads``: (when, the entries that each run of a broker had read from storage by then), ascending.
     """
 
     round: Round
@@ -123,7 +126,7 @@ class LedgerError(UserError):
 
 
 class Ledger:
-    """The writing side, for one round; every method may be called from any thread."""
+    """The writing side, for one round; any thread may call every method."""
 
     def __init__(self, directory: Path, of: Round, plan: Plan, now_us: Callable[[], int]) -> None:
         self.directory = directory
@@ -136,7 +139,7 @@ class Ledger:
                 os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
                 for name in ("confirmed.bin", "received.bin", "events.jsonl")
             )
-            # The last, and whole: who dies before it has left nothing that is taken for a ledger.
+            # Written last, and whole: an earlier death leaves nothing that looks like a ledger.
             text = json.dumps(asdict(of) | {"lead_ms": plan.lead_ms}, indent=2) + "\n"
             temporary = directory / ".round.json"
             temporary.write_text(text, encoding="utf-8")
@@ -165,14 +168,14 @@ class Ledger:
         )
 
     def event(self, kind: str, at_us: int | None = None, **fields: Any) -> int:
-        """Something happened, now unless told otherwise; returns when."""
+        """Record an event, by default now; returns its time."""
         at_us = self._now_us() if at_us is None else at_us
         line = json.dumps({"kind": kind, "at_us": at_us, **fields}) + "\n"
         self._write(self._events, line.encode())
         return at_us
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the ledger to further events."""
         for descriptor in (self._confirmations, self._receipts, self._events):
             os.close(descriptor)
 
@@ -194,7 +197,7 @@ class Ledger:
 
 
 def read_ledger(directory: Path) -> Record:
-    """What stands in the ledger of ``directory``, finished or not. Raises ``LedgerError``."""
+    """The content of the ledger in ``directory``, finished or not. Raises ``LedgerError``."""
     try:
         head = json.loads((directory / "round.json").read_text(encoding="utf-8"))
         lead_ms = head.pop("lead_ms")
@@ -228,7 +231,7 @@ def _read(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
 
 
 def _read_events(path: Path) -> list[dict[str, Any]]:
-    # What follows the last newline was cut off by a crash.
+    # A crash cut off the text after the last newline.
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     return [json.loads(line) for line in lines]
 

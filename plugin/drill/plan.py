@@ -1,12 +1,12 @@
-"""What a drill sends: every message with the moment at which it is sent and the one at which it is due.
+"""The messages of a drill: each with its sending time and its due time.
 
-The plan is made, and written down, before the first message goes out, so that the verdict knows the truth
-without asking the broker. Invariants:
+The plan is made, and written to disk, before the first message goes out, so that the verdict knows the truth
+without the broker. Invariants:
 
 - a message's number is its index in the plan's arrays, and travels in its payload;
 - all times are milliseconds after the start of the round; messages stand in sending order;
-- what is due ``FAR_MS`` or later is not waited for: it must stay where it is;
-- what is sent at once is due only when there was time to send all of it.
+- messages due after ``FAR_MS`` or more are not waited for: they must stay where they are;
+- messages sent at once are due only when there was time to send all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Int64 = npt.NDArray[np.int64]
 
 FAR_MS = 86_400_000
 KEYS = 64
-# What a producer in Python gets through on a busy machine.
+# The rate of a producer in Python on a busy machine.
 SENDS_PER_S = 5_000
 _LEAD_MS = 1_500
 _FAR_SPREAD_MS = 120_000
@@ -47,9 +47,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Load:
-    """The traffic of a drill. ``far``: how many more messages, as a share of ``messages``, are due
-    tomorrow.
-    """
+    """The load of a drill. ``far``: further messages due tomorrow, as a share of ``messages``."""
 
     messages: int = 4_000
     span_s: float = 10.0
@@ -59,7 +57,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """Two arrays of one length, and when the first one is due at the earliest (``lead_ms``)."""
+    """Two arrays of one length, and the earliest due time of the first message (``lead_ms``)."""
 
     send_ms: Int64
     due_ms: Int64
@@ -70,23 +68,23 @@ class Plan:
 
     @functools.cached_property
     def expected(self) -> npt.NDArray[np.bool_]:
-        """Which are due within the round."""
+        """A mask of the messages due within the round."""
         expected: npt.NDArray[np.bool_] = self.due_ms < FAR_MS
         return expected
 
     @functools.cached_property
     def end_ms(self) -> int:
-        """When the last one of these is due."""
+        """The due time of the last of these."""
         return int(self.due_ms[self.expected].max(initial=0))
 
     @functools.cached_property
     def keys(self) -> Int64:
-        """The key of each message; made once, since the sender asks for each."""
+        """The key of each message; computed once, since the sender reads each."""
         return np.arange(len(self), dtype=np.int64) % KEYS
 
 
 def plan(load: Load, seed: int, sends_per_s: int = SENDS_PER_S) -> Plan:
-    """The messages of one round; what is sent at once is stored at ``sends_per_s`` before it is due."""
+    """The messages of one round; those sent at once are stored at ``sends_per_s`` before they are due."""
     random = np.random.default_rng(seed)
     count, span_ms = load.messages, int(load.span_s * 1000)
     far = int(count * load.far)
@@ -118,7 +116,7 @@ def encode(run: int, number: int) -> bytes:
 
 
 def decode(run: int, payload: bytes) -> int | None:
-    """The message's number; None for one that is not of this run."""
+    """The message's number; None for a message of another run."""
     if len(payload) != _PAYLOAD.size:
         return None
     magic, of_run, number = _PAYLOAD.unpack(payload)

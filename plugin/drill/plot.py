@@ -1,8 +1,7 @@
-"""A round's picture: how late each message was, over time, with the faults and the gaps.
+"""A round's picture: the lateness of each message over time, with the faults and the gaps.
 
 An SVG as text, for a page that follows the reader's light or dark scheme. Invariants: every delayed message
-that was received is in the picture; nothing here needs a display, and matplotlib's global state is left
-alone.
+that was received is in the picture; no display is needed, and matplotlib's global state stays as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tidegate.plugin.drill.verdict import Verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Stand-ins for the page's colours: the page's own rules outweigh them.
+# Placeholders for the page's colours, whose rules override them.
 _INK, _QUIET, _GRID = "#1f2933", "#66727f", "#e3e8ed"
 _DOT, _EARLY, _FAULT, _BAND, _GAP = "#2a78c5", "#c2338f", "#d1453b", "#fbe3e0", "#d98a14"
 _TICKS_MS = (1, 10, 100, 1_000, 10_000, 100_000)
@@ -30,7 +29,7 @@ _DPI = 120
 
 
 def round_svg(verdict: Verdict, salt: str) -> str:
-    """The picture. ``salt`` makes the ids in it differ from those of other pictures on the page."""
+    """The picture. ``salt`` makes its ids differ from those of other pictures on the page."""
     style: Any = {"font.family": "DejaVu Sans", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": salt}
     with mpl.rc_context(style):
         figure = Figure(figsize=(9, 3.4))
@@ -90,7 +89,7 @@ def _draw(axes: Axes, verdict: Verdict) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axes.set_xlim(0, end_s * 1.01)
-    # The gaps along the upper edge, where nothing was received although something was due.
+    # The gaps along the upper edge: times in which a message was due and none was received.
     for begin_s, until_s in verdict.gaps:
         axes.plot([begin_s, until_s], [0.97, 0.97], transform=axes.get_xaxis_transform(), color=_GAP,
         linewidth=4,

@@ -1,4 +1,4 @@
-"""Whether anybody answers where a client is to connect."""
+"""Tests that a port answers where a client is to connect."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PORT, _TLS_PORT = 6650, 6651
 
 
 class UnreachableError(UserError):
-    """Nobody answers there."""
+    """No port answers there."""
 
 
 def reach(service_url: str) -> None:
-    """Raise ``UnreachableError`` unless a port answers: the client itself would wait for ever longer.
+    """Raise ``UnreachableError`` unless a port answers: the client itself would retry for ever longer.
 
-    ``service_url``: ``pulsar://`` or ``pulsar+ssl://``, and one or several places.
+    ``service_url``: ``pulsar://`` or ``pulsar+ssl://``, with one or several addresses.
     """
     scheme, _, places = service_url.partition("://")
     for place in places.split(","):
-        # A port that is none is a ValueError.
+        # An invalid port is a ValueError.
         with contextlib.suppress(OSError, ValueError):
             address = urlsplit(f"{scheme}://{place}")
             port = address.port or (_TLS_PORT if scheme == "pulsar+ssl" else _PORT)

@@ -1,4 +1,4 @@
-"""The results of drills as JSON and as a table for a person. Pure functions of what was found.
+"""The results of drills as JSON and as a table for people. Pure functions of the results.
 
 A drill's object is documented in docs/drills.md; within one ``schema`` fields are only added.
 """
@@ -24,7 +24,7 @@ _DASH = "–"
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """One drill: counts are sums over its rounds, times the worst round's."""
+    """One drill: counts are sums over its rounds, times are the worst round's."""
     verdicts = result.verdicts
     causes: Counter[str] = Counter()
     for one in verdicts:
@@ -50,21 +50,22 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def reasons_of(result: Result) -> list[str]:
-    """Why it failed, a sentence each, each once."""
+    """The reasons for its failure, a sentence each, without duplicates."""
     said = [*result.failures, *(reason for one in result.verdicts for reason in one.reasons)]
     return list(dict.fromkeys(said))
 
 
 def worst(verdicts: Sequence[Verdict], value: Callable[[Verdict], float | None]) -> float | None:
-    """The largest of what is known."""
+    """The largest of the known values."""
     return max((known for one in verdicts if (known := value(one)) is not None), default=None)
 
 
 def as_table(results: Sequence[Result]) -> RenderableType:
-    """All of them, a line a drill and tracker, and below why some failed."""
+    """All results, a line for each drill and tracker, and below them the reasons for failures."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bright_black")
     several = len({one.tracker for one in results}) > 1
-    # Only of consumers that promise it, as --key-shared has them, is it of interest when nothing is.
+    # A column for order is of interest when there are violations, or when consumers promise order
+    # (--key-shared).
     disorder = any(one.out_of_order for result in results for one in result.verdicts)
     for title in ("drill", *(("tracker",) if several else ()), "", "rounds"):
         table.add_column(title, no_wrap=True)
@@ -96,12 +97,12 @@ def as_table(results: Sequence[Result]) -> RenderableType:
 
 
 def seconds(value: float | None) -> str:
-    """With the digits that matter."""
+    """With the significant digits."""
     return _DASH if value is None else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
 
 
 def milliseconds(value: float | None) -> str:
-    """With the digits that matter."""
+    """With the significant digits."""
     return _DASH if value is None else duration(value)
 
 

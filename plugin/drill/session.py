@@ -1,6 +1,6 @@
-"""A run of drills: each drill on each tracker, so many rounds, on stands that are started when first needed.
+"""A run of drills: each drill on each tracker for a number of rounds, on stands started at first need.
 
-Invariants: a drill whose needs the stand does not meet fails and says which; whatever ends the run, every
+Invariants: a drill whose needs the stand does not meet fails and names them; however the run ends, every
 process started here has ended and every ledger of a finished round is on disk.
 """
 
@@ -29,17 +29,17 @@ from tidegate.plugin.stop import InterruptedRunError, Stop
 
 LEDGERS = "ledgers"
 WORK = "work"
-# What a quiet machine gets through; one that does not is asked for less.
+# The rate of a quiet machine; a slower machine is asked for less.
 _BURST_SENDS_PER_S = 16_000
 _BURST_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for; directories are absolute. ``messages``: None is each drill's own number.
+    """The user's choices; directories are absolute. ``messages``: None means each drill's own number.
 
-    ``rounds`` of a drill come one after the other and make one result; all of that is gone through ``passes``
-    times, with the same stands as far as they can be used again.
+    The ``rounds`` of a drill are consecutive and give one result; the whole is repeated ``passes`` times, on
+    the same stands where they can be reused.
     """
 
     drills: Sequence[Drill]
@@ -57,7 +57,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """A drill on one tracker: the verdict on each round, and why there are fewer than were asked for."""
+    """A drill on one tracker: the verdict on each round, and why there are fewer than requested."""
 
     drill: str
     does: str
@@ -67,12 +67,12 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Every round passed, and there was one."""
+        """True if there was a round and every round passed."""
         return bool(self.verdicts) and not self.failures and all(one.passed for one in self.verdicts)
 
 
 class Session:
-    """One run; ``progress`` may be read from other threads while it goes on.
+    """One run; other threads may read ``progress`` meanwhile.
 
     ``stuck``, after ``run``: a thread is still inside the client's library, which aborts the process if
     Python ends in the ordinary way.
@@ -90,7 +90,7 @@ class Session:
         self._sends_per_s = _BURST_SENDS_PER_S
 
     def run(self) -> Generator[Result, None, None]:
-        """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was asked for."""
+        """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was requested."""
         place = workspace(self._options.out_dir, (LEDGERS, WORK), busy="another run of drills works")
         with place as socket_dir, self._own_cluster(), Guard() as guard:
             for tracker in self._options.trackers:
@@ -103,7 +103,7 @@ class Session:
                     self._end_stand()
 
     def _drill(self, drill: Drill, tracker: str, first: int, socket_dir: Path, guard: Guard) -> Result:
-        """Its rounds, of which the first has the number ``first``."""
+        """Run its rounds, numbered from ``first``."""
         options, progress = self._options, self.progress
         if options.messages is not None:
             drill = replace(drill, load=replace(drill.load, messages=options.messages))
@@ -132,7 +132,7 @@ class Session:
         while True:
             try:
                 verdict = self._attempt(drill, number, stand, again=attempt < _BURST_ATTEMPTS)
-                # The last attempt is judged even if it was late, as is one that was broken off.
+                # The last attempt counts even if it was late, as does an aborted one.
                 if drill.load.shape is Shape.BURST and attempt < _BURST_ATTEMPTS and not verdict.aborted:
                     self._sends_per_s = faster_pace(self._sends_per_s, _BURST_SENDS_PER_S)
                 break
@@ -141,12 +141,12 @@ class Session:
                 self._sends_per_s = error.sends_per_s
                 self.progress.events.append((0.0, f"{error}: once more, with more time"))
         if verdict.lost or verdict.unconfirmed or verdict.aborted:
-            # What a round that went wrong leaves behind is nobody else's business.
+            # A failed round must not affect the next one.
             self._end_stand()
         return verdict
 
     def _attempt(self, drill: Drill, number: int, stand: RunningStand, *, again: bool) -> Verdict:
-        """One round. Raises ``TooFastError``, which leaves no ledger, if it may be begun again."""
+        """One round. Raises ``TooFastError``, which leaves no ledger, if the round may start again."""
         at_once = drill.load.shape is not Shape.EVEN
         job = Job(
             drill=drill,
@@ -168,7 +168,7 @@ class Session:
             self.stuck = self.stuck or course.stuck
 
     def _stand_for(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
-        """The stand that runs if it will do, else another one."""
+        """The running stand if it suits, else another one."""
         if self._own is not None:
             return self._own
         kind = kind_for(drill.needs)
@@ -192,7 +192,7 @@ class Session:
 
     @contextlib.contextmanager
     def _own_cluster(self) -> Iterator[None]:
-        """The user's cluster, if that is where the drills are: one for all of them."""
+        """The user's cluster, if the drills run there: one for all of them."""
         if self._options.own is None:
             yield
             return
@@ -206,7 +206,7 @@ class Session:
 
     @property
     def left(self) -> list[str]:
-        """What was left behind on the user's cluster, a line each."""
+        """What stayed behind on the user's cluster, a line each."""
         return [] if self._own is None else self._own.left
 
     def _work_dir(self, tracker: str) -> Path:
@@ -220,18 +220,18 @@ class Session:
 
 
 def drills_with(tracker: str, drills: Sequence[Drill]) -> list[Drill]:
-    """Those of the drills that the tracker can be compared in; on somebody's own cluster all of them."""
+    """The drills in which the tracker can be compared; on a user's own cluster all of them."""
     return [drill for drill in drills if tracker == OWN or can_run(drill.needs, tracker)]
 
 
 def ledgers_of(out_dir: Path) -> list[Path]:
-    """The ledgers that a run left in ``out_dir``, finished or not, in the order of their names."""
+    """The ledgers of a run in ``out_dir``, finished or not, ordered by name."""
     directory = out_dir / LEDGERS
     return sorted(path.parent for path in directory.glob("*/round.json"))
 
 
 def results_of(ledgers: Sequence[Path], does: Callable[[str], str]) -> list[Result]:
-    """What the ledgers on disk say, a result for each drill and tracker. Raises ``UserError``."""
+    """The results from the ledgers on disk, one for each drill and tracker. Raises ``UserError``."""
     records: dict[tuple[str, str], list[Record]] = {}
     for directory in ledgers:
         record = read_ledger(directory)

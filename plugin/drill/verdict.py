@@ -1,15 +1,15 @@
-"""What became of every message of a round: a pure function of its ledger.
+"""The fate of every message of a round: a pure function of its ledger.
 
-``tidegate.plugin.checks`` answers what is asked of any deliveries; here is what only a drill knows: which
-faults lay between two receipts, and how far the broker's clock was ahead. Words:
+``tidegate.plugin.checks`` has the questions that fit any deliveries; this module adds a drill's knowledge:
+the faults between two receipts, and how far the broker's clock was ahead. Words:
 
 - *early*: received before the broker's clock had ever shown its deliver_at. *Lost*: confirmed, due in the
   round, and never received, or not again after the cursor was set back.
 - *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
   at two positions, since a fault took the confirmation and the producer sent it again; no tracker can know.
-- *gap*: a time in which something was due and nothing was received.
-- *first due*: from when a fault was done to the first receipt of a message that was due after that. What had
-  been on its way to a consumer before, or while the fault was being done, does not count that way.
+- *gap*: a time in which a message was due and none was received.
+- *first due*: from the moment at which a fault was done to the first receipt of a message due after it.
+  Messages already on their way to a consumer before or during the fault do not count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Bools = npt.NDArray[np.bool_]
 _CLIENT_HOLDS_US = 100_000
 # Pulsar writes a cursor once a second at most.
 _CURSOR_WRITTEN_US = 1_000_000
-# Shorter waits are how lateness shows, not an outage.
+# Shorter waits are lateness, not an outage.
 _GAP_MIN_US = 50_000
 _OVERDUE_US = 10_000_000
 """What was due within so long before the end of a round that was broken off may only have been late."""
@@ -49,12 +49,11 @@ _OVERDUE_US = 10_000_000
 class Cause(StrEnum):
     """Why a message came again.
 
-    Each is exact about what it excuses; all else is TRACKER, no fault lies between that could be why.
-    IN_FLIGHT: over a fault that disconnects consumers, nobody had acknowledged it, or not before the client's
-    last 100 ms before the fault, or while the fault lasted. UNPERSISTED: over one that takes what is not
-    stored, acknowledged within the second before. HOLE: over one after which the cursor is read from its
-    record (these, or an orderly one), acknowledged earlier than that. REWOUND: the cursor was set back on
-    purpose.
+    Each cause is exact about its excuse; everything else is TRACKER: no fault in between explains it.
+    IN_FLIGHT: over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's last
+    100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
+    acknowledged within the second before. HOLE: over a fault after which the cursor is read from its record
+    (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was set back on purpose.
     """
 
     IN_FLIGHT = "in_flight"
@@ -66,7 +65,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class LatenessMs:
-    """Percentiles of lateness in milliseconds; None when nothing was received."""
+    """Percentiles of lateness in milliseconds; None if there were no receipts."""
 
     p50: float
     p99: float
@@ -76,9 +75,11 @@ class LatenessMs:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one round. Times in the unit that ends their name; None for what did not happen.
+    """The verdict on one round.
 
-    ``aborted``: it did not get to its end; ``lost`` counts what was overdue by then.
+    Times in the unit that ends their name; None for an event that did not happen.
+
+    ``aborted``: it did not reach its end; ``lost`` counts what was overdue by then.
     """
 
     passed: bool
@@ -107,13 +108,13 @@ class Verdict:
     strikes: list[Strike]
     aborted: bool
     start_us: int
-    # For the plots, an element for each delayed message that was received: seconds since the start, and ms.
+    # For the plots, an element for each delayed message received: seconds since the start, and ms.
     due_s: npt.NDArray[np.float64]
     late_ms: npt.NDArray[np.float64]
 
 
 def judge(record: Record) -> Verdict:
-    """Hold what was received against what was planned. O(n log n)."""
+    """Compare the receipts with the plan. O(n log n)."""
     plan, receipts = record.plan, record.receipts
     number = receipts["number"].astype(np.int64)
     received_us = np.ascontiguousarray(receipts["received_us"])
@@ -172,14 +173,14 @@ def judge(record: Record) -> Verdict:
 
 
 def _last_us(record: Record) -> int:
-    """When the last thing happened that the ledger of a round has."""
+    """The time of the last event in a round's ledger."""
     received_us, confirmed_us = record.receipts["received_us"], record.confirmed_us
     done_us = confirmed_us[confirmed_us != NEVER]
     return max(int(received_us.max(initial=0)), int(done_us.max(initial=0)))
 
 
 def stored_late(record: Record) -> int:
-    """How many messages of a burst were stored only after they were due."""
+    """The number of a burst's messages that were stored only after they were due."""
     if not record.round.burst:
         return 0
     deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
@@ -189,8 +190,8 @@ def stored_late(record: Record) -> int:
 def reached_us(deliver_at_us: Int64, clock: list[tuple[int, int]]) -> Int64:
     """When the broker's clock first showed each moment, by this machine's clock.
 
-    ``clock``: (from when, how far ahead, both µs), ascending; before the first it is not ahead. A step back
-    makes it show moments again: the first time counts, since what left then was not early.
+    ``clock``: (from when, how far ahead, both µs), ascending; before the first it is not ahead. After a step
+    back it shows moments again: the first time counts, since a message that left then was not early.
     """
     reached: Int64 = deliver_at_us.copy()
     if not clock:
@@ -232,17 +233,16 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
 
 
 def _proves_nothing(verdict: Verdict, record: Record) -> bool:
-    """Whether the fault came when all was over. That of a burst lasts until after the instant at which all is
-    due; and a round that was broken off has its own words.
+    """True if the fault came after everything had been received.
+
+    A burst's round lasts until after the instant at which all is due; an aborted round has its own words.
     """
     over = bool(record.strikes) and verdict.first_due_s is None
     return over and not record.round.burst and not verdict.aborted
 
 
 def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
-    """The cause of each repeat as its index in ``Cause``, and the age of the oldest forgotten
-    acknowledgement.
-    """
+    """Each repeat's cause (index in ``Cause``), and the age of the oldest forgotten acknowledgement."""
     receipts = record.receipts
     received_us, acked_us = receipts["received_us"], receipts["acked_us"]
     before, after = repeats((receipts["ledger_id"], receipts["entry_id"]), received_us)
@@ -255,7 +255,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         last_us = np.iinfo(np.int64).max if strike.back_us == NEVER else strike.back_us
         between = (first_us < last_us) & (second_us >= strike.begin_us) & ~settled
         if strike.rewinds:
-            # Since its beginning: an attempt that was answered with an error may have set it back, too.
+            # Since its beginning: an attempt answered with an error may have set it back, too.
             causes[between] = index[Cause.REWOUND]
             settled |= between
             continue
@@ -264,9 +264,10 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
             continue
         under_way = between & ((acknowledged_us == NEVER) | (age_us <= _CLIENT_HOLDS_US))
         causes[under_way] = index[Cause.IN_FLIGHT]
-        # It may come only after a later fault: a client drops a repeat of what it has just acknowledged.
+        # It may come only after a later fault: a client drops a repeat of a message that it has just
+        # acknowledged.
         settled |= under_way & (acknowledged_us != NEVER)
-        # Of two faults the first after the acknowledgement is the one that can have forgotten it.
+        # Of two faults, only the first after the acknowledgement can have forgotten it.
         if strike.forgets is Forgets.UNDER_WAY:
             continue
         forgotten = between & ~under_way
@@ -279,13 +280,13 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
 
 
 def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
-    """Which were confirmed before the cursor was set back, were due, and did not come after it."""
+    """A mask of due messages, confirmed before the cursor was set back, that did not come after it."""
     missing = np.zeros(len(record.plan), np.bool_)
     for strike in record.strikes:
         if not strike.rewinds or strike.back_us == NEVER:
             continue
         came = np.zeros(len(record.plan), np.bool_)
-        # What came since the fault began, but before a broker took the reset, has to come again as well.
+        # Receipts since the fault began, but before a broker accepted the reset, must come again as well.
         came[number[received_us >= strike.rewind_us]] = True
         stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.rewind_us)
         missing |= stored & record.plan.expected & ~came
@@ -294,7 +295,7 @@ def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
 
 def _out_of_order(record: Record, first_us: Int64, due_us: Int64, got: Bools) -> int:
     sent = np.arange(len(record.plan), dtype=np.int64)
-    # Where the plan has them in one millisecond, the one sent first comes first.
+    # In the same millisecond of the plan, the message sent first comes first.
     late = out_of_order(record.plan.keys[got], due_us[got], sent[got], first_us[got])
     return int(np.count_nonzero(late))
 
@@ -308,7 +309,7 @@ def _lateness(late_us: Int64) -> LatenessMs | None:
 
 
 def _first_due_s(strikes: list[Strike], first_us: Int64, due_us: Int64) -> tuple[float | None, float | None]:
-    """The longest wait over all faults: from when it was done, and from when all was usable again."""
+    """The longest wait over all faults: after the fault was done, and after all was usable again."""
     waits_us, after_us = [], []
     for strike in strikes:
         done_us = max(strike.done_us, strike.begin_us)
@@ -331,7 +332,7 @@ def _down_s(strikes: list[Strike]) -> float | None:
 def _entries_read(record: Record) -> int | None:
     """Entries that all brokers have read from storage since the first fault (without one: in the round).
 
-    A count that falls has begun anew.
+    A count that falls has started anew.
     """
     if not record.reads:
         return None
@@ -348,7 +349,7 @@ def _entries_read(record: Record) -> int | None:
 
 
 def _read_again(record: Record, receipts: npt.NDArray[np.void]) -> int | None:
-    """Of these, what is beyond one for each entry stored since, and one for each delivered since."""
+    """Of these, the entries beyond one for each entry stored since, and one for each delivered since."""
     read = _entries_read(record)
     if read is None:
         return None

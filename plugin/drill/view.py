@@ -1,6 +1,6 @@
-"""What is shown while drills run: a live screen on a terminal, a line for each event elsewhere.
+"""The view while drills run: a live screen on a terminal, a line for each event elsewhere.
 
-Rendering is a pure function of ``Progress`` and the time; the two views only say when.
+Rendering is a pure function of ``Progress`` and the time; the two views only decide when.
 """
 
 from __future__ import annotations

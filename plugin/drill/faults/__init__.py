@@ -1,1 +1,1 @@
-"""The kinds of faults: to processes, to what is stored, to clocks, to clients, and to where a topic is."""
+"""The kinds of faults: to processes, stored data, clocks, clients, and the place of a topic."""

@@ -1,4 +1,4 @@
-"""What consumers do that is hard on a tracker: come and go, or take nothing."""
+"""Consumers that are hard on a tracker: they come and go, or take nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Churn:
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Replace the one that has been there for longest."""
+        """Replace the oldest consumer."""
         scene.drivers.replace_consumer()
         return "a consumer was closed and another one subscribed"
 
@@ -39,7 +39,7 @@ class SlowConsumers:
         return "the consumers take nothing"
 
     def do(self, scene: Scene) -> str:
-        """Stop taking, and see that nothing more comes although it is due."""
+        """Stop taking, and see that no more receipts come although messages are due."""
         scene.drivers.receiving(on=False)
         scene.pause(1.0)
         before = scene.drivers.received
@@ -50,5 +50,5 @@ class SlowConsumers:
         return f"nothing was taken for {self.wait_s:.0f} s"
 
     def undo(self, scene: Scene) -> None:
-        """Take again."""
+        """Resume taking."""
         scene.drivers.receiving(on=True)

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: that of the broker or of the daemon, each on its own."""
+"""Wrong clocks: the broker's or the daemon's, each by itself."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ class StepClock:
         self._set(scene, 0.0, forward=self.ahead_s < 0)
 
     def _set(self, scene: Scene, ahead_s: float, *, forward: bool) -> None:
-        # What is early is judged by the broker's clock alone, which the verdict reads from the ledger. It
-        # stands there before a step forward and after one back: a message has the benefit of that instant's
-        # doubt.
+        # The broker's clock alone decides what is early, and the verdict reads it from the ledger. The event
+        # comes before a step forward and after one back: a message has the benefit of that instant's doubt.
         if forward:
             self._note(scene, ahead_s)
         scene.stand.set_clock(self.name, ahead_s)

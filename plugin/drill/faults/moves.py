@@ -39,7 +39,7 @@ class SeekWhileMoving:
     rewinds: bool = True
 
     def do(self, scene: Scene) -> str:
-        """Ask for both at once; the reset is tried again until a broker takes it."""
+        """Ask for both at once; the reset is repeated until a broker accepts it."""
         moved: list[str] = []
         failed: list[UserError] = []
 
@@ -54,7 +54,7 @@ class SeekWhileMoving:
         deadline_s = time.monotonic() + _REWIND_TIMEOUT_S
         while True:
             try:
-                # Before each attempt: what the broker that takes it sends back counts from here.
+                # Before each attempt: messages that the accepting broker sends back count from here.
                 scene.event("rewinding")
                 scene.stand.rewind(scene.topic, scene.subscription)
                 break
@@ -68,4 +68,4 @@ class SeekWhileMoving:
         return f"{moved[0]}, and the cursor was set back"
 
     def undo(self, scene: Scene) -> None:
-        """What was set back is delivered again."""
+        """Messages behind the reset cursor are delivered again."""

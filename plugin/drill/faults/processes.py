@@ -10,7 +10,7 @@ from tidegate.plugin.drill.ledger import Forgets
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill -9 of the parts, and their start."""
+    """Kill -9 of the parts, then their start."""
 
     parts: tuple[str, ...]
     rewinds: bool = False
@@ -22,9 +22,7 @@ class Kill:
 
     @property
     def forgets(self) -> Forgets:
-        """A broker that dies forgets what it had not stored of the cursors; without a bookie it can store
-        nothing.
-        """
+        """A dead broker forgets the unstored part of its cursors; without a bookie it can store nothing."""
         broker = any(name.startswith(("broker", "machine", "bookie")) for name in self.parts)
         return Forgets.UNSTORED if broker else Forgets.NOTHING
 
@@ -35,7 +33,7 @@ class Kill:
         return _seen(scene, self.parts, State.GONE)
 
     def undo(self, scene: Scene) -> None:
-        """Start all of them: the daemon first, as a machine that boots may."""
+        """Start all of them, the daemon first, as a machine that boots may."""
         for name in sorted(self.parts, reverse=True):
             scene.bring_back(name)
 
@@ -54,7 +52,7 @@ class Restart:
 
     @property
     def forgets(self) -> Forgets:
-        """Pulsar stores its cursors then, but not more ranges than it is configured to."""
+        """Pulsar stores its cursors then, but only up to the configured number of ranges."""
         broker = any(name.startswith(("broker", "machine")) for name in self.parts)
         return Forgets.ORDERLY if broker else Forgets.NOTHING
 
@@ -72,9 +70,9 @@ class Restart:
 
 @dataclass(frozen=True)
 class Pause:
-    """The part stands still with its connections open, and goes on.
+    """The part stands still with its connections open, then continues.
 
-    With ``replace_clients`` the clients, which cannot know, give it up at once.
+    With ``replace_clients`` the clients, which cannot notice, are replaced at once.
     """
 
     name: str
@@ -88,7 +86,7 @@ class Pause:
         return f"the {self.name} stands still (SIGSTOP)"
 
     def do(self, scene: Scene) -> str:
-        """Stop it in its tracks."""
+        """Pause it."""
         scene.part(self.name).pause()
         seen = _seen(scene, (self.name,), State.PAUSED)
         if self.replace_clients:
@@ -96,15 +94,13 @@ class Pause:
         return seen
 
     def undo(self, scene: Scene) -> None:
-        """Let it go on."""
+        """Resume it."""
         scene.bring_back(self.name)
 
 
 @dataclass(frozen=True)
 class Stutter:
-    """The part stands still again and again, for ``still_s`` each ``every_s``: a slow disk, a long
-    collection.
-    """
+    """The part stands still for ``still_s`` in each ``every_s``, as with a slow disk or a long collection."""
 
     name: str
     times: int
@@ -120,7 +116,7 @@ class Stutter:
         return f"the {self.name} stands still for {share:.0%} of the time"
 
     def do(self, scene: Scene) -> str:
-        """Stop it and let it go on, again and again."""
+        """Pause and resume it repeatedly."""
         part = scene.part(self.name)
         for _ in range(self.times):
             part.pause()
@@ -131,7 +127,7 @@ class Stutter:
         return f"the {self.name} stood still {self.times} times for {self.still_s:g} s"
 
     def undo(self, scene: Scene) -> None:
-        """Let it go on."""
+        """Resume it."""
         scene.bring_back(self.name)
 
 

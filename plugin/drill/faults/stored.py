@@ -1,4 +1,4 @@
-"""Faults of what the daemon has stored: its directory lost, or bytes of it changed."""
+"""Faults of the daemon's stored data: its directory lost, or bytes of it changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.plugin.errors import UserError
 _NOTICE_TIMEOUT_S = 60.0
 _POLL_S = 0.1
 _SPILL_TIMEOUT_S = 60.0
-# What is due soon is in several slices, and what is due tomorrow in many more.
+# Messages due soon fill several slices, and those due tomorrow many more.
 _SLICES_SOON_MIN, _SLICES_LATER_MIN = 2, 12
 _SOON_MS = FAR_MS // 2
 
@@ -31,7 +31,7 @@ class LoseData:
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Kill it, and delete what it had."""
+        """Kill it, and delete its data."""
         directory = scene.stand.data_dir()
         if not any(directory.rglob("*.sst")) and not any(directory.rglob("*.log")):
             raise FaultError(f"there is no index in {directory} that could be lost: the fault was not done")
@@ -59,7 +59,7 @@ class LoseMachine:
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Kill both, and delete what the daemon had."""
+        """Kill both, and delete the daemon's data."""
         machine = scene.part("machine")
         directory = scene.stand.data_dir() if Need.DATA in scene.stand.offers else None
         machine.kill()
@@ -72,20 +72,20 @@ class LoseMachine:
         )
 
     def undo(self, scene: Scene) -> None:
-        """An empty machine comes in its place."""
+        """An empty machine takes its place."""
         scene.bring_back("machine")
 
 
 @dataclass(frozen=True)
 class DamageBlocks:
-    """The daemon is stopped, a byte of each stored block is changed, and it is started."""
+    """The daemon is stopped, a byte of each stored block is changed, and the daemon starts again."""
 
     what: str = "a byte of each stored block is changed"
     forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Stop it, change what it has in blocks, start it, and see that it notices."""
+        """Stop it, change its blocks, start it, and see that it notices."""
         part = scene.part("daemon")
         directory = scene.stand.data_dir()
         _wait_for_blocks(scene)
@@ -103,13 +103,13 @@ class DamageBlocks:
         return f"{count} blocks were damaged, and the daemon has noticed {noticed} so far"
 
     def undo(self, scene: Scene) -> None:
-        """What was damaged is read from the topic again."""
+        """The damaged part is read from the topic again."""
         scene.bring_back("daemon")
 
 
 @dataclass(frozen=True)
 class FillDisk:
-    """The daemon's disk is full when the daemon is started again: it stays away until there is room."""
+    """The daemon's disk is full when the daemon is restarted: it stays away until there is room."""
 
     what: str = "the daemon's disk is full, and the daemon is started on it"
     forgets: Forgets = Forgets.NOTHING
@@ -134,18 +134,18 @@ class FillDisk:
 
 @dataclass(frozen=True)
 class DiskFillsUp:
-    """The daemon's disk fills up while the daemon runs, and then there is room: nobody starts anything."""
+    """The daemon's disk fills up while the daemon runs, and then there is room: no process is restarted."""
 
     what: str = "the daemon's disk fills up while the daemon runs"
     forgets: Forgets = Forgets.NOTHING
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Fill it until the daemon, which runs on, says that it is not ready."""
+        """Fill it until the running daemon says that it is not ready."""
         part = scene.part("daemon")
         written, waited_s = 0, 0.0
         while True:
-            # Again and again: it may still delete files of its own, and have room for a while.
+            # Repeatedly: the daemon may still delete files of its own, and have room for a while.
             written += scene.stand.fill_disk(full=True)
             if part.state() is not State.RUNNING:
                 raise FaultError(f"the {part.name} has ended on its full disk: it should run on")
@@ -158,7 +158,7 @@ class DiskFillsUp:
             waited_s += _POLL_S
 
     def undo(self, scene: Scene) -> None:
-        """Make room, and see that the daemon is ready again by itself."""
+        """Make room, and see that the daemon becomes ready by itself."""
         scene.stand.fill_disk(full=False)
         scene.bring_back("daemon")
         waited_s = 0.0
@@ -172,9 +172,7 @@ class DiskFillsUp:
 
 @dataclass(frozen=True)
 class PreviousFormat:
-    """The daemon is stopped, its directory rewritten as the previous format had it, and started: an
-    upgrade.
-    """
+    """The daemon is stopped, its directory put into the previous format, and it is started: an upgrade."""
 
     what: str = "the data directory is of the previous format"
     forgets: Forgets = Forgets.NOTHING
@@ -201,7 +199,7 @@ class PreviousFormat:
 
 
 def _wait_for_blocks(scene: Scene) -> None:
-    """Return when slices are on the disk, those of today too; a busy machine takes a while to spill them."""
+    """Return when slices are on the disk, today's included; a busy machine takes a while to spill them."""
     waited_s = 0.0
     while True:
         if has_spilled(scene.stand.status(), scene.topic):
@@ -213,11 +211,11 @@ def _wait_for_blocks(scene: Scene) -> None:
 
 
 def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:
-    """Whether slices of the topic are on the disk, of what is due soon and of what is due tomorrow."""
+    """True if the disk has slices of the topic with messages due soon and with messages due tomorrow."""
     if status is None:
         return False
     mine = [one for one in status["subscriptions"] if one["topic"] == topic]
-    # The earliest are listed, the others counted.
+    # The status lists the earliest slices and counts the others.
     soon_ms = int(status["daemon"]["now_ms"]) + _SOON_MS
     starts_ms = [each["start_ms"] for one in mine for each in one["slices"] if each["state"] != "finished"]
     soon = sum(int(start_ms) < soon_ms for start_ms in starts_ms)
@@ -226,7 +224,7 @@ def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:
 
 
 def damage_blocks(directory: Path) -> int:
-    """Change the last byte of each block in a daemon's directory; returns how many there were."""
+    """Change the last byte of each block in a daemon's directory; returns the number of blocks."""
     store = RocksStore.open(directory)
     try:
         batch, count = Batch(), 0
@@ -240,12 +238,12 @@ def damage_blocks(directory: Path) -> int:
 
 
 def _not_ready(status: dict[str, Any] | None) -> list[str] | None:
-    """Why the daemon is not ready, as ``/readyz`` has it; empty if it is, None if it does not answer."""
+    """The reasons of ``/readyz``; empty if the daemon is ready, None if it does not answer."""
     return None if status is None else list(status["daemon"]["not_ready"])
 
 
 def _noticed(status: dict[str, Any] | None) -> int:
-    """How many damaged values the daemon has found since its start."""
+    """The damaged values that the daemon has found since its start."""
     if status is None:
         return 0
     totals = status["totals"]

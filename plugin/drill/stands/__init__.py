@@ -1,1 +1,1 @@
-"""Where drills are run: a standalone broker, a cluster on loopback, or somebody's own."""
+"""The places for drills: a standalone broker, a cluster on loopback, or the user's own."""

@@ -1,4 +1,4 @@
-"""The broker's admin REST interface, as far as drills ask it."""
+"""The part of the broker's admin REST interface that drills need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IN_USE_TIMEOUT_S, _IN_USE_POLL_S = 10.0, 0.2
 
 
 class _Bearer(httpx.Auth):
-    """A token, also to the broker that the first one sends us to."""
+    """A token, also for the broker that the first one redirects to."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -47,14 +47,14 @@ class StandAdmin:
         self._client.close()
 
     def request(self, method: str, path: str, body: object = None) -> httpx.Response | None:
-        """One request below ``/admin/v2``; None if nobody answers."""
+        """One request below ``/admin/v2``; None without an answer."""
         try:
             return self._client.request(method, f"{self._base_url()}/admin/v2{path}", json=body)
         except httpx.HTTPError:
             return None
 
     def subscription(self, topic: str, subscription: str) -> dict[str, Any] | None:
-        """The subscription's part of the topic's stats; None if they cannot be had."""
+        """The subscription's part of the topic's stats; None if they are not available."""
         answer = self.request("GET", f"/{topic_path(topic)}/stats")
         if answer is None or not answer.is_success:
             return None
@@ -62,7 +62,7 @@ class StandAdmin:
         return found
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """``msgDelayed``: how many messages wait to be due."""
+        """``msgDelayed``: the number of messages that wait to be due."""
         found = self.subscription(topic, subscription)
         return None if found is None else int(found["msgDelayed"])
 
@@ -71,14 +71,13 @@ class StandAdmin:
         self.must("POST", f"/{topic_path(topic)}/subscription/{quote(subscription, safe='')}/resetcursor/0")
 
     def delete(self, topic: str) -> None:
-        """Delete the topic with all that is on it, if it is there and can be."""
+        """Delete the topic with all of its data, if it exists and the broker allows it."""
         self.request("DELETE", f"/{topic_path(topic)}?force=true")
 
     def delete_unused(self, topic: str) -> httpx.Response | None:
-        """Delete the topic, unless somebody uses it: the broker's last answer, None if nobody answers.
+        """Delete the topic unless it is in use; returns the broker's last answer, None without one.
 
-        A busy broker counts a client that has just closed for a while longer: so it is asked again for some
-        seconds.
+        A busy broker still counts a client that has just closed, so the request is repeated for some seconds.
         """
         deadline_s = time.monotonic() + _IN_USE_TIMEOUT_S
         while True:
@@ -89,7 +88,7 @@ class StandAdmin:
             time.sleep(_IN_USE_POLL_S)
 
     def must(self, method: str, path: str, body: object = None) -> None:
-        """A request that has to succeed. Raises ``FaultError`` with the broker's reason."""
+        """A request that must succeed. Raises ``FaultError`` with the broker's reason."""
         answer = self.request(method, path, body)
         if answer is None:
             raise FaultError(f"the admin interface does not answer: {method} {path}")
@@ -97,11 +96,11 @@ class StandAdmin:
             raise FaultError(f"the broker refused {method} {path}: {answer.status_code} {answer.text[:200]}")
 
     def text(self, path: str) -> str | None:
-        """What stands at a path of the broker's HTTP side; None if it cannot be had."""
+        """The text at a path of the broker's HTTP server; None if it is not available."""
         return self._text(f"{self._base_url()}{path}")
 
     def text_of_owner(self, topic: str, path: str) -> str | None:
-        """The same of the broker that has the topic; if it cannot be had, of the one that is asked."""
+        """The same from the topic's owner; if it is not available there, from the broker at ``base_url``."""
         base = self._base_url()
         answer = self.lookup(topic)
         owner = None if answer is None else _http_of(answer, tls=base.startswith("https:"))
@@ -116,8 +115,9 @@ class StandAdmin:
         return answer.text if answer.is_success else None
 
     def gauge(self, name: str, topic: str) -> int | None:
-        """A figure of the topic among the broker's metrics, summed over its subscriptions; None if it has
-        none. Pulsar tells the sum as well, without a subscription.
+        """A metric of the topic, summed over its subscriptions; None if it is missing.
+
+        Pulsar also exports the sum, without a subscription.
         """
         pattern = rf"^{re.escape(name)}\{{([^}}]*)\}}\s+([0-9.eE+]+)"
         mine = f'topic="{topic}"'
@@ -136,7 +136,7 @@ class StandAdmin:
         return parsedate_to_datetime(answer.headers["date"]).timestamp()
 
     def lookup(self, topic: str, timeout_s: float = _LOOKUP_TIMEOUT_S) -> httpx.Response | None:
-        """The answer to the question who has the topic; None if nobody answers."""
+        """The answer to a look-up of the topic's owner; None without one."""
         domain, _, rest = topic.partition("://")
         try:
             url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
@@ -145,13 +145,13 @@ class StandAdmin:
             return None
 
     def owner(self, topic: str) -> str | None:
-        """The service URL of the broker that has the topic; None while nobody says so."""
+        """The service URL of the topic's owner; None while it is unknown."""
         answer = self.lookup(topic)
         return None if answer is None else broker_of(answer)
 
 
 def broker_of(answer: httpx.Response) -> str | None:
-    """The service URL in the answer to a look-up; None if it is not one, or names nobody."""
+    """The service URL in the answer to a look-up; None without one."""
     if not answer.is_success:
         return None
     try:
@@ -164,7 +164,7 @@ def broker_of(answer: httpx.Response) -> str | None:
 
 
 def _http_of(answer: httpx.Response, *, tls: bool) -> str | None:
-    """Where the broker that a look-up names has its HTTP side; None if that is not told."""
+    """The HTTP address of the broker that a look-up names; None if it is missing."""
     try:
         url: str | None = answer.json().get("httpUrlTls" if tls else "httpUrl")
     except (ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""What the session asks of a stand beside what faults do."""
+"""The session's requirements of a stand, beside those of faults."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class RunningStand(Stand, Protocol):
     """A stand with a beginning and an end."""
 
     def start(self) -> None:
-        """Start what belongs to it."""
+        """Start its processes."""
         ...
 
     def end(self) -> None:
-        """End what was started."""
+        """End its processes."""
         ...

@@ -1,7 +1,7 @@
-"""A clock that can be set for one process: ``clock.c`` is preloaded into it, and reads how far it is ahead.
+"""A clock that can be set for one process: the preloaded ``clock.c`` reads how far it is ahead.
 
-libfaketime does this too, but under it a broker was not up after two minutes: it takes a lock of all
-processes at each look at a clock.
+libfaketime does this too, but under it a broker had not started after two minutes: it takes a global lock at
+each look at a clock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def build_clock(directory: Path) -> Path:
 
 
 class SetClock:
-    """The clock of one process; ``environment`` is what the process is started with."""
+    """The clock of one process; start the process with ``environment``."""
 
     def __init__(self, library: Path, file: Path) -> None:
         self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,10 +47,10 @@ class SetClock:
         self.environment = {"LD_PRELOAD": str(library), "TIDEGATE_TEST_CLOCK": str(file)}
 
     def set(self, ahead_s: float) -> None:
-        """From its next look on it is so far ahead of this machine's; negative is behind."""
+        """From its next look on it is ``ahead_s`` ahead of this machine's; negative is behind."""
         # One aligned write of eight bytes: a look sees the old or the new value.
         os.pwrite(self._descriptor, _AHEAD_NS.pack(round(ahead_s * 1e9)), 0)
 
     def close(self) -> None:
-        """It stays as it is."""
+        """Close the file; the clock keeps its value."""
         os.close(self._descriptor)

@@ -1,10 +1,9 @@
 """A cluster of this machine: ZooKeeper, a bookie, two brokers, and a daemon beside each.
 
-It is set up as one sets up a cluster: its daemons keep index logs in BookKeeper, unless the tracker says
-otherwise.
+It is a typical set-up: its daemons keep index logs in BookKeeper, unless the tracker says otherwise.
 
-Invariants: everything started here has ended when ``end`` returns; with a guard also if this process is
-killed. A process that a fault has killed or paused is never asked anything.
+Invariants: everything started here has ended when ``end`` returns; with a guard, even if this process is
+killed. A process that a fault has killed or paused gets no requests.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.pulsar_process import Jvm
 
 NAMESPACE = "public/drills"
-# One bundle, so that all of the namespace moves together.
+# One bundle, so that the whole namespace moves together.
 _BUNDLE = "0x00000000_0xffffffff"
 _MOVE_TIMEOUT_S = 30.0
 _MOVE_AGAIN_S = 5.0
@@ -80,7 +79,7 @@ class ClusterStand:
 
     @property
     def offers(self) -> frozenset[Need]:
-        """What can be done here."""
+        """The faults possible here."""
         offered = {
             Need.BROKER,
             Need.TWO_BROKERS,
@@ -93,7 +92,7 @@ class ClusterStand:
 
     @property
     def lacking(self) -> dict[Need, str]:
-        """Why something cannot."""
+        """The reasons why others are not."""
         if self._ours:
             return {}
         return dict.fromkeys((Need.DAEMON, Need.DATA), f"the tracker {self.tracker} has no daemon")
@@ -110,9 +109,7 @@ class ClusterStand:
         self._admin.close()
 
     def part(self, name: str) -> Part:
-        """``bookie``; ``broker``, ``daemon`` or ``machine`` (both), the one that has the topics or
-        ``broker-a``.
-        """
+        """``bookie``; ``broker``, ``daemon`` or ``machine`` (both), the owner's or as in ``broker-a``."""
         kind, _, letter = name.partition("-")
         if kind == "bookie":
             return LocalPart(self.cluster.bookie, self._pause)
@@ -130,7 +127,7 @@ class ClusterStand:
         return LocalPart(processes[kind], self._pause, name)
 
     def data_dir(self) -> Path:
-        """That of the owner's daemon."""
+        """The data directory of the owner's daemon."""
         if not self._ours:
             raise FaultError(
                 f"the tracker {self.tracker} has no data directory, so nothing could be done to it"
@@ -141,24 +138,24 @@ class ClusterStand:
         return node.daemon.data_dir
 
     def status(self) -> dict[str, Any] | None:
-        """As the owner's daemon says over HTTP."""
+        """From the owner's daemon, over HTTP."""
         node = self.owner(f"persistent://{NAMESPACE}/any") if self._ours else None
         return None if node is None else status_of(node.daemon)
 
     def set_clock(self, name: str, ahead_s: float) -> None:
-        """Not on a cluster."""
+        """Impossible on a cluster."""
         raise FaultError(f"the clock of the {name} cannot be set {ahead_s:+g} s here")
 
     def clock_ahead_s(self, name: str) -> float | None:  # noqa: ARG002
-        """Not asked."""
+        """Unused here."""
         return None
 
     def fill_disk(self, *, full: bool) -> int:
-        """Not on a cluster."""
+        """Impossible on a cluster."""
         raise FaultError(f"the daemon's disk is no small one, and is not {'filled' if full else 'freed'}")
 
     def topic(self, drill: str, number: int) -> str:
-        """One of its own for each round, at the first broker; that of the round before goes."""
+        """A new one for each round, at the first broker; the previous round's is deleted."""
         if self._topic is not None:
             self._admin.delete(self._topic)
         self._topic = f"persistent://{NAMESPACE}/drill-{drill}-{number}"
@@ -166,18 +163,18 @@ class ClusterStand:
         return self._topic
 
     def move_to_first(self, topic: str) -> None:
-        """Have the first broker own it."""
+        """Make the first broker own it."""
         first = self.cluster.nodes[0]
         if self.owner(topic) is not first:
             self._move_to(topic, first)
 
     def keep_messages(self) -> None:
-        """Keep what is acknowledged, so that a cursor can be set back to it."""
+        """Keep acknowledged messages, so that a cursor can be set back to them."""
         kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         self._admin.must("POST", f"/namespaces/{NAMESPACE}/retention", kept)
 
     def move(self, topic: str) -> str:
-        """Have the other broker own it."""
+        """Make the other broker own it."""
         owner = self.owner(topic)
         others = [node for node in self._live() if node is not owner]
         if owner is None or not others:
@@ -190,7 +187,7 @@ class ClusterStand:
         self._admin.rewind(topic, subscription)
 
     def client_url(self, topic: str) -> str:
-        """All that answer, once one of them has the topic."""
+        """All brokers that answer, once one of them has the topic."""
         if self.owner(topic) is None:
             raise UserError(f"no broker that answers has {topic}")
         return "pulsar://" + ",".join(one.broker.service_url.partition("://")[2] for one in self._live())
@@ -206,14 +203,14 @@ class ClusterStand:
             wait_for_broker(owner.daemon, self._pause)
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """As the owner counts them."""
+        """The owner's count."""
         return self._admin.delayed(topic, subscription)
 
     def release(self, topic: str, subscription: str) -> None:
-        """The topic goes with the next round, or with the cluster."""
+        """The topic is deleted with the next round, or with the cluster."""
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
-        """As each broker that runs counts them."""
+        """The count of each running broker."""
         counts: dict[str, int] = {}
         for node in self._live():
             if node.counters_port is not None:
@@ -223,7 +220,7 @@ class ClusterStand:
         return counts
 
     def owner(self, topic: str) -> Node | None:
-        """Who has the topic, if it is a broker that runs."""
+        """The topic's owner, if that broker runs."""
         url = self._admin.owner(topic)
         return next((node for node in self._live() if node.broker.service_url == url), None)
 
@@ -241,13 +238,13 @@ class ClusterStand:
         return live
 
     def _move_to(self, topic: str, node: Node) -> None:
-        # Asked of the one that is to have it: it knows itself.
+        # Ask the new owner: it knows itself.
         asked = StandAdmin(lambda: node.broker.admin_url)
         unload = f"/namespaces/{NAMESPACE}/{_BUNDLE}/unload?destinationBroker={node.broker.broker_id}"
         try:
             begun_s = time.monotonic()
             for turn in range(math.ceil(_MOVE_TIMEOUT_S / _MOVE_AGAIN_S)):
-                # A client that looks the topic up just then can have it put elsewhere.
+                # A client that looks the topic up at that moment can move it elsewhere.
                 asked.must("PUT", unload)
                 while time.monotonic() - begun_s < (turn + 1) * _MOVE_AGAIN_S:
                     if asked.owner(topic) == node.broker.service_url:

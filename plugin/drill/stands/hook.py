@@ -1,8 +1,8 @@
-"""The user's hook: a command of theirs that kills, stops, pauses and starts what is not ours to touch.
+"""The user's hook: a command of theirs that kills, stops, pauses and starts processes not ours.
 
-Invariants: a hook that says it has done its work is not believed before that has been seen from outside;
-what it was asked to take away it is asked to bring back, also when it was never seen away. A hook that runs
-is left to its end (for five minutes), since one that is cut off may have done half of its work.
+Invariants: a hook's success counts only once it has been seen from outside; a part that the hook was asked to
+take away it is asked to bring back, even if it was never seen away. A running hook may finish (for five
+minutes), since an interrupted one may have done half of its work.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _WORDS_MAX = 200
 
 
 class Watched(Protocol):
-    """What is seen of a cluster from outside."""
+    """A cluster seen from outside."""
 
     def trace(self, name: str) -> object:
-        """What tells later whether the part was gone in between: for `away`."""
+        """Evidence for a later `away`."""
         ...
 
     def away(self, name: str, before: object) -> bool:
-        """Whether the part is gone, or was since ``before``, a `trace`."""
+        """True if the part is gone, or was since ``before``, a `trace`."""
         ...
 
     def there(self, name: str) -> bool:
-        """Whether the part can be used."""
+        """True if the part is usable."""
         ...
 
 
 class HookPart:
-    """A process that the user's hook does things to: ``HOOK kill broker``."""
+    """A process that the user's hook acts on: ``HOOK kill broker``."""
 
     def __init__(
         self, name: str, seen: Watched, command: str, log_path: Path, pause: Callable[[float], None]
@@ -56,27 +56,27 @@ class HookPart:
         self._state = State.RUNNING
 
     def kill(self) -> None:
-        """Ask for it, and see it."""
+        """Request it, and see it."""
         self._take_away("kill", State.GONE)
 
     def stop(self) -> None:
-        """Ask for it, and see it."""
+        """Request it, and see it."""
         self._take_away("stop", State.GONE)
 
     def pause(self) -> None:
-        """Ask for it, and see it."""
+        """Request it, and see it."""
         self._take_away("pause", State.PAUSED)
 
     def start(self) -> None:
-        """Ask for it, and see it."""
+        """Request it, and see it."""
         self._bring_back("start")
 
     def resume(self) -> None:
-        """Ask for it, and see it."""
+        """Request it, and see it."""
         self._bring_back("resume")
 
     def state(self) -> State:
-        """What it was made by the last call that ended well."""
+        """The state after the last successful call."""
         return self._state
 
     def _take_away(self, what: str, state: State) -> None:
@@ -86,7 +86,7 @@ class HookPart:
         except InterruptedRunError:
             self._state = state
             raise
-        # Before it is seen: whatever comes of that, somebody has to bring it back.
+        # Before it is seen: even on failure, somebody has to bring it back.
         self._state = state
         self._until(
             lambda: self._seen.away(self.name, before),
@@ -110,7 +110,7 @@ class HookPart:
         )
 
     def _call(self, what: str) -> None:
-        """Run the hook to its end; only then an interrupt is answered."""
+        """Run the hook to its end; interrupts wait until then."""
         interrupted: InterruptedRunError | None = None
         deadline_s = time.monotonic() + _HOOK_TIMEOUT_S
         try:
@@ -118,7 +118,7 @@ class HookPart:
                 log.write(f"{what} {self.name}\n".encode())
                 log.flush()
                 begin = log.tell()
-                # In a session of its own: Ctrl-C is for us, and reaches the hook when it has ended.
+                # In a session of its own: Ctrl-C is for us, and must not reach a running hook.
                 process = subprocess.Popen(  # noqa: S603
                     [*self._command, what, self.name],
                     stdin=subprocess.DEVNULL,

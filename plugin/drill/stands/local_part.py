@@ -27,7 +27,7 @@ class LocalPart:
 
     @property
     def name(self) -> str:
-        """What it is called in sentences."""
+        """Its name in sentences."""
         return self._name
 
     def kill(self) -> None:
@@ -43,24 +43,24 @@ class LocalPart:
         self._process.start()
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until the kernel says so."""
+        """SIGSTOP, and wait until the kernel confirms it."""
         self._process.send_signal(SIGSTOP)
         self._until(State.PAUSED)
 
     def resume(self) -> None:
-        """SIGCONT, and wait until the kernel says so."""
+        """SIGCONT, and wait until the kernel confirms it."""
         self._process.send_signal(SIGCONT)
         self._until(State.RUNNING)
 
     def state(self) -> State:
-        """As the kernel has it."""
+        """From the kernel."""
         if not self._process.running:
             return State.GONE
         try:
             text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return State.GONE
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain anything.
         return State.PAUSED if text.rpartition(")")[2].split()[0] in _STOPPED else State.RUNNING
 
     def _until(self, wanted: State) -> None:
@@ -72,9 +72,7 @@ class LocalPart:
 
 
 class Together:
-    """Several processes to which the same is done at once, in their order; they are started the other way
-    round.
-    """
+    """Several processes that get the same treatment at once, in order; they start in the reverse order."""
 
     def __init__(self, name: str, parts: Sequence[LocalPart]) -> None:
         self.name = name
@@ -107,6 +105,6 @@ class Together:
             part.resume()
 
     def state(self) -> State:
-        """What all of them have in common; running if they differ."""
+        """Their common state; running if they differ."""
         states = {part.state() for part in self._parts}
         return states.pop() if len(states) == 1 else State.RUNNING

@@ -1,4 +1,4 @@
-"""Which kind of stand a drill needs, and making one."""
+"""Choosing the kind of stand that a drill needs, and making one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kind_for(needs: Collection[Need]) -> Kind:
 
 
 def can_run(needs: Collection[Need], tracker: str) -> bool:
-    """Whether a tracker to compare with has what the drill does its fault to.
+    """True if a tracker to compare with has the part that the drill attacks.
 
     Pulsar's own have no daemon; without an index log ours differs on a cluster only.
     """
@@ -55,7 +55,7 @@ def make_stand(
     guard: Guard,
     pause: Callable[[float], None],
 ) -> RunningStand:
-    """A stand of that kind, not yet started."""
+    """Make a stand of that kind, not yet started."""
     if kind is Kind.CLUSTER:
         return ClusterStand(tracker, pulsar_home, jar, work_dir, socket_dir, guard=guard, pause=pause)
     socket_path = socket_dir / "tidegate.sock"

@@ -1,8 +1,8 @@
-"""Somebody's own cluster: a test topic of it, and whatever kills its owner lets us ask for.
+"""The user's own cluster: a test topic of it, and the faults that its owner permits.
 
-Nothing is started here and nothing is killed by us: a hook of the user's does that (``hook``). Invariants:
-only the test topic and our own subscriptions on it are touched; the subscriptions go, and so does the topic
-if it was not there before. What could not be put back is in ``left``.
+We start and kill nothing here: the user's hook does (``hook``). Invariants: only the test topic and our own
+subscriptions on it are touched; the subscriptions are deleted, and so is the topic if we made it. ``left``
+lists what could not be restored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.plugin.errors import ConfigError, UserError
 
 OWN = "own"
 _SEEN_TIMEOUT_S = 30.0
-# A broker that is busy, or that loads the topic first, is not a wrong address.
+# A broker that is busy, or loads the topic first, is no wrong address.
 _OPERATION_TIMEOUT_S = 15
 _POLL_S = 0.1
 _CONNECTED, _RECONNECTS = (
@@ -39,9 +39,9 @@ _CONNECTED, _RECONNECTS = (
 
 @dataclass(frozen=True)
 class Own:
-    """What the user says of the cluster. ``on_kill``: a command, called with what to do and to what.
+    """The user's description of the cluster. ``on_kill``: a command, called with an action and a part.
 
-    ``token``: what clients and admin requests authenticate with; it is written nowhere.
+    ``token``: authenticates clients and admin requests; it is never written to a file.
     """
 
     service_url: str
@@ -72,7 +72,7 @@ class OwnStand:
 
     @property
     def offers(self) -> frozenset[Need]:
-        """What can be done here."""
+        """The faults possible here."""
         offered: set[Need] = set()
         if self._own.admin_url is not None:
             offered |= {Need.ADMIN, Need.MOVE}
@@ -84,7 +84,7 @@ class OwnStand:
 
     @property
     def lacking(self) -> dict[Need, str]:
-        """Why something cannot."""
+        """The reasons why others are not."""
         here = self.offers
         why = dict.fromkeys(Need, "only the test topic is touched there")
         why[Need.MACHINES] = (
@@ -103,7 +103,7 @@ class OwnStand:
         return {need: reason for need, reason in why.items() if need not in here}
 
     def start(self) -> None:
-        """See that it answers, and lets us. Raises ``ConfigError``."""
+        """Check that it answers and lets us in. Raises ``ConfigError``."""
         own = self._own
         try:
             reach(own.service_url)
@@ -149,7 +149,7 @@ class OwnStand:
             raise ConfigError(f"{own.topic} is partitioned: name one partition as --topic, {partitions[0]}")
 
     def end(self) -> None:
-        """Nothing was started; a topic that was made goes."""
+        """Nothing was started; a topic made here is deleted."""
         for name, part in self._parts.items():
             if part.state() is not State.RUNNING:
                 self.left.append(f"the {name} is {part.state()}: it was not brought back")
@@ -161,15 +161,16 @@ class OwnStand:
         self._admin.close()
 
     def part(self, name: str) -> Part:
-        """``broker`` or ``daemon``, by the hook."""
+        """``broker`` or ``daemon``, through the hook."""
         if name not in {"broker", "daemon"} or self._own.on_kill is None:
             raise FaultError(f"nothing can be done to the {name} there")
         part = HookPart(name, self, self._own.on_kill, self._log_path, self._pause)
         return self._parts.setdefault(name, part)
 
     def move(self, topic: str) -> str:
-        """Unload the topic, and that one alone: its bundle, with the topics of others, stays where it is. So
-        it is loaded again by the same broker, unless its cluster moves the bundle just then.
+        """Unload the topic, and that one alone: its bundle, with other people's topics, stays where it is.
+
+        So the same broker loads it again, unless the cluster moves the bundle just then.
         """
         before = self._admin.owner(topic)
         self._admin.must("PUT", f"/{topic_path(topic)}/unload")
@@ -187,7 +188,7 @@ class OwnStand:
         raise FaultError("the data directory of that daemon is not touched")
 
     def status(self) -> dict[str, Any] | None:
-        """Not asked."""
+        """Unused here."""
         return None
 
     def set_clock(self, name: str, ahead_s: float) -> None:
@@ -195,7 +196,7 @@ class OwnStand:
         raise FaultError(f"the clock of the {name} is not set {ahead_s:+g} s there")
 
     def clock_ahead_s(self, name: str) -> float | None:  # noqa: ARG002
-        """Not asked."""
+        """Unused here."""
         return None
 
     def fill_disk(self, *, full: bool) -> int:
@@ -203,17 +204,19 @@ class OwnStand:
         raise FaultError(f"the disk of that daemon is not {'filled' if full else 'freed'}")
 
     def topic(self, drill: str, number: int) -> str:  # noqa: ARG002
-        """The one that the user has named; each round has a subscription of its own."""
+        """The user's topic; each round has a subscription of its own."""
         return self._own.topic
 
     def client_url(self, topic: str) -> str:  # noqa: ARG002
-        """What the user has named. Of several places each client gets one, in turn: one that knows all asks
-        all, and waits too long for a paused broker, which takes its connection and says nothing.
+        """The user's URL.
+
+        Of several addresses each client gets one, in turn: a client that knows all of them asks all, and
+        waits too long for a paused broker, which accepts the connection and says nothing.
         """
         return next(self._places)
 
     def wait_usable(self, topic: str) -> None:
-        """Return when somebody has the topic."""
+        """Return when the topic has an owner."""
         if self._own.admin_url is None:
             return
         deadline_s = time.monotonic() + _SEEN_TIMEOUT_S
@@ -224,17 +227,17 @@ class OwnStand:
             self._pause(_POLL_S)
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """As the broker counts them."""
+        """The broker's count."""
         return None if self._own.admin_url is None else self._admin.delayed(topic, subscription)
 
     def entries_read(self, topic: str) -> dict[str, int] | None:  # noqa: ARG002
-        """Not known."""
+        """Unknown here."""
         return None
 
     def release(self, topic: str, subscription: str) -> None:
-        """Delete our subscription, so that what is due tomorrow does not stay there for nobody.
+        """Delete our subscription, so that messages due tomorrow do not stay there for nobody.
 
-        After an interrupt too: then the broker, if a hook has taken it away, is waited for here.
+        Also after an interrupt: if a hook has taken the broker away, wait for it here.
         """
         if self._own.admin_url is not None:
             deadline_s = time.monotonic() + _SEEN_TIMEOUT_S
@@ -244,7 +247,7 @@ class OwnStand:
             answer = self._admin.request("DELETE", path)
             if answer is not None and (answer.is_success or answer.status_code == httpx.codes.NOT_FOUND):
                 return
-        # Without the admin interface, or its leave, as a consumer that will not come back.
+        # Without access to the admin interface, unsubscribe as a consumer.
         try:
             reach(self._own.service_url)
             self._unsubscribe(topic, subscription)
@@ -268,43 +271,44 @@ class OwnStand:
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path.with_name("client.log"))),
         )
 
-    # What a hook has done, seen from outside
+    # Effects of a hook, seen from outside
 
     def trace(self, name: str) -> frozenset[str] | float | None:
-        """Of the broker the connections of its consumers, of the daemon how often it was connected again.
+        """For the broker the connections of its consumers, for the daemon its number of reconnects.
 
-        None if that cannot be had. No times: clocks and time zones of a cluster are not ours."""
+        None if they are not available. No times: clocks and time zones of a cluster are not ours.
+        """
         return self._reconnects() if name == "daemon" else self._connections()
 
     def away(self, name: str, before: object) -> bool:
-        """Whether the broker of the topic, or its connection to the daemon, is or was gone since then."""
+        """True if the topic's broker, or its connection to the daemon, is or was gone since ``before``."""
         if name == "daemon":
             now = self._reconnects()
             again = isinstance(before, float) and now is not None and now > before
             return again or self._daemon_connected() is False
         if self._admin.owner(self._own.topic) is None:
             return True
-        # Who restarts what was killed may be faster than we look: then all have connected anew.
+        # A supervisor may restart a killed process before we look: then all connections are new.
         connections = self._connections()
         known = before if isinstance(before, frozenset) else frozenset()
         return connections is None or (bool(known and connections) and known.isdisjoint(connections))
 
     def there(self, name: str) -> bool:
-        """Whether it can be used."""
+        """True if it is usable."""
         if name == "daemon":
             return self._daemon_connected() is not False
         if self._admin.owner(self._own.topic) is None:
             return False
-        # Another may have the topic: that the one which was away is back is seen by their number.
+        # Another broker may have the topic: their number shows that the missing one is back.
         return self._at_first is None or (self._active() or 0) >= self._at_first
 
     @functools.cached_property
     def _at_first(self) -> int | None:
-        """How many brokers were active before anything was done; None if that is not told to us."""
+        """The number of active brokers before the first fault; None if it is hidden from us."""
         return self._active()
 
     def _active(self) -> int | None:
-        """How many brokers are active now."""
+        """The number of active brokers now."""
         answer = self._admin.request("GET", "/brokers")
         if answer is None or not answer.is_success:
             return None
@@ -315,7 +319,7 @@ class OwnStand:
         return len(listed) if isinstance(listed, list) else None
 
     def _connections(self) -> frozenset[str] | None:
-        """What tells each consumer's connection to the topic from another; None if nobody says."""
+        """An identifier for each consumer's connection to the topic; None if they are not available."""
         answer = self._admin.request("GET", f"/{topic_path(self._own.topic)}/stats")
         if answer is None or not answer.is_success:
             return None
@@ -326,23 +330,23 @@ class OwnStand:
         )
 
     def _daemon_connected(self) -> bool | None:
-        """As the shim says in the broker's metrics; None if it says nothing of the topic."""
+        """From the shim's metrics in the broker; None if they lack the topic."""
         found = self._figures(_CONNECTED)
         return min(found) > 0 if found else None
 
     def _reconnects(self) -> float | None:
-        """How often the shim has lost and found its daemon; None if it says nothing of the topic."""
+        """How often the shim has lost and regained its daemon; None if its metrics lack the topic."""
         return max(self._figures(_RECONNECTS), default=None)
 
     def _figures(self, figure: re.Pattern[str]) -> list[float]:
-        # Of the topic's own broker: another one's know nothing of it.
+        # From the topic's own broker: others do not know it.
         text = self._admin.text_of_owner(self._own.topic, "/metrics/")
         mine = f'topic="{self._own.topic}'
         return [float(value) for labels, value in figure.findall(text or "") if mine in labels]
 
 
 def _reason(answer: httpx.Response) -> str:
-    """Why a request was refused, in Pulsar's words where it has some."""
+    """The reason for a refusal, in Pulsar's words if there are any."""
     try:
         return f"{answer.status_code} {answer.json()['reason']}"
     except (ValueError, KeyError, TypeError):

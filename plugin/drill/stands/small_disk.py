@@ -1,7 +1,7 @@
-"""A small file system in memory that one can fill: for the daemon's data directory.
+"""A small file system in memory that can be filled: for the daemon's data directory.
 
-It is mounted in a mount namespace of a process of ours, and goes with it, however that ends: the process
-reads its standard input, which ends when we do. Run as a program: DIRECTORY SIZE_BYTES.
+It is mounted in the mount namespace of a process of ours, and vanishes with that process, which reads its
+standard input until we end, however that happens. Run as a program: DIRECTORY SIZE_BYTES.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SmallDiskError(Exception):
 
 
 class SmallDisk:
-    """``directory`` is seen as the small disk by whoever is started with ``prefix``."""
+    """Processes started with ``prefix`` see ``directory`` as the small disk."""
 
     def __init__(self, directory: Path, size_bytes: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -41,16 +41,16 @@ class SmallDisk:
 
     @property
     def prefix(self) -> list[str]:
-        """What comes before a command that is to see it."""
+        """The prefix of a command that is to see it."""
         return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--"]
 
     @property
     def inside(self) -> Path:
-        """The directory as it can be reached from here."""
+        """A path to the directory from outside."""
         return Path(f"/proc/{self._holder.pid}/root{self._directory}")
 
     def fill(self) -> int:
-        """Write until there is no room; returns how many bytes that took."""
+        """Write until there is no room; returns the number of bytes."""
         written = 0
         with (self.inside / "ballast").open("ab", buffering=0) as file:
             for piece_bytes in (_PIECE_BYTES, 1):
@@ -64,11 +64,11 @@ class SmallDisk:
         return written
 
     def free(self) -> None:
-        """Take away what was written to fill it."""
+        """Delete the file that fills it."""
         (self.inside / "ballast").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """It is gone."""
+        """Unmount it."""
         for stream in (self._holder.stdin, self._holder.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ class SmallDisk:
 
 
 def main() -> None:
-    """Mount, say so, and wait for the end of the input."""
+    """Mount, report it, and wait for the end of the input."""
     directory, size_bytes = sys.argv[1:]
     options = f"size={int(size_bytes)},mode=0700"
     mounted = subprocess.run(  # noqa: S603

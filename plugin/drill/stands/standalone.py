@@ -1,6 +1,6 @@
-"""One broker of this machine, and the daemon beside it: what most drills need.
+"""One broker of this machine and its daemon: enough for most drills.
 
-Invariant: everything started here has ended when ``end`` returns; with a guard also if this process is
+Invariant: everything started here has ended when ``end`` returns; with a guard, even if this process is
 killed.
 """
 
@@ -33,12 +33,12 @@ _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _READ_AHEAD = "pulsar_delayed_tidegate_read_ahead_entries"
 _DISK_BYTES = 128 * 2**20
-# So small that a drill of a few thousand messages goes through several slices, on disk and in memory.
+# So small that a drill of a few thousand messages passes through several slices, on disk and in memory.
 DAEMON_SETTINGS = {"slice_width_ms": "5000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
 
 
 class _Broker(Broker):
-    """A broker whose clock may be set."""
+    """A broker with a clock that can be set."""
 
     clock: SetClock | None = None
 
@@ -48,7 +48,7 @@ class _Broker(Broker):
 
 
 class _Daemon(Daemon):
-    """A daemon whose clock may be set, and whose disk may be a small one."""
+    """A daemon with a clock that can be set, and optionally a small disk."""
 
     clock: SetClock | None = None
     disk: SmallDisk | None = None
@@ -62,8 +62,8 @@ class _Daemon(Daemon):
 class Standalone:
     """A Pulsar standalone with ``tracker``, and for Tidegate's the daemon; ``jar`` is the shim.
 
-    ``clocks``: the clocks of both can be set; ``small_disk``: the daemon's disk can be filled. Either only
-    where it is possible: ``lacking`` says why not.
+    ``clocks``: the clocks of both can be set; ``small_disk``: the daemon's disk can be filled. Either only if
+    this machine supports it: ``lacking`` says why not.
     """
 
     name = "standalone"
@@ -122,7 +122,7 @@ class Standalone:
 
     @property
     def offers(self) -> frozenset[Need]:
-        """What can be done here."""
+        """The faults possible here."""
         offered = {Need.BROKER, Need.ADMIN}
         if self._daemon is not None:
             offered |= {Need.DAEMON, Need.DATA, Need.PREVIOUS}
@@ -134,7 +134,7 @@ class Standalone:
 
     @property
     def lacking(self) -> dict[Need, str]:
-        """Why something cannot."""
+        """The reasons why others are not."""
         if self._daemon is None:
             why = f"the tracker {self.tracker} has no daemon"
             return self._lacking | dict.fromkeys((Need.DAEMON, Need.DATA, Need.PREVIOUS), why)
@@ -171,7 +171,7 @@ class Standalone:
         raise FaultError(f"there is no {name} here, so nothing could be done to it")
 
     def move(self, topic: str) -> str:
-        """There is nowhere to move it to."""
+        """There is no other broker."""
         raise FaultError(f"there is one broker only, so {topic} could not be moved")
 
     def rewind(self, topic: str, subscription: str) -> None:
@@ -187,17 +187,17 @@ class Standalone:
         return self._daemon.data_dir
 
     def status(self) -> dict[str, Any] | None:
-        """As the daemon says over HTTP."""
+        """From the daemon, over HTTP."""
         return None if self._daemon is None else status_of(self._daemon)
 
     def set_clock(self, name: str, ahead_s: float) -> None:
-        """By the file that the preloaded clock of the process reads."""
+        """Through the file that the process's preloaded clock reads."""
         if name not in self._clocks:
             raise FaultError(f"the clock of the {name} cannot be set here")
         self._clocks[name].set(ahead_s)
 
     def clock_ahead_s(self, name: str) -> float | None:
-        """As the daemon's status and the date of the broker's answers say."""
+        """From the daemon's status and the date of the broker's answers."""
         if name == "daemon":
             status = self.status()
             return None if status is None else status["daemon"]["now_ms"] / 1000 - time.time()
@@ -214,7 +214,7 @@ class Standalone:
         return 0
 
     def topic(self, drill: str, number: int) -> str:
-        """One of its own for each round; that of the round before goes, with what is due tomorrow."""
+        """A new one for each round; the previous round's is deleted, with its messages due tomorrow."""
         if self._topic is not None:
             self._admin.delete(self._topic)
         self._topic = f"persistent://public/default/drill-{drill}-{number}"
@@ -226,14 +226,14 @@ class Standalone:
             wait_for_broker(self._daemon, self._pause)
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """As the broker counts them."""
+        """The broker's count."""
         return self._admin.delayed(topic, subscription)
 
     def release(self, topic: str, subscription: str) -> None:
-        """The topic goes with the next round, or with the broker."""
+        """The topic is deleted with the next round, or with the broker."""
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
-        """As the broker counts them."""
+        """The broker's count."""
         run = f"pid {self._broker.pid}"
         return counted_reads(run, self._telemetry_port, self._broker.admin_url, topic)
 
@@ -275,7 +275,7 @@ class Standalone:
 
 
 def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> dict[str, int]:
-    """What one run of a broker has read of the topic from storage: by its cursors, and ahead of them."""
+    """The entries of a topic that one run of a broker read from storage, by its cursors and ahead of them."""
     counts = {run: entries_read(counters_port, topic.rpartition("/")[2])}
     asked = StandAdmin(lambda: admin_url)
     try:
@@ -286,7 +286,7 @@ def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> d
 
 
 def status_of(daemon: Daemon) -> dict[str, Any] | None:
-    """What the daemon says of itself; None if it does not answer."""
+    """The daemon's own status; None if it does not answer."""
     try:
         answer = httpx.get(f"{daemon.url}/status", timeout=2.0, trust_env=False)
         found: dict[str, Any] | None = answer.json() if answer.is_success else None

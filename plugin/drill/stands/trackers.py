@@ -1,4 +1,4 @@
-"""Whose tracker a stand's broker runs, by the names that ``--compare`` takes."""
+"""The tracker of a stand's broker, by the names of ``--compare``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TITLES = {
     "bucket": "Pulsar's Bucket tracker",
 }
 
-# Pulsar's defaults but for these, the same for all trackers. (What `tidegate attach --tune-acks` sets would
-# hide which acknowledgements a tracker gets back by itself.)
+# Pulsar's defaults except for these keys, the same for all trackers. (`tidegate attach --tune-acks` would
+# hide which acknowledgements a tracker recovers by itself.)
 _CONF = {
     "brokerDeleteInactiveTopicsEnabled": "false",
     "brokerShutdownTimeoutMs": "5000",
@@ -28,14 +28,14 @@ _CONF = {
 
 
 def is_ours(tracker: str) -> bool:
-    """Whether it is Tidegate's, which has daemons beside the brokers."""
+    """True for Tidegate's, which has daemons beside the brokers."""
     return tracker in {OURS, NO_INDEX_LOG}
 
 
 def broker_conf(tracker: str, socket_path: Path, *, several: bool = False) -> dict[str, str]:
     """The keys of the broker's conf file for the tracker; ``several``: it is one of several brokers.
 
-    Ours then keeps index logs, as one attaches the brokers of a cluster.
+    Ours then keeps index logs, as on an attached cluster.
     """
     if not is_ours(tracker):
         return _CONF | {FACTORY_KEY: FACTORIES[tracker]}
