@@ -6,8 +6,8 @@ Invariants:
 - ADD, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
 - a seq is reported durable only when the index says that the token of its change, and so of every change
   before it, is on disk;
-- an ACK or MARK_DELETE counts only while the stream was opened with the index's generation: else a newer
-  stream has told a reset of the cursor since;
+- an ACK or MARK_DELETE counts only while the index has the generation that the stream was opened with: else
+  a newer stream has told a reset of the cursor since;
 - nothing is handed out before the last HELD frame has been taken, nor without credit, nor after CLOSE or
   ``supersede``;
 - entries that the broker reports as in flight, or as near, are not handed out on this stream, whoever brings

@@ -185,7 +185,7 @@ class Settings:
 
 
 def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> Settings:
-    """The settings: those flags that are not None before the environment before ``config_file``.
+    """The settings: flags (if not None) override the environment, which overrides ``config_file``.
 
     Raises ``ConfigError`` with one line for each error.
     """

@@ -1,1 +1,1 @@
-"""Index logs: how they are written, and read by the next owner."""
+"""Index logs: their writing, and their reading by the next owner."""

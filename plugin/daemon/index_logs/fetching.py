@@ -1,14 +1,15 @@
-"""The blocks of an index that has come by its log: brought one record after another, as they are due.
+"""The blocks of an index restored from its log: brought record after record, in due order.
 
-The stream is open meanwhile, and what is not here is held all the same; what is due waits for its block only.
+The stream is open meanwhile, and absent entries are held all the same; a due entry waits for its own block
+only.
 
 Invariants:
 
-- a block counts as here only when it is written, and is believed after a start only when all are;
-- what cannot be had is as good as corrupt: its positions are read from the topic. A home that does not answer
-  has ``GIVE_UP_SECONDS`` to come back; a disk that takes nothing is waited for;
-- few records are read at a time in one daemon, for the memory they take;
-- what is not due soon waits a moment: the broker, whose code is cold, is handing out what is due.
+- a block counts as here only when it is written, and a start believes the blocks only when all are here;
+- an unreadable block is as good as corrupt: its positions are read from the topic. A home that does not
+  answer has ``GIVE_UP_SECONDS`` to come back; a disk that accepts no writes is waited for;
+- one daemon reads few records at a time, for the memory they take;
+- records that are not due soon wait a moment: the broker, whose code is cold, is handing out due entries.
 """
 
 from __future__ import annotations
@@ -59,14 +60,15 @@ GIVE_UP_SECONDS = 30.0
 RETRY_SECONDS = 0.5
 SOON_MS = 60_000
 REST_SECONDS = 1.0
-REFUSED_SECONDS = 1.0  # what refuses a stream for so long does not only refuse it because it ends
+REFUSED_SECONDS = 1.0  # a refusal that lasts so long has another cause than the end of the stream
 NS_PER_SECOND = 1_000_000_000
 
 
 class BlockFetch:
     """Brings the absent blocks of one index, on behalf of one stream.
 
-    places: where they are. home: of these places. at_once: shared by all. landed: called when some are here.
+    places: of the blocks. home: of these places. at_once: shared by all. landed: called when some blocks have
+        come.
     """
 
     def __init__(
@@ -100,9 +102,9 @@ class BlockFetch:
         self._said: set[str] = set()
 
     async def run(self) -> int:
-        """Return when no block is absent any more, or the index has been replaced; how many are lost.
+        """Return when no block is absent any more, or the index has been replaced; the number of lost blocks.
 
-        Raises HomeError if the home is no use to this stream.
+        Raises HomeError if this stream cannot use the home.
         """
         begin_ns = self._clock.monotonic_ns()
         count = self._index.upkeep.absent_blocks
@@ -152,7 +154,7 @@ class BlockFetch:
         return [each for each in blocks if self._index.upkeep.is_absent(each[1].block_id)]
 
     async def _bring(self, record: BlockRecord, planned: list[StoredBlock]) -> None:
-        """Read a record and write its blocks, if they are absent still.
+        """Read a record and write those of its blocks that are still absent.
 
         Raises UnreadableLogError, HomeError.
         """
@@ -225,10 +227,10 @@ class BlockFetch:
 
 
 class Fetches:
-    """The fetches of one daemon, and what is known of where the blocks of its indexes lie.
+    """The fetches of one daemon, and the known places of its indexes' blocks.
 
-    do: makes a task. whole: called with an index when all its blocks are here and none is lost. landed: when
-    some are. said, met_bug: told what goes wrong.
+    do: makes a task. whole: called with an index when all its blocks are here and none is lost.
+    landed: called when some blocks have come. said, met_bug: told of failures.
     """
 
     def __init__(
@@ -263,21 +265,21 @@ class Fetches:
         self._running: dict[DelayIndex, tuple[Stream, asyncio.Task[None]]] = {}
 
     def restored(self, index: DelayIndex, home_kind: str, places: Places) -> None:
-        """An index has come whose blocks lie there."""
+        """An index has come whose blocks lie in these places."""
         self._places[index] = home_kind, places
 
     def is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
-        """Whether the blocks of an index lie in another home, as far as is known."""
+        """The blocks of an index are known to lie in another home."""
         return self._places.get(index, (home.kind,))[0] != home.kind
 
     def places_in(self, home: Home, index: DelayIndex, pointer_text: str) -> Places:
-        """What is known of the blocks that lie in a home; to be changed by who writes there."""
+        """The known places of the blocks in a home; the writer of that home updates them."""
         if self.is_elsewhere(home, index):
             if index.upkeep.absent_blocks:
                 return {}
             del self._places[index]
         places = self._places.setdefault(index, (home.kind, {}))[1]
-        # Another owner, whose log could not be read, has deleted the ledgers that are not named any more.
+        # Another owner, who could not read the log, has deleted the ledgers that are not named any more.
         named = of_home(pointer_text, home.kind).ledgers
         for key in [key for key, place in places.items() if place.ledger_id not in named]:
             del places[key]
@@ -286,13 +288,13 @@ class Fetches:
     def begin(
         self, stream: Stream, requests: LogRequests, stream_id: int, request: Open
     ) -> asyncio.Task[None] | None:
-        """Go on bringing the blocks that are absent; None if none is."""
+        """Continue to bring the absent blocks; None if there are none."""
         index = stream.session.index
         self.stop(index)
         if not index.upkeep.absent_blocks:
             chain = self._catalog.chain(index)
             if chain is not None and chain.ledger_id == NO_LEDGER and index not in self._looked:
-                # Its daemon has died before all was here, and the log is not to be had.
+                # The daemon died before all blocks were here, and the log is not available.
                 self._looked.add(index)
                 index.upkeep.look_for_lost()
             return None
@@ -326,7 +328,7 @@ class Fetches:
         try:
             lost = await fetch.run()
         except HomeError as error:
-            # If the stream is over, this is cancelled meanwhile, and the next one goes on.
+            # If the stream is over, this is cancelled meanwhile, and the next stream continues.
             await asyncio.sleep(REFUSED_SECONDS)
             self._lose(stream, index, error)
         except Exception as error:
@@ -334,11 +336,11 @@ class Fetches:
             self._lose(stream, index, error)
         self.landed(index)
         if not lost:
-            # Otherwise with the next log: a start before what is lost was found reads this one again.
+            # Else with the next log: a start before the lost blocks were found reads this one again.
             self._whole(index)
 
     def _lose(self, stream: Stream, index: DelayIndex, error: Exception) -> None:
-        """What is absent will not come."""
+        """The absent blocks will not come."""
         if self._catalog.get(index.name) is index:
             self._said(
                 stream.name, "blocks of an index cannot be reached, their messages are read again", error

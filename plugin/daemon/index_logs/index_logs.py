@@ -1,12 +1,11 @@
-"""The index logs of the daemon's streams, shipped while a stream is open. How one is read before that is in
-``restoring``.
+"""The index logs of the daemon's streams, shipped while a stream is open; ``restoring`` reads them before.
 
 Invariants:
 
-- nothing waits for a log to be written but the answer to CLOSE, for ``LAST_WORDS_SECONDS``; one that cannot
-  be written costs reading the topic, and says so;
+- only the answer to CLOSE waits for a log to be written, for ``LAST_WORDS_SECONDS``; a log that cannot be
+  written costs reading the topic, and says so;
 - a log is written on behalf of the current stream of its subscription only;
-- a subscription to which nothing happens has no task and asks for nothing.
+- an idle subscription has no task and asks for nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
 LOOK_AGAIN_SECONDS = 0.2
-BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size says
+BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size suggests
 CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
@@ -62,9 +61,9 @@ WhenDurable = Callable[[int, Callable[[StorageError | None], None]], None]
 
 
 class IndexLogs:
-    """All of them.
+    """All index logs of the daemon.
 
-    executor: reads snapshots and writes what is restored. homes: where they are kept; closed when they stop.
+    executor: reads snapshots and writes restored data. homes: of the logs; closed when they stop.
     """
 
     def __init__(
@@ -140,10 +139,11 @@ class IndexLogs:
         when_durable: WhenDurable,
         landed: Callable[[DelayIndex], None],
     ) -> None:
-        """Call ``commit_soon`` when something was put into the catalog that no frame has brought.
+        """Call ``commit_soon`` after a change of the catalog that no frame has brought.
 
-        when_durable: commits, and calls what it is given once everything up to a token is durable, or with
-        the error. landed: called with an index when some of the blocks are here that were absent.
+        when_durable: commits, and calls its argument once everything up to a token is durable, or with the
+            error.
+        landed: called with an index when some of its absent blocks have come.
         """
         self._commit_soon = commit_soon
         self._when_durable = when_durable
@@ -168,15 +168,16 @@ class IndexLogs:
     def _on_restored(self, restored: Restored) -> None:
         index, chain = restored.index, restored.chain
         if restored.former is not None:
-            # Nobody has that index any more: its log would begin anew, empty, and be taken for the new one's.
+            # That index has no owner any more: its log would begin anew, empty, and be taken for the new
+            # one's.
             former_id = restored.former.own_journal.subscription_id
             self._end_id(former_id)
             self._shipped.pop(former_id, None)
             self._behind.discard(former_id)
             self._fetches.stop(restored.former)
         self._fetches.restored(index, chain.home, restored.places)
-        # What was written without a sync is durable with the commit of this. A DURABLE that follows may be of
-        # nothing else, and the log away when it is needed.
+        # This commit makes data durable that was written without a sync. A later DURABLE may concern nothing
+        # else, and the log may be away when it is needed.
         self._set_chain(index, chain)
         if not restored.more:
             self._shipped[index.own_journal.subscription_id] = chain.ledger_id
@@ -191,12 +192,12 @@ class IndexLogs:
         index = stream.session.index
         subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
-        # If its log was better, it could not be read; what the broker reads from now on is not in that one.
+        # A better log could not be read; that log lacks everything the broker reads from now on.
         self._catalog.believe_chain(index)
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:
-            # A last word about what was cleared makes nothing of it again.
+            # A last word about a cleared index must not make it anew.
             self._cleared.discard(identity)
             stream.session.cleared = True
         try:
@@ -207,7 +208,7 @@ class IndexLogs:
             self._refused[stream] = LogState("", NO_LEDGER, "", 0, 0, 0.0, str(error))
             return
         if home is None:
-            self._shipped.pop(subscription_id, None)  # what comes now is in no log
+            self._shipped.pop(subscription_id, None)  # later changes are in no log
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
         clean = current == self._shipped.get(subscription_id)
@@ -231,7 +232,7 @@ class IndexLogs:
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
         if fetching is not None and self._fetches.is_elsewhere(home, index):
-            after.append(fetching)  # what is not in the store would not be in this log
+            after.append(fetching)  # blocks that are not in the store would be missing in this log
         former = self._former(home, requests, stream_id, request)
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former, after=after)
         self._by_stream[stream] = subscription_id
@@ -246,7 +247,7 @@ class IndexLogs:
         return None
 
     def _all_here(self, index: DelayIndex) -> None:
-        """The data here is all that its log says: a start may believe it."""
+        """The data here has all of its log: a start may believe it."""
         chain = self._catalog.chain(index)
         if chain is not None:
             self._set_chain(index, chain)
@@ -257,13 +258,13 @@ class IndexLogs:
         self._commit_soon()
 
     async def _may_count(self, index: DelayIndex, ledger_id: int, home: str) -> None:
-        """The data here has all of the log in that ledger, which is about to count: durable on return.
+        """Note that the data here has all of the log in a ledger that is about to count: durable on return.
 
         Raises StorageError.
         """
         chain = self._catalog.chain(index)
         if chain is None or chain.home != home or chain.ledger_id == NO_LEDGER:
-            chain = Chain(ledger_id, home)  # of any former log it is not known
+            chain = Chain(ledger_id, home)  # whether it has all of a former log is not known
         else:
             chain = chain.may_become(ledger_id)
         done: asyncio.Future[StorageError | None] = self.loop.create_future()
@@ -278,16 +279,16 @@ class IndexLogs:
             raise error
 
     def doubt(self, index: DelayIndex) -> None:
-        """Damage was found in the data here, and its log is whole: a later start is to read that, too."""
+        """The data here was found damaged, and its log is whole: have a later start read the log, too."""
         self._catalog.doubt_chain(index)
         self._commit_soon()
 
     def changed_by_others(self, index: DelayIndex) -> None:
-        """Something else than a stream has changed an index: without one, no log has that."""
+        """An index was changed other than by a stream: if it has none, no log has the change."""
         self._shipped.pop(index.own_journal.subscription_id, None)
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """Call ``then`` when what the stream has said is in its log, or soon."""
+        """Call ``then`` when all changes of the stream are in its log, or soon."""
         log = self._of(stream)
         if log is None or log.over:
             then()
@@ -307,9 +308,10 @@ class IndexLogs:
         return task
 
     def delete(self, stream: Stream) -> None:
-        """The index of a stream that ends was cleared: its log goes. The broker deletes BookKeeper's.
+        """Delete the log of an ending stream whose index was cleared. The broker deletes BookKeeper's.
 
-        Not where another stream goes on with the index: the log is that one's now."""
+        Does nothing if another stream continues with the index: then the log belongs to that one.
+        """
         log = self._of(stream)
         if log is None or log.stream is not stream or not isinstance(log.home, ObjectHome):
             return
@@ -342,7 +344,7 @@ class IndexLogs:
             self._end_id(subscription_id)
 
     def readable(self, stream: Stream) -> bool:
-        """Whether a log has all of what the stream's index has, or nearly, as far as is known."""
+        """A log is known to have all of the stream's index, or nearly all."""
         log = self._of(stream)
         return (
             log is not None
@@ -353,15 +355,15 @@ class IndexLogs:
         )
 
     def has_all(self, index: DelayIndex) -> bool:
-        """Whether there is a log that has all of what an index has that no stream serves."""
+        """There is a log that has all of an index without a stream."""
         chain = self._catalog.chain(index)
         shipped = self._shipped.get(index.own_journal.subscription_id, NO_LEDGER)
         return chain is not None and NO_LEDGER != shipped == chain.ledger_id
 
     def leave(self, stream: Stream) -> None:
-        """The log of a stream that is to end stays as it is, and begins anew with the next one.
+        """Leave the log of an ending stream as it is; the next stream begins a new one.
 
-        Not even looks at what the store has written: for who is in the midst of a change.
+        Does not even look at writes of the store: for callers amid a change.
         """
         subscription_id = self._by_stream[stream]
         log = self._by_id.pop(subscription_id)
@@ -377,7 +379,7 @@ class IndexLogs:
         self._store.unwatch(subscription_id)
         if log.failure:
             self._behind.add(subscription_id)
-        # What is written later is noted by nobody.
+        # Nobody notes later writes.
         if log.writer.since_ns is None and self._catalog.is_durable(log.index):
             self._shipped[subscription_id] = log.writer.ledger_id
         else:
@@ -385,7 +387,7 @@ class IndexLogs:
         log.end()
 
     def state(self, stream: Stream | None) -> LogState | None:
-        """How the log of a stream stands."""
+        """The state of a stream's log."""
         self._pump()
         if stream is None:
             return None
@@ -393,7 +395,7 @@ class IndexLogs:
         return self._refused.get(stream) if log is None else log.state(self._clock.monotonic_ns())
 
     def states(self) -> list[LogState]:
-        """How all logs stand."""
+        """The states of all logs."""
         self._pump()
         now_ns = self._clock.monotonic_ns()
         return [*(log.state(now_ns) for log in self._by_id.values()), *self._refused.values()]
@@ -405,7 +407,7 @@ class IndexLogs:
         return await self.loop.run_in_executor(self._executor, work)
 
     def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
-        """Something went wrong: a line, but not one for each time and subscription."""
+        """Log a failure: one line, but not for each time and subscription."""
         self.metrics.index_log_failures.inc()
         more = self._seldom.more(what)
         if more is not None:
@@ -414,7 +416,7 @@ class IndexLogs:
             )
 
     def met_bug(self, name: SubscriptionName, error: Exception) -> None:
-        """Something went wrong that cannot be: a traceback, as seldom as a line."""
+        """Log an impossible failure: a traceback, as seldom as a line."""
         self.metrics.index_log_failures.inc()
         more = self._seldom.more(kind_of(error))
         if more is not None:
@@ -436,7 +438,7 @@ class IndexLogs:
             self.loop.call_soon_threadsafe(self._pump)
 
     def _pump(self) -> None:
-        """Bring what was noted to the writers."""
+        """Pass the noted writes to the writers."""
         touched: dict[StreamLog, None] = {}  # in the order in which they have something to ship
         for noted in self._store.take():
             log = self._by_id.get(noted.subscription_id)
@@ -448,13 +450,13 @@ class IndexLogs:
             log.wake()
 
     def _keep_short(self, log: StreamLog) -> None:
-        """Have an index persisted of which a new owner would replay too much."""
+        """Have an index persisted if a new owner would have to replay too much."""
         journal = log.index.own_journal
         too_long = (
             journal.records > self.options.journal_records or journal.size_bytes > self.options.journal_bytes
         )
         if too_long and not self._catalog.want_persist(log.index) and log not in self._too_long:
-            # A persist is on its way, and what came after its begin may be too much as well.
+            # A persist is on its way, and the changes since its beginning may be too many as well.
             self._too_long.add(log)
             self.loop.call_later(LOOK_AGAIN_SECONDS, self._look_again, log)
 

@@ -1,8 +1,8 @@
-"""Two that know something of a subscription: its index log, and the local data that gives way to it.
+"""The two sources of a restored subscription: its index log, and the local data that gives way to it.
 
-Of one history and under one seal of the cursor the later owner's word counts. An owner that could not read
-the log told the local data alone; one on another machine wrote the log alone. What the one knows
-acknowledged stays known, unless the other is of a later owner and says otherwise. Pure functions, but for
+Of one history and under one seal of the cursor, the later owner's word counts. An owner that could not read
+the log told only the local data; one on another machine wrote only the log. Positions that one source knows
+acknowledged stay known, unless the other is of a later owner and contradicts. Pure functions, but for
 `take_over`.
 """
 
@@ -19,12 +19,13 @@ LATER_OWNER = "a later owner wrote the log"
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """What the local data has to say to the index of the log.
+    """The news that the local data has for the index of the log.
 
-    heard: whether its claim, seal and mark-delete position count, and these with them: acknowledged: what the
-    log does not know acknowledged; taken_back: what the log does, and a later owner does not.
-    undone: what shows that the cursor was put back since the log was written, None if nothing does.
-    forgotten: what was known acknowledged and counts no more, and why.
+    heard: its claim, seal and mark-delete position count, and these with them: acknowledged: positions that
+        the log does not know acknowledged; taken_back: positions that the log does, and a later owner does
+        not.
+    undone: the sign that the cursor was put back since the log was written, None if there is none.
+    forgotten: positions whose acknowledgement counts no more; why: the reason.
     """
 
     heard: bool = False
@@ -36,15 +37,15 @@ class LastWords:
 
     @property
     def changes(self) -> bool:
-        """Whether the index says something else than its log then."""
+        """The index then differs from its log."""
         return bool(self.acknowledged or self.taken_back or self.undone)
 
 
 def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Open) -> Break | None:
-    """Why the local data stays and the log counts for nothing: what shows that it is of another history.
+    """The reason why the local data stays and the log counts for nothing: the log is of another history.
 
-    But a log that shows a reset, or that a later owner wrote, proves more than sound local data: that the
-    cursor was put back since. Both are emptied then.
+    But a log that shows a reset, or that a later owner wrote, proves more than sound local data: the cursor
+    was put back since. Then both are emptied.
     """
     if former is None or former.incarnation != request.incarnation or former.empty:
         return None
@@ -56,34 +57,34 @@ def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Ope
 
 
 def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> LastWords:
-    """What counts of the local data that gives way to the index of the log."""
+    """The part of the local data that counts beside the index of the log."""
     if former is None or former.incarnation != request.incarnation or find_break(index, request):
         return LastWords()
     later = former.claim.epoch - index.claim.epoch
     found = compare(former, request)
     same_seal = former.generation == index.generation
     acknowledged = former.acknowledged().difference(index.acknowledged() if same_seal else PositionSet())
-    acknowledged.discard_up_to(*request.mark_delete)  # what a later owner's mark-delete position has passed
+    acknowledged.discard_up_to(*request.mark_delete)  # a later owner's mark-delete position has passed these
     if found is not None:
-        # What a reset amid an unload took back, or a backup does not have, the log still says.
+        # The log still has acknowledgements that a reset amid an unload took back, or that a backup lacks.
         proves = found not in {Break.OLD, Break.LOST} and later >= 0
         return LastWords(undone=found if proves else None, forgotten=acknowledged, why=found.value)
     if not former.generation or former.generation != request.generation:
-        return LastWords()  # the cursor was reset, or what was stored is damaged
+        return LastWords()  # the cursor was reset, or the stored data is damaged
     if later < 0:
-        # It may have been told that they are not acknowledged after all (UNACK).
+        # The later owner may have been told that they are not acknowledged after all (UNACK).
         return LastWords(forgotten=acknowledged, why=LATER_OWNER)
     taken_back = PositionSet()
-    if same_seal and former.claim.epoch:  # else which of the two is the later one is not known
+    if same_seal and former.claim.epoch:  # else the order of the two is unknown
         taken_back = former.held_among(index.acknowledged())
     return LastWords(heard=True, acknowledged=acknowledged, taken_back=taken_back)
 
 
 def take_over(index: DelayIndex, former: DelayIndex, words: LastWords) -> None:
-    """Have the index of the log know what the local data had to say, and who told it, as if told itself.
+    """Tell the index of the log the news and the claim of the local data, as if it had been told itself.
 
-    Without the claim, positions that came after the log's end would look as if Pulsar had been put back. So
-    would a mark-delete position of before a reset.
+    Without the claim, positions from after the log's end would look as if Pulsar had been put back. So would
+    a mark-delete position from before a reset.
     """
     if words.undone is not None:
         index.begin_generation(0)

@@ -1,18 +1,18 @@
-"""An index of which a block is damaged, while its log has that block: the log is read instead.
+"""Repairs an index with a damaged block from its log, if that has the block.
 
-The stream ends, and the broker opens it again, as it does after any failure of the store; what it is answered
-then comes from the log. That is the way that an index takes to another machine, so there is no second one.
+The stream ends, and the broker opens it again, as after any failure of the store; the answer then comes from
+the log. An index takes the same way to another machine, so there is no second way.
 
 Invariants:
 
-- an index that has no log, or whose log cannot be written or has not caught up since it could not, is left
-  alone, and what its block had is read from the topic; so is one that was read from its log a short while
-  ago, however many others were since: on a disk that loses all that is written, what is due would never get
-  out of its block;
-- of an index that nobody serves, whoever opens it next is answered from the log;
-- nothing that follows from the damage gets into the log;
-- what such an index is told from the damage to the end of its stream is in no log: the answer to the next
-  OPEN does not have it, and the broker tells it again.
+- an index without a log, or whose log cannot be written or has not caught up after such a failure, stays as
+  it is, and its block's positions are read from the topic; so does one that was read from its log a short
+  while ago, however many others were since: on a disk that loses all writes, due entries would never get out
+  of their block;
+- for an index without a stream, the next OPEN is answered from the log;
+- no consequence of the damage gets into the log;
+- changes told between the damage and the end of the stream are in no log: the answer to the next OPEN lacks
+  them, and the broker tells them again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REST_S = 600
 
 
 class Rests:
-    """Which subscriptions were read from their logs in the last ``REST_S``: all of them, each a few bytes."""
+    """The subscriptions read from their logs in the last ``REST_S``: all of them, each a few bytes."""
 
     def __init__(self, monotonic_ns: Callable[[], int]) -> None:
         self._monotonic_ns = monotonic_ns
@@ -46,7 +46,7 @@ class Rests:
         return len(self._since_ns)
 
     def begin(self, name: SubscriptionName) -> bool:
-        """Have a subscription rest from now on; False if it does already."""
+        """Have a subscription rest from now on; False if it rests already."""
         now_ns = self._monotonic_ns()
         while self._since_ns:
             first = next(iter(self._since_ns))
@@ -60,7 +60,7 @@ class Rests:
 
 
 class Repairs:
-    """What is done about damaged blocks."""
+    """Repairs damaged blocks."""
 
     def __init__(
         self,
@@ -78,18 +78,18 @@ class Repairs:
         self._log = log
 
     def met(self, index: DelayIndex) -> None:
-        """One of its blocks is damaged. See `Catalog.on_corrupt_block` for what must not be done here."""
+        """A block of the index is damaged. `Catalog.on_corrupt_block` says what must not be done here."""
         stream = self._ownership.get(index.name)
         if stream is None:
             if self._logs.has_all(index):
-                index.damaged = True  # whoever opens it next gets it from there
+                index.damaged = True  # the next OPEN gets it from there
                 self._loop.call_soon(self._logs.doubt, index)
             return
         if index.damaged or stream.session.index is not index:
             return
         if not self._logs.readable(stream) or not self._rests.begin(index.name):
             return
-        # At once: the next persist takes the block out, and must not get into the log.
+        # At once: the next persist removes the block, and must not get into the log.
         self._logs.leave(stream)
         index.damaged = True
         self._loop.call_soon(self._end, stream)

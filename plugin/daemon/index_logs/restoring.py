@@ -1,16 +1,17 @@
-"""An index that comes to this daemon by its log, before the stream that asks for it is opened.
+"""Restores an index from its log, before the stream that asks for it is opened.
 
 Invariants:
 
-- nothing waits for a log but the answer to OPEN; reading one takes ``RESTORE_SECONDS`` at most, however long
-  others were read before it; a home that is away is asked again until then; a log that cannot be read costs
-  reading the topic, and says so;
-- many short logs are read at a time, since they are waited for, and few long ones, for the memory they take;
-- what is written here of a log that turns out not to be needed, or not to be readable, is given up: the index
-  that was there stays, and no start finds the rest;
+- only the answer to OPEN waits for a log; reading one takes ``RESTORE_SECONDS`` at most, however long others
+  were read before it; a home that is away is asked again until then; an unreadable log costs reading the
+  topic, and says so;
+- many short logs are read at a time, because streams wait for them, and few long ones, for the memory they
+  take;
+- data written here from a log that proves unneeded or unreadable is abandoned: the former index stays, and no
+  start finds the rest;
 - a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole,
-  or a stream has gone on with it since it was not;
-- what the local data has to say outlasts it, see `last_words`; of two histories the cursor's stays.
+  or a stream has continued with it since it was not whole;
+- the news of the local data outlasts it, see `last_words`; of two histories the cursor's stays.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from tidegate.plugin.wire.messages import Open
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-RESTORE_SECONDS = 8.0  # the shim decides alone after ten
+RESTORE_SECONDS = 8.0  # after ten the shim decides alone
 AT_ONCE_MAX = 32
 LONG_AT_ONCE_MAX = 4
 LONG_BYTES = 1 << 20
@@ -66,12 +67,12 @@ NS_PER_SECOND = 1_000_000_000
 
 
 def restore_deadline() -> asyncio.Timeout:
-    """Ends a restoration that the answer to OPEN can wait for no longer."""
+    """A limit for a restoration: the answer to OPEN can wait no longer."""
     return asyncio.timeout(RESTORE_SECONDS)
 
 
 class _Admitted:
-    """`Spill` that waits for its turn at long logs once one has turned out to be long."""
+    """`Spill` that waits for a turn at long logs once its log proves long."""
 
     def __init__(self, landing: Landing, become_long: Callable[[], Awaitable[None]]) -> None:
         self.take = landing.take
@@ -91,9 +92,9 @@ class _Admitted:
 class RestoreRequest:
     """A broker opens a subscription, and its index may be in a log.
 
-    requests, stream_id: what is asked of that broker. is_wanted: whether the stream may still be opened when
-    the log has been read; if it may not, the index that is there stays. came: called with the index once it
-    is in the catalog; no stream has it then.
+    requests, stream_id: for requests to that broker.
+    is_wanted: true if the stream may still be opened after the log is read; else the present index stays.
+    came: called with the index once it is in the catalog; it has no stream then.
     """
 
     requests: LogRequests
@@ -104,7 +105,7 @@ class RestoreRequest:
 
     @property
     def identity(self) -> Identity:
-        """Whose index it is."""
+        """The subscription and its life."""
         return Identity(
             SubscriptionName(self.opening.topic, self.opening.subscription), self.opening.incarnation
         )
@@ -112,10 +113,10 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An index that has come by its log, and that no stream has yet.
+    """An index that has come from its log, and has no stream yet.
 
-    former: the one that has given way to it. chain: the log that it is all of, or all but what is ``more``.
-    places: of blocks that are still to be brought.
+    former: the index that has given way to it. chain: the log that it has all of, or all but the ``more``.
+    places: of blocks still to be brought.
     """
 
     index: DelayIndex
@@ -126,10 +127,10 @@ class Restored:
 
 
 class Restorer:
-    """Reads index logs into the catalog. ``executor`` writes what is read into the store.
+    """Reads index logs into the catalog. ``executor`` writes their contents into the store.
 
-    restored: called with what has come.
-    commit_soon: called when something is to be deleted that no frame has brought.
+    restored: called with each restored index.
+    commit_soon: called after a deletion that no frame has brought.
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class Restorer:
         self._log = log
 
     def restoring(self, request: RestoreRequest) -> Awaitable[None] | None:
-        """What to wait for before the stream is opened: the log is read. None if there is nothing to read."""
+        """The reading of the log; wait for it before opening the stream. None if there is nothing to read."""
         name, incarnation = request.identity
         try:
             pointer = Pointer.parse(request.opening.log_pointer)
@@ -177,7 +178,7 @@ class Restorer:
                     subscription=name.subscription,
                 )
             elif chain is not None and chain.has(pointer.ledger_id, pointer.home):
-                return None  # whoever has written since is this daemon
+                return None  # this daemon has made all later writes
         try:
             home = self._homes.named(pointer.home, request.requests, request.stream_id, request.opening)
         except RefusedError as error:
@@ -211,7 +212,7 @@ class Restorer:
                 read_ns = self._clock.monotonic_ns()
                 await landing.finish(log)
             if not request.is_wanted():
-                # What was answered DURABLE there must not go.
+                # The acknowledged durability of that stream's changes must not be lost.
                 self._in_vain(identity.name, "another stream has the index meanwhile")
                 return
             places = named_places(log.content)
@@ -220,7 +221,7 @@ class Restorer:
             try:
                 words = self._take_in(index, request.opening)
             finally:
-                # Whatever it met, what is in the catalog must not be given up.
+                # Whatever fails, the index in the catalog must not be abandoned.
                 adopted = self._catalog.get(identity.name) is index
             if words is None:
                 return
@@ -268,7 +269,7 @@ class Restorer:
         )
 
     def _take_in(self, index: DelayIndex, opening: Open) -> LastWords | None:
-        """The index of the log in the place of the local data; None if that stays."""
+        """Replace the local data by the index of the log; None if the local data stays."""
         former = self._catalog.get(index.name)
         another = does_not_give_way(former, index, opening)
         if another is not None:

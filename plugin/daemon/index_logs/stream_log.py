@@ -1,10 +1,10 @@
-"""The index log of one stream while it is written, and what is told of it.
+"""The index log of one stream while it is written, and its state.
 
 Invariants:
 
-- there is a task only while there is something to ship, and one at most;
-- a log is begun in its turn only, the first time and each time after that;
-- a log that counts is gone on with while the next one waits for its turn, or for its next try.
+- there is a task only while there is something to ship, and at most one;
+- a log begins in its turn only, the first time and each later time;
+- a log that counts is continued while the next one waits for its turn, or for its next try.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ NS_PER_SECOND = 1_000_000_000
 
 
 class LogState(NamedTuple):
-    """What is told of a log. ``lag_seconds``: how old the oldest change is that is not in it. ``home``: empty
-    if the daemon keeps none where the broker wants it; ``failure`` says why."""
+    """The state of a log. ``lag_seconds``: the age of the oldest change that is not in it.
+
+    ``home``: empty if the daemon keeps none where the broker wants it; ``failure`` has the reason.
+    """
 
     home: str
     ledger_id: int
@@ -38,15 +40,17 @@ class LogState(NamedTuple):
 
 
 class Former(NamedTuple):
-    """A log in another home than the one that is written now: to be deleted when that one counts."""
+    """A log in another home than the current one: deleted when the current one counts."""
 
     home: Home
     ledgers: tuple[int, ...]
 
 
 class Logs(Protocol):
-    """What a log asks of all of them. beginnings: how many may begin at a time. written: those that have
-    something to ship."""
+    """The interface of all logs that one log needs.
+
+    beginnings: how many may begin at a time. written: those that have something to ship.
+    """
 
     loop: asyncio.AbstractEventLoop
     metrics: Metrics
@@ -55,19 +59,19 @@ class Logs(Protocol):
     written: set[StreamLog]
 
     def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
-        """Something went wrong."""
+        """Log a failure."""
         ...
 
     def met_bug(self, name: SubscriptionName, error: Exception) -> None:
-        """Something went wrong that cannot be."""
+        """Log an impossible failure."""
         ...
 
 
 class StreamLog:
     """Ships the log of one stream, in a task that is there only while there is something to ship.
 
-    after: what must be over first: a deletion of all logs of the subscription, which would take the new one
-    along, or the reading of blocks that the new one is to have.
+    after: tasks that must end first: a deletion of all logs of the subscription, which would take the new one
+        along, or the fetching of blocks that the new one is to have.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class StreamLog:
     async def ship_last(self) -> None:
         """Return when all is shipped, or it is not worth waiting for."""
         if (self._failures or self._in_queue) and self.writer.since_ns is None:
-            return  # the log has all; what is to come is the next one
+            return  # the log has all; only the next one is to come
         self._last = True
         self._hurry.set()
         self.wake()
@@ -152,7 +156,7 @@ class StreamLog:
             await asyncio.wait_for(self._hurry.wait(), pause_s)
 
     async def _follow_until(self, done: asyncio.Task[Any]) -> None:
-        """Wait for `done`, and go on meanwhile with a log that counts until there is a next one."""
+        """Wait for `done`; meanwhile continue a log that counts until there is a next one."""
         try:
             while not done.done() and self.writer.begins and self.writer.ledger_bytes:
                 changed = self._logs.loop.create_task(self._changed.wait())
@@ -211,7 +215,7 @@ class StreamLog:
             self.failure = str(error)
             self._logs.said(self.stream.name, "the index log cannot be written, trying again", error)
         except Exception as error:
-            # It would end the task, and nobody would be told that nothing is written any more.
+            # It would end the task, and nobody would learn that nothing is written any more.
             self._failures += 1
             self.failure = f"a bug in the daemon: {error!r}"
             self._logs.met_bug(self.stream.name, error)

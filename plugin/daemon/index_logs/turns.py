@@ -1,11 +1,11 @@
-"""Turns at something that only a few may do at a time: an asynchronous context.
+"""Turns at work that only a few may do at a time: an asynchronous context.
 
 Invariants:
 
-- turns are given in the order in which they were asked for;
-- one waits while the queue moves, ``PATIENCE_ROUNDS`` times the patience at most: that many are before one is
-  no reason to give up, that nothing gets done is;
-- who gives up waiting has taken no turn.
+- turns are given in the order of the requests;
+- a caller waits while the queue moves, at most ``PATIENCE_ROUNDS`` times the patience: a long queue is no
+  reason to give up, a queue that stands still is;
+- a caller that gives up has taken no turn.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ PATIENCE_ROUNDS = 3
 
 
 class Turns:
-    """``at_once`` at a time. patience_s: how long the queue may stand still.
+    """At most ``at_once`` turns at a time. patience_s: how long the queue may stand still.
 
-    Entering raises TimeoutError. A turn that ends with that has got nothing done.
+    Entering raises TimeoutError. A turn that ends with TimeoutError does not count as progress.
     """
 
     def __init__(self, at_once: int, patience_s: float) -> None:
@@ -58,7 +58,7 @@ class Turns:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the turn to whoever is next."""
+        """Give the turn to the next in the queue."""
         if not isinstance(error, TimeoutError):
             self._done += 1
         self._give()
