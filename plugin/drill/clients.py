@@ -110,7 +110,7 @@ class Tally:
 
     @property
     def missing(self) -> int:
-        """How many messages due in the round have not been received, or not again since the cursor was set back.
+        """How many messages due in the round are missing, or missing again since the cursor was set back.
 
         Counted as receipts come: the drill asks all the time, and there may be millions.
         """

@@ -50,8 +50,8 @@ class Cause(StrEnum):
     """Why a message came again.
 
     Each cause is exact about its excuse; everything else is TRACKER: no fault in between explains it.
-    IN_FLIGHT: over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's last
-    100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
+    IN_FLIGHT: over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's
+    last 100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
     acknowledged within the second before. HOLE: over a fault after which the cursor is read from its record
     (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was set back on purpose.
     """
