@@ -70,7 +70,7 @@ class Acceptor:
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make, accepted)
-        except OSError as error:  # already closed, or no descriptor is left for it
+        except OSError as error:  # already closed, or without a free descriptor
             accepted.close()
             self._tell("a connection could not be served", error)
 

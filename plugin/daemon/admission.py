@@ -17,7 +17,7 @@ import math
 
 PAUSE_MIN_S = 0.002  # less is not worth a timer: it is added to the next pause
 PAUSE_MAX_S = 0.020
-SLACK_S = 0.020  # timers come late: at most so much lateness is made up
+SLACK_S = 0.020  # timers come late: at most this much lateness is recovered
 SMOOTHING_S = 1.0
 DRAIN_FIRST_BYTES_PER_S = 24e6  # before the first measurement
 DRAIN_MIN_BYTES_PER_S = 240e3  # so that no crawl follows a long stop

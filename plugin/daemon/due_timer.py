@@ -6,7 +6,7 @@ which no set clock changes. Invariants:
 
 - streams without credit, without an answer to OPEN, or on a connection that cannot take more are not in the
   heap: a subscription that nobody drains costs nothing and hides nobody else;
-- no stream is looked at before its instant, nor because time passes: only its own events move it;
+- no look at a stream comes before its instant; only the stream's own events move the instant, not time;
 - a wall clock that steps forward makes nothing later than ``LOOK_AGAIN_MS`` beyond the step itself, and one
   that steps back makes no pause longer;
 - a stream is in at most one of the heaps;
@@ -26,7 +26,7 @@ from tidegate.index import Clock
 
 StreamT = TypeVar("StreamT")
 BUG_AGAIN_MS = 1_000  # after an exception from ``serve``: the loop reports it, the stream stays
-# The loop's timer is set at most this far ahead: its clock neither follows a set wall clock nor runs during a
+# Looks are at most this far apart: the loop's clock neither follows a set wall clock nor runs during a
 # suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that is cancelled by a set clock
 # would save these looks, but Python has it only from 3.13 on.
 LOOK_AGAIN_MS = 1_000

@@ -3,9 +3,9 @@
 Invariants:
 
 - a subscription is handed out to its current stream only, and prefetched only while that can take something;
-- a stream whose connection takes no more for now is looked at again when that does;
-- a stream whose next block is absent is looked at again when the block has come;
-- entries that a bug stops between the index and the wire are not kept back: their stream ends, and is opened
+- a stream whose connection takes no more for now gets its next look when that does;
+- a stream whose next block is absent gets its next look when the block has come;
+- entries that a bug stops between the index and the wire are not lost: their stream ends, and is opened
   again;
 - while due entries cannot be read, ``/readyz`` names one of their subscriptions.
 """

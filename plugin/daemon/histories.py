@@ -1,12 +1,12 @@
 """Checks that an index and a cursor are of one history.
 
-They are not if Pulsar was put back to an earlier state, for instance from a backup, and the index was not.
+They are not if Pulsar went back to an earlier state, for instance from a backup, and the index did not.
 Pulsar then makes ledgers with the same ids again, with other messages in them: no entry and no
 acknowledgement that the index has from the lost time is true any more.
 
 An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
 order. So an index is of this history if the claim of its last owner stands there, in its place: everything
-before it is then the same, too. A topic that was put back to a time under that very claim shows this only if
+before it is then the same, too. A topic put back to a time under that very claim shows this only if
 the index knows positions beyond its end. Pure functions.
 """
 

@@ -4,7 +4,7 @@ A client first takes the subscription (the query `take-in`) and has it while its
 client is refused, and a killed one has let go. Invariants:
 
 - entries go the way of all others: through the journal, in pieces with a turn of the loop between them, and
-  not while reading is held back;
+  not while reading pauses;
 - a block is answered when it is durable, and only then does the broker hear that its positions are held; it
   hears of disowned positions at once;
 - positions that are held, known acknowledged or up to mark-delete stay as they are, so that the same block a
@@ -69,7 +69,7 @@ class IngestionOwner(Protocol):
         ...
 
     def made(self, index: DelayIndex) -> None:
-        """An index was made for a subscription that no broker has opened."""
+        """There is a new index, of a subscription that no broker has opened."""
         ...
 
     def added(self, index: DelayIndex, positions: PositionSet) -> None:

@@ -3,7 +3,7 @@
 Text for a terminal, JSON lines for machines, on standard error, one line an event. Invariants: an event that
 a library or a bug repeats gets one line a minute, with the number of untold ones (``untold``); the first line
 imports the library, so that the daemon listens before that. A line that cannot be written (a full disk, a
-reader that is gone or does not read, no standard error) is left out, and the next one has the number of such
+reader that is gone or does not read, no standard error) is dropped, and the next one has the number of such
 lines (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
 """
 
@@ -94,7 +94,7 @@ class _Lines:
 
 
 class _LazyLogger:
-    """A logger that is made at its first use. Any thread may use it."""
+    """A logger made at its first use. Any thread may use it."""
 
     def __init__(self, log_format: LogFormat, level: str, out: _Writer) -> None:
         self._log_format = log_format

@@ -299,7 +299,7 @@ async def with_subscriptions(
     describe: Callable[[DelayIndex], dict[str, Any]],
     count: int,
 ) -> bytes:
-    """``answer`` as JSON with as many ``subscriptions`` as fit, and how many of ``count`` are left out.
+    """``answer`` as JSON with as many ``subscriptions`` as fit, and the number of others in ``count``.
 
     Builds it in turns of the loop: with a thousand subscriptions it is megabytes. None instead of an index:
     the daemon counted it, and has forgotten it since.

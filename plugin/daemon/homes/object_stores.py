@@ -102,7 +102,7 @@ def missing_folder(url: str) -> Path | None:
 
 
 def advice_on(url: str) -> str | None:
-    """The reason why nothing would be kept at a checked URL, and the remedy; None if there is none."""
+    """The reason why a checked URL would keep nothing, and the remedy; None if there is none."""
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"

@@ -168,8 +168,7 @@ class IndexLogs:
     def _on_restored(self, restored: Restored) -> None:
         index, chain = restored.index, restored.chain
         if restored.former is not None:
-            # That index has no owner any more: its log would begin anew, empty, and be taken for the new
-            # one's.
+            # That index has no owner any more: its log would begin anew, empty, and pass for the new one's.
             former_id = restored.former.own_journal.subscription_id
             self._end_id(former_id)
             self._shipped.pop(former_id, None)

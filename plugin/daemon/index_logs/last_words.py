@@ -24,7 +24,7 @@ class LastWords:
     heard: its claim, seal and mark-delete position count, and these with them: acknowledged: positions that
         the log does not know acknowledged; taken_back: positions that the log does, and a later owner does
         not.
-    undone: the sign that the cursor was put back since the log was written, None if there is none.
+    undone: the sign that the cursor went back after the last write of the log, None if there is none.
     forgotten: positions whose acknowledgement counts no more; why: the reason.
     """
 
@@ -45,7 +45,7 @@ def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Ope
     """The reason why the local data stays and the log counts for nothing: the log is of another history.
 
     But a log that shows a reset, or that a later owner wrote, proves more than sound local data: the cursor
-    was put back since. Then both are emptied.
+    went back since. Then both are emptied.
     """
     if former is None or former.incarnation != request.incarnation or former.empty:
         return None
@@ -83,7 +83,7 @@ def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> L
 def take_over(index: DelayIndex, former: DelayIndex, words: LastWords) -> None:
     """Tell the index of the log the news and the claim of the local data, as if it had been told itself.
 
-    Without the claim, positions from after the log's end would look as if Pulsar had been put back. So would
+    Without the claim, positions from after the log's end would look as if somebody put Pulsar back. So would
     a mark-delete position from before a reset.
     """
     if words.undone is not None:
