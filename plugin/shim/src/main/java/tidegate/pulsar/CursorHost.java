@@ -19,6 +19,7 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -109,6 +110,16 @@ class CursorHost implements TrackerHost {
     @Override
     public boolean isDeleted(long ledgerId, long entryId) {
         return cursor.isMessageDeleted(PositionFactory.create(ledgerId, entryId));
+    }
+
+    @Override
+    public long deletions() {
+        return cursor instanceof ManagedCursorImpl counting ? counting.getMessagesConsumedCounter() : 0;
+    }
+
+    @Override
+    public Map<Long, long[]> deletedEntries() {
+        return cursor instanceof ManagedCursorImpl readable ? DeletedEntries.copyOf(readable) : Map.of();
     }
 
     @Override

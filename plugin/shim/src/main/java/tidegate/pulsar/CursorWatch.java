@@ -89,6 +89,27 @@ final class CursorWatch {
         }
     }
 
+    /**
+     * Tells what {@link DeletedRanges} has found, but what has left meanwhile, and what this tracker itself is having deleted. False
+     * if the cursor has lost the seal under which that was found.
+     */
+    boolean reportCancelled(Positions found, long then) {
+        noticeReset();
+        if (!seal.stood(then)) {
+            return false;
+        }
+        Positions cancelled = new Positions();
+        found.forEach((ledgerId, entryId) -> {
+            if (positions.contains(ledgerId, entryId) && !positions.isSettling(ledgerId, entryId)) {
+                cancelled.add(ledgerId, entryId);
+            }
+        });
+        if (!cancelled.isEmpty()) {
+            acknowledge(cancelled);
+        }
+        return true;
+    }
+
     /** The cursor has these as deleted. The positions are the outbox's from now on. */
     void acknowledge(Positions found) {
         found.forEach(positions::acknowledge);
@@ -102,8 +123,8 @@ final class CursorWatch {
         if (position.equals(markDelete)) {
             return;
         }
-        if (position.compareTo(markDelete) < 0) {
-            // A reset, should it ever leave the seal. It follows the position, too.
+        if (position.compareTo(markDelete) < 0 || !seal.isIntact()) {
+            // A reset, should it ever leave the seal; or what moves forwards and takes it. It follows the position, too.
             onReset();
         } else {
             follow(position);
@@ -115,9 +136,20 @@ final class CursorWatch {
         return ledgerId < markDelete.ledgerId() || ledgerId == markDelete.ledgerId() && entryId <= markDelete.entryId();
     }
 
+    /**
+     * What is passed by is told, too: the cursor may store the position a minute later, and be ended before. Unless the seal has
+     * gone: then the position may be one that a reset has taken back.
+     */
     private void follow(TrackerHost.Position position) {
         markDelete = position;
-        positions.discardUpTo(position);
+        if (!seal.isIntact()) {
+            positions.discardUpTo(position);
+            return;
+        }
+        Positions passed = positions.passUpTo(position);
+        if (!passed.isEmpty()) {
+            outbox.acknowledge(passed.optimized());
+        }
     }
 
     /** @throws IllegalStateException if an invariant does not hold */

@@ -22,6 +22,7 @@ final class Ending {
     private final Outbox outbox;
     private final DaemonStream stream;
     private final CursorWatch cursor;
+    private final DeletedRanges deletedRanges;
     private final Alarm alarm;
     private volatile Phase phase = Phase.LIVE;
     private final Wait sinceClosing = new Wait();
@@ -36,6 +37,7 @@ final class Ending {
         outbox = parts.outbox;
         stream = parts.stream;
         cursor = parts.cursor;
+        deletedRanges = parts.deletedRanges;
         alarm = parts.alarm;
     }
 
@@ -78,11 +80,13 @@ final class Ending {
     void finish() {
         long then = seal.generation();
         Positions found = cursor.findAcknowledged();
+        DeletedRanges.Look cancelled = deletedRanges.look();
         synchronized (lock) {
             if (isFinished()) {
                 return;
             }
             cursor.report(found, then);
+            cancelled.parts().forEach(part -> cursor.reportCancelled(part, then));
             stream.tellMarkDelete();
             phase = Phase.FINISHED;
             alarm.stop();

@@ -4,6 +4,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.LongBuffer;
 import java.util.Arrays;
+import org.roaringbitmap.BitSetUtil;
 import org.roaringbitmap.CharIterator;
 import org.roaringbitmap.Container;
 import org.roaringbitmap.ContainerPointer;
@@ -332,6 +333,27 @@ final class PositionSet {
         }
     }
 
+    /**
+     * Visits the positions of one ledger that are also in {@code words}, which has them as a {@link java.util.BitSet} does: 64 at
+     * a time, so that what is in one of the two alone costs little. Needs no lock, as {@link #forEach}.
+     */
+    void forEachIn(long ledgerId, long[] words, Positions.Visitor visitor) {
+        Ledger ledger = find(ledgerId);
+        long[][] pages = ledger == null ? new long[0][] : ledger.pages;
+        for (int i = 0; i < pages.length && i * PAGE_WORDS < words.length; i++) {
+            long[] page = (long[]) PAGE.getAcquire(pages, i);
+            int first = i * PAGE_WORDS;
+            int count = page == null ? 0 : Math.min(PAGE_WORDS, words.length - first);
+            for (int w = 0; w < count; w++) {
+                long bits = words[first + w] == 0 ? 0 : (long) WORD.getOpaque(page, w) & words[first + w];
+                while (bits != 0) {
+                    visitor.visit(ledgerId, (long) (first + w) << 6 | Long.numberOfTrailingZeros(bits));
+                    bits &= bits - 1;
+                }
+            }
+        }
+    }
+
     /** The lowest position for which the test holds; null if there is none. */
     TrackerHost.Position first(Test test) {
         TrackerHost.Position[] first = {null};
@@ -342,6 +364,43 @@ final class PositionSet {
             return first[0] == null;
         });
         return first[0];
+    }
+
+    /** All up to and including that position, as frames carry them. Made of words, not of positions: it may be a whole backlog. */
+    Positions upTo(long ledgerId, long entryId) {
+        Positions positions = new Positions();
+        for (Ledger ledger : ledgers) {
+            if (ledger.id < ledgerId || ledger.id == ledgerId && entryId >= 0) {
+                positions.put(ledger.id, bitmapUpTo(ledger, ledger.id < ledgerId ? Long.MAX_VALUE : entryId));
+            }
+        }
+        return positions;
+    }
+
+    /** From the first container that has any: what lies before a cursor has mostly left. */
+    private static RoaringBitmap bitmapUpTo(Ledger ledger, long lastEntryId) {
+        long[][] pages = ledger.pages;
+        int end = (int) Math.min(pages.length, (lastEntryId >>> PAGE_SHIFT) + 1);
+        int first = 0;
+        while (first < end && ledger.counts[first] == 0) {
+            first++;
+        }
+        first -= first % (1 << CONTAINER_SHIFT - PAGE_SHIFT);
+        long[] words = new long[Math.max(0, end - first) * PAGE_WORDS];
+        for (int i = first; i < end; i++) {
+            if (pages[i] != null) {
+                System.arraycopy(pages[i], 0, words, (i - first) * PAGE_WORDS, PAGE_WORDS);
+            }
+        }
+        long lastWord = (lastEntryId >>> 6) - (long) first * PAGE_WORDS;
+        for (int w = words.length - 1; w > lastWord; w--) {
+            words[w] = 0;
+        }
+        if (lastWord < words.length && lastWord >= 0 && (lastEntryId & 63) != 63) {
+            words[(int) lastWord] &= ~(-1L << (lastEntryId + 1));
+        }
+        RoaringBitmap bitmap = BitSetUtil.bitmapOf(words);
+        return first == 0 ? bitmap : RoaringBitmap.addOffset(bitmap, (long) first << PAGE_SHIFT);
     }
 
     /** The set as frames carry it. */

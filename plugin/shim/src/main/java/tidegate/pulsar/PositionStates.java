@@ -1,5 +1,7 @@
 package tidegate.pulsar;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -29,7 +31,19 @@ final class PositionStates {
     /** Before every time that a clock shows. */
     private static final long DUE_MS = 0;
 
+    private static final VarHandle ENTERED;
+
+    static {
+        try {
+            ENTERED = MethodHandles.lookup().findVarHandle(PositionStates.class, "entered", long.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
     private final PositionSet contained = new PositionSet();
+    /** Grows whenever something comes to be contained. */
+    private long entered;
     private final HandedOut handedOut = new HandedOut();
     private final PositionSet settling = new PositionSet();
     private final PositionSet reported = new PositionSet();
@@ -182,14 +196,30 @@ final class PositionStates {
         return lost;
     }
 
+    /** Another number whenever something has come to be contained since. Takes no lock. */
+    long entered() {
+        return (long) ENTERED.getOpaque(this);
+    }
+
+    /** What is contained of one ledger and is also in {@code words}; as {@link PositionSet#forEachIn}. */
+    void forEachContainedIn(long ledgerId, long[] words, Positions.Visitor visitor) {
+        contained.forEachIn(ledgerId, words, visitor);
+    }
+
     // ---- coming and going -----------------------------------------------------------------------------------------
 
     /** False if it is contained already. */
     boolean enter(long ledgerId, long entryId) {
+        noteEntered();
         return contained.add(ledgerId, entryId);
     }
 
+    private void noteEntered() {
+        ENTERED.setOpaque(this, entered + 1);
+    }
+
     void enterAll(PositionSet held) {
+        noteEntered();
         contained.addAll(held);
         sought.dropAll(held);
     }
@@ -238,7 +268,7 @@ final class PositionStates {
                 || !near.add(ledgerId, entryId, deliverAtMs, true)) {
             near.freeCredit();
         } else {
-            contained.add(ledgerId, entryId);
+            enter(ledgerId, entryId);
             sought.drop(ledgerId, entryId);
         }
     }
@@ -319,6 +349,14 @@ final class PositionStates {
         handedOut.remove(ledgerId, entryId);
         contained.remove(ledgerId, entryId);
         reported.add(ledgerId, entryId);
+    }
+
+    /** The cursor has everything up to there as deleted: what was contained of it, which the daemon is told, and leaves. */
+    Positions passUpTo(TrackerHost.Position markDelete) {
+        Positions passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
+        discardUpTo(markDelete);
+        reported.addAll(passed);
+        return passed;
     }
 
     /** The daemon knows these acknowledged. */

@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.util.List;
+import java.util.Map;
 import java.util.function.Consumer;
 
 /**
@@ -50,6 +51,23 @@ interface TrackerHost {
 
     /** Whether the cursor has the position as deleted (acknowledged). */
     boolean isDeleted(long ledgerId, long entryId);
+
+    /**
+     * How many positions the cursor has counted as deleted, up to a constant: another number whenever one has been deleted since.
+     * A cursor that does not count always tells the same.
+     */
+    default long deletions() {
+        return 0;
+    }
+
+    /**
+     * A copy of what the cursor has as deleted beyond its mark-delete position: for each ledger that has some its entries, as
+     * the words of a {@link java.util.BitSet}. It takes the cursor's lock for as long as copying takes. Of a cursor that cannot
+     * tell it is empty.
+     */
+    default Map<Long, long[]> deletedEntries() {
+        return Map.of();
+    }
 
     /** Everything up to and including it is deleted, as far as this broker knows. */
     Position markDelete();

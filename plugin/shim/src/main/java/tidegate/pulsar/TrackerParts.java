@@ -26,6 +26,7 @@ final class TrackerParts {
     final DaemonStream stream;
     final SettlingDeletes deletes;
     final CursorWatch cursor;
+    final DeletedRanges deletedRanges;
     final ReadGate gate;
     final Overlooked overlooked;
     final Alarm alarm;
@@ -40,6 +41,7 @@ final class TrackerParts {
         stream = new DaemonStream(host, settings, outbox, positions, near);
         deletes = new SettlingDeletes(lock, host, clock, seal, positions, outbox, stream);
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
+        deletedRanges = new DeletedRanges(host, seal, positions);
         gate = new ReadGate(host, budget, claim, positions, sought, outbox, stream, ahead, clock.millis());
         overlooked = new Overlooked(host, near);
         alarm = new Alarm(host, clock, near, overlooked);

@@ -28,6 +28,7 @@ final class WatchSide {
     private final DaemonStream stream;
     private final SettlingDeletes deletes;
     private final CursorWatch cursor;
+    private final DeletedRanges deletedRanges;
     private final ReadGate gate;
     private final UnreadableEntries unreadable;
     private final Intake intake;
@@ -52,6 +53,7 @@ final class WatchSide {
         stream = parts.stream;
         deletes = parts.deletes;
         cursor = parts.cursor;
+        deletedRanges = parts.deletedRanges;
         gate = parts.gate;
         unreadable = parts.unreadable;
         alarm = parts.alarm;
@@ -84,13 +86,14 @@ final class WatchSide {
         }
     }
 
-    /** Looks at the cursor: what was handed out and is acknowledged now, how far mark-delete has got, resets. */
+    /** Looks at the cursor: what is acknowledged now, handed out or not, how far mark-delete has got, resets. */
     void look() {
         long nowMs = clock.millis();
         claim();
         long then = seal.generation();
         Positions found = cursor.findAcknowledged();
         int consumers = host.consumersHash();
+        DeletedRanges.Look cancelled = deletedRanges.lookIfChanged(nowMs);
         boolean read;
         boolean signal;
         synchronized (lock) {
@@ -99,6 +102,12 @@ final class WatchSide {
             }
             intake.lookedAt(nowMs);
             cursor.report(found, then);
+        }
+        tellCancelled(cancelled, then);
+        synchronized (lock) {
+            if (ending.isFinished()) {
+                return;
+            }
             cursor.onMarkDelete(host.markDelete());
             cursor.noticeLostReport();
             if (sinceMarkDelete.isOver(nowMs, LOOK_INTERVAL_MS)) {
@@ -136,6 +145,21 @@ final class WatchSide {
         }
     }
 
+    /** Tells what was cancelled a part at a time: the dispatcher waits for the lock. */
+    private void tellCancelled(DeletedRanges.Look look, long then) {
+        if (look == null) {
+            return;
+        }
+        for (Positions part : look.parts()) {
+            synchronized (lock) {
+                if (ending.isFinished() || !cursor.reportCancelled(part, then)) {
+                    return;
+                }
+            }
+        }
+        deletedRanges.noteTold(look);
+    }
+
     /**
      * Whether the daemon has been waited for in vain: then what was read is gated here. It is not asked before the subscription is
      * claimed, and that may wait for a consumer. Lock held.
@@ -158,6 +182,6 @@ final class WatchSide {
 
     /** Whether {@link #look} has something to look at more often than once a second. Takes no lock. */
     boolean isBusy() {
-        return positions.hasUnseen() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting();
+        return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting();
     }
 }

@@ -56,6 +56,7 @@ class ModelTest {
         final Map<Position, Integer> times = new HashMap<>();
         /** From which delivery on a position must come: all when published, or reset. */
         final Map<Position, Integer> due = new TreeMap<>();
+        int cancelled;
         long nextEntry;
         long ledger = 1;
         /** Acknowledgements were left out of the cursor's record; whether they are back in it nobody asks here. */
@@ -171,6 +172,9 @@ class ModelTest {
                 return;
             }
             ToyBroker.ToyConsumer consumer = broker().consumers.get(random.nextInt(broker().consumers.size()));
+            if (chance(30)) {
+                cancel();
+            }
             for (Position position : List.copyOf(consumer.pending)) {
                 if (chance(40)) {
                     broker().acknowledge(consumer, position);
@@ -180,6 +184,34 @@ class ModelTest {
                 }
             }
             broker().readRequested = true;
+        }
+
+        /**
+         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Of those
+         * that no tracker has met, and after a reset until a tracker has put a seal there, only Pulsar knows.
+         */
+        private void cancel() {
+            List<Position> waiting = broker().log.keySet().stream()
+                    .filter(one -> !broker().isDeleted(one.ledgerId(), one.entryId())
+                            && !broker().isOutstanding(one.ledgerId(), one.entryId())).toList();
+            for (Position position : waiting) {
+                if (chance(20) && due.remove(position) != null) {
+                    if (came(position) < times.get(position)) {
+                        times.merge(position, -1, Integer::sum);
+                    }
+                    if (world().core() == null || broker().seal() == Seal.NONE
+                            || !world().core().dispatcher().contains(position.ledgerId(), position.entryId())) {
+                        redeliverable.add(position);
+                    }
+                    broker().cancel(position);
+                    cancelled++;
+                }
+            }
+        }
+
+        /** How often it has come. */
+        private long came(Position position) {
+            return broker().deliveries.stream().filter(delivery -> delivery.position().equals(position)).count();
         }
 
         private void fault() {
@@ -478,6 +510,7 @@ class ModelTest {
     void historiesAreWorthSomething() {
         int deliveries = 0;
         int again = 0;
+        int cancelled = 0;
         long ahead = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
@@ -486,10 +519,12 @@ class ModelTest {
             }
             deliveries += history.broker().deliveries.size();
             ahead += history.takenAhead();
+            cancelled += history.cancelled;
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
         assertTrue(ahead > 30, ahead + " taken that were read ahead");
+        assertTrue(cancelled > 100, cancelled + " cancelled");
         assertTrue(again > 500, again + " taken back by resets");
     }
 }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.NavigableSet;
 import java.util.Random;
@@ -191,5 +192,51 @@ class PositionSetTest {
             reader.join();
         }
         assertNull(wrong.get());
+    }
+
+    @Test
+    void whatIsUpToAPositionIsTheSameAsOneByOne() {
+        Random random = new Random(11);
+        for (int round = 0; round < 50; round++) {
+            PositionSet set = new PositionSet();
+            Positions all = new Positions();
+            for (int i = 0; i < 3_000; i++) {
+                long ledgerId = random.nextInt(3);
+                long entryId = random.nextInt(100) < 90 ? random.nextInt(9_000) : random.nextInt(200_000);
+                set.add(ledgerId, entryId);
+            }
+            long ledgerId = random.nextInt(4);
+            long entryId = random.nextInt(round % 2 == 0 ? 10_000 : 300_000) - 1;
+            if (round % 3 == 0) {
+                set.discardUpTo(ledgerId, entryId / 2);
+            }
+            set.forEach((ledger, entry) -> {
+                if (ledger < ledgerId || ledger == ledgerId && entry <= entryId) {
+                    all.add(ledger, entry);
+                }
+            });
+            assertEquals(all, set.upTo(ledgerId, entryId));
+        }
+    }
+
+    @Test
+    void whatIsInBothIsTheSameAsOneByOne() {
+        Random random = new Random(12);
+        PositionSet set = new PositionSet();
+        BitSet words = new BitSet();
+        List<Long> both = new ArrayList<>();
+        for (int i = 0; i < 20_000; i++) {
+            set.add(random.nextInt(2), random.nextInt(30_000));
+            words.set(random.nextInt(25_000));
+        }
+        set.forEach((ledgerId, entryId) -> {
+            if (ledgerId == 1 && words.get((int) entryId)) {
+                both.add(entryId);
+            }
+        });
+        List<Long> found = new ArrayList<>();
+        set.forEachIn(1, words.toLongArray(), (ledgerId, entryId) -> found.add(entryId));
+        set.forEachIn(7, words.toLongArray(), (ledgerId, entryId) -> found.add(-1L));
+        assertEquals(both, found);
     }
 }

@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -59,6 +60,7 @@ class ToyBroker implements TrackerHost {
     private long persistedMs;
     private Position readPosition = START;
     private long seal;
+    private long deletions;
     private final boolean loadedSealed;
     private Ownership ownership;
     private int version;
@@ -84,6 +86,8 @@ class ToyBroker implements TrackerHost {
     final Set<Position> lostEntries = new HashSet<>();
     /** autoSkipNonRecoverableData. */
     boolean skipsLost;
+    /** How often what is deleted was copied. */
+    int copies;
     /** How many positions were read by themselves. */
     int probes;
     /** Runs once, before positions are deleted next. */
@@ -201,6 +205,21 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public long deletions() {
+        return deletions;
+    }
+
+    @Override
+    public Map<Long, long[]> deletedEntries() {
+        copies++;
+        Map<Long, BitSet> entries = new TreeMap<>();
+        deleted.forEach(one -> entries.computeIfAbsent(one.ledgerId(), id -> new BitSet()).set((int) one.entryId()));
+        Map<Long, long[]> words = new TreeMap<>();
+        entries.forEach((ledgerId, bits) -> words.put(ledgerId, bits.toLongArray()));
+        return words;
+    }
+
+    @Override
     public Position markDelete() {
         return markDelete;
     }
@@ -275,8 +294,8 @@ class ToyBroker implements TrackerHost {
     }
 
     private void delete(Position position) {
-        if (position.compareTo(markDelete) > 0) {
-            deleted.add(position);
+        if (position.compareTo(markDelete) > 0 && deleted.add(position)) {
+            deletions++;
         }
         Position next;
         while ((next = log.higherKey(markDelete)) != null && deleted.remove(next)) {
@@ -335,6 +354,7 @@ class ToyBroker implements TrackerHost {
     /** The seek is answered after this. */
     void completeReset() {
         markDelete = before(resettingTo);
+        deletions -= deleted.size();
         deleted = new TreeSet<>();
         seal = Seal.NONE;
         readPosition = resettingTo;
@@ -434,6 +454,12 @@ class ToyBroker implements TrackerHost {
 
     void acknowledge(ToyConsumer consumer, Position position) {
         consumer.pending.remove(position);
+        delete(position);
+        persistAtTimes();
+    }
+
+    /** A message that no consumer has is acknowledged by the id that its producer got. */
+    void cancel(Position position) {
         delete(position);
         persistAtTimes();
     }
