@@ -21,10 +21,13 @@ final class AckWatch implements AutoCloseable {
     private final Set<TrackerCore> cores = ConcurrentHashMap.newKeySet();
     private final long pollNs;
     private final StoredSeals seals;
+    private final Runnable eachSecond;
     private final Worker worker;
 
-    AckWatch(int pollMs, StoredSeals seals) {
+    /** {@code eachSecond}: what else is to be looked at, once a second. */
+    AckWatch(int pollMs, StoredSeals seals, Runnable eachSecond) {
         this.seals = seals;
+        this.eachSecond = eachSecond;
         pollNs = TimeUnit.MILLISECONDS.toNanos(pollMs);
         worker = new Worker("tidegate-ack-watch", this::run);
     }
@@ -49,6 +52,9 @@ final class AckWatch implements AutoCloseable {
             for (TrackerCore core : cores) {
                 watch(core, slow);
             }
+            if (slow) {
+                runEachSecond();
+            }
             long sealsNs = System.nanoTime();
             if (sealsNs - nextSealsNs >= 0) {
                 lookAtSeals();
@@ -61,6 +67,14 @@ final class AckWatch implements AutoCloseable {
             } catch (InterruptedException e) {
                 return;
             }
+        }
+    }
+
+    private void runEachSecond() {
+        try {
+            eachSecond.run();
+        } catch (Throwable e) {
+            LOG.error("A look failed; trying again in a second", e);
         }
     }
 

@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import java.util.function.Consumer;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.broker.service.BrokerService;
 import org.apache.pulsar.broker.service.Dispatcher;
@@ -26,8 +27,11 @@ final class EarlyTrackers implements TopicEventsListener {
     private final BrokerService broker;
     private final Lookout lookout;
     private final UndoneResets undone;
+    private final Consumer<PersistentSubscription> known;
 
-    EarlyTrackers(BrokerService broker, Lookout lookout, UndoneResets undone) {
+    /** {@code known} hears of each subscription, of a topic just loaded, that has had a tracker. */
+    EarlyTrackers(BrokerService broker, Lookout lookout, UndoneResets undone, Consumer<PersistentSubscription> known) {
+        this.known = known;
         this.broker = broker;
         this.lookout = lookout;
         this.undone = undone;
@@ -48,6 +52,9 @@ final class EarlyTrackers implements TopicEventsListener {
     private void expect(Subscription some) {
         if (some instanceof PersistentSubscription subscription) {
             undone.onLoaded(subscription);
+            if (CursorHost.ownership(subscription.getCursor()) != null) {
+                known.accept(subscription);
+            }
             if (mayBeHeld(subscription.getCursor())) {
                 lookout.lookFor(() -> isMade(subscription));
             }

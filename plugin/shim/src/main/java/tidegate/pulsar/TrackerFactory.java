@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.Position;
 import org.apache.pulsar.PulsarVersion;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
@@ -40,6 +41,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
 
     private final Clock clock = Clock.systemUTC();
     private final SecureRandom random = new SecureRandom();
+    private final UnaskedIndexes unasked = new UnaskedIndexes();
     private ShimConfig config;
     private PendingBudget budget;
     private DaemonLink link;
@@ -80,7 +82,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         reopening = new TopicReopening(background, System::nanoTime);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
-        watch = new AckWatch(config.ackPollMs(), seals);
+        watch = new AckWatch(config.ackPollMs(), seals, unasked::look);
         link = new DaemonLink(config.socket(), new SocketPeer(SocketPeer::ownUserAndRoot), () -> brokerName(pulsar),
                 "pulsar " + version);
         watch.start();
@@ -97,7 +99,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         // Now the broker's service is only being made.
         pulsar.runWhenReadyForIncomingRequests(() -> {
             BrokerService broker = pulsar.getBrokerService();
-            broker.addTopicEventListener(new EarlyTrackers(broker, lookout, undone));
+            broker.addTopicEventListener(new EarlyTrackers(broker, lookout, undone, this::watchLoaded));
             bypassWatch = new BypassWatch(new BrokerDispatchers(broker), link::bypassed);
             bypassWatch.start();
         });
@@ -148,6 +150,9 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         if (readAhead != null && dispatcher.getTopic() instanceof PersistentTopic topic) {
             readAhead.add(core, new LedgerReader(dispatcher, topic, bookKeeper));
         }
+        if (dispatcher.getSubscription() instanceof PersistentSubscription subscription) {
+            unasked.watch(subscription, new UnaskedIndexes.OfPulsar(subscription, core), new OfTheDaemon(subscription));
+        }
         core.watch().claim();
         watch.add(core);
         link.register(core);
@@ -158,6 +163,38 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     public CompletableFuture<DelayedDeliveryTracker> newTrackerAsync(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         synchronized (dispatcher) {
             return CompletableFuture.completedFuture(newTracker(dispatcher));
+        }
+    }
+
+    /** Its tracker may have been made first. */
+    private void watchLoaded(PersistentSubscription subscription) {
+        unasked.watchNew(subscription, new UnaskedIndexes.OfPulsar(subscription, null), new OfTheDaemon(subscription));
+    }
+
+    /** Has the daemon forget what it has of a subscription that lives. Its index log is told, too, and stays. */
+    private final class OfTheDaemon implements UnaskedIndexes.Forgetter, RefusedResets.Subscription {
+        private final PersistentSubscription subscription;
+
+        private OfTheDaemon(PersistentSubscription subscription) {
+            this.subscription = subscription;
+        }
+
+        @Override
+        public boolean isConnected() {
+            return link.isConnected();
+        }
+
+        @Override
+        public CompletableFuture<Boolean> forget() {
+            ManagedCursor cursor = subscription.getCursor();
+            Ownership ownership = CursorHost.ownership(cursor);
+            return ownership == null ? CompletableFuture.completedFuture(true)
+                    : clear(cursor, new CursorProperties(cursor, this, background), ownership);
+        }
+
+        @Override
+        public CompletableFuture<Void> reset(Position position) {
+            return subscription.resetCursor(position);
         }
     }
 
@@ -184,25 +221,29 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             }
         }
         Ownership ownership = CursorHost.ownership(cursor);
-        return ownership == null ? cleaned : cleaned.thenCompose(done -> clear(cursor, ownership))
+        return ownership == null ? cleaned : cleaned.thenCompose(done -> clearOnce(cursor, ownership))
                 .thenCompose(done -> new LogLedgers(cursor.getName(), CursorProperties.withoutReset(cursor), logs).deleteAll());
     }
 
-    /** Tells the daemon to forget the subscription, through a stream of its own; waits a bounded time. */
-    private CompletableFuture<Void> clear(ManagedCursor cursor, Ownership ownership) {
+    /** As {@link #clear}, and waits a bounded time: a subscription that is deleted must not hang on a daemon. */
+    private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
+        CompletableFuture<Boolean> cleared = clear(cursor, CursorProperties.withoutReset(cursor), ownership);
+        return link.isConnected()
+                ? cleared.<Void>thenApply(done -> null).completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS)
+                : CompletableFuture.completedFuture(null);
+    }
+
+    /** Tells the daemon to forget the subscription, through a stream of its own; completes with whether it has. */
+    private CompletableFuture<Boolean> clear(ManagedCursor cursor, CursorProperties properties, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());
-        CursorHost host = new CursorHost(topic + " / " + subscription, CursorProperties.withoutReset(cursor), link, background, logs,
-                undone);
+        CursorHost host = new CursorHost(topic + " / " + subscription, properties, link, background, logs, undone);
         TrackerCore core = newCore(host, topic, subscription, ownership);
         core.speakForLast();
         core.dispatcher().clear();
         core.finish();
         link.register(core);
-        if (!link.isConnected()) {
-            return CompletableFuture.completedFuture(null);
-        }
-        return core.whenClosed().completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+        return core.whenClosed().thenApply(done -> core.isClosed());
     }
 
     @Override

@@ -40,7 +40,7 @@ class AckWatchTest {
                 return super.markDelete();
             }
         };
-        try (AckWatch watch = new AckWatch(1, seals)) {
+        try (AckWatch watch = new AckWatch(1, seals, () -> { })) {
             watch.add(newCore(failing));
             watch.add(newCore(healthy));
             watch.start();

@@ -1,0 +1,116 @@
+package tidegate.pulsar;
+
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.pulsar.broker.service.Dispatcher;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
+import org.apache.pulsar.broker.service.persistent.PersistentTopic;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Has the daemon forget the index of a subscription whose messages are gated no more: its consumers are of another type now, or
+ * delayed delivery is disabled for its topic. Nobody would ask that index, nor tell it what is acknowledged; and Pulsar tells
+ * nobody when such a subscription is deleted. When it is gated again its topic is read again (docs/decisions/unasked-indexes.md).
+ *
+ * <p>A subscription without consumers may be of any type, and keeps its index. A tracker that lives gates what it has, whatever
+ * the topic's policy says since: so do Pulsar's own. Pulsar tells of neither change, so each subscription that has had a tracker
+ * is looked at once a second.
+ */
+final class UnaskedIndexes {
+    private static final Logger LOG = LoggerFactory.getLogger(UnaskedIndexes.class);
+
+    /** A subscription that has had a tracker. */
+    interface Subject {
+        String name();
+
+        /** Whether this broker does not have it any more. */
+        boolean isGone();
+
+        /** Whether a tracker has its delayed messages, or one may be made for them. */
+        boolean isGated();
+    }
+
+    /** What the daemon is told through. */
+    interface Forgetter {
+        boolean isConnected();
+
+        /** Completes with whether the daemon has forgotten it. */
+        CompletableFuture<Boolean> forget();
+    }
+
+    private static final class Watched {
+        private final Subject subject;
+        private final Forgetter forgetter;
+        private boolean wasUngated;
+        private volatile boolean forgotten;
+
+        private Watched(Subject subject, Forgetter forgetter) {
+            this.subject = subject;
+            this.forgetter = forgetter;
+        }
+    }
+
+    private final Map<Object, Watched> watched = new ConcurrentHashMap<>();
+
+    /** Looks at it from now on, in place of what was said of that {@code key} before. Any thread may call it. */
+    void watch(Object key, Subject subject, Forgetter forgetter) {
+        watched.put(key, new Watched(subject, forgetter));
+    }
+
+    /** As {@link #watch}, unless the key is known. */
+    void watchNew(Object key, Subject subject, Forgetter forgetter) {
+        watched.putIfAbsent(key, new Watched(subject, forgetter));
+    }
+
+    int size() {
+        return watched.size();
+    }
+
+    /** Has a look at each. One thread, once a second. */
+    void look() {
+        watched.values().removeIf(one -> one.subject.isGone());
+        watched.values().forEach(this::look);
+    }
+
+    private void look(Watched one) {
+        boolean ungated = !one.subject.isGated();
+        // Twice: what is seen amid a change would cost reading the topic again.
+        boolean stays = ungated && one.wasUngated;
+        one.wasUngated = ungated;
+        if (!ungated) {
+            one.forgotten = false;
+        } else if (stays && !one.forgotten && one.forgetter.isConnected()) {
+            one.forgotten = true;
+            LOG.info("[{}] Its delayed messages are gated no more: the daemon forgets its index", one.subject.name());
+            one.forgetter.forget().whenComplete((done, error) -> one.forgotten = error == null && done);
+        }
+    }
+
+    /** What Pulsar shows. {@code tracker}: the one that was made last; null if none was. */
+    record OfPulsar(PersistentSubscription subscription, TrackerCore tracker) implements Subject {
+        @Override
+        public String name() {
+            return subscription.getTopicName() + " / " + subscription.getName();
+        }
+
+        @Override
+        public boolean isGone() {
+            ManagedCursor cursor = subscription.getCursor();
+            return cursor.isClosed() || subscription.getTopic().getSubscription(subscription.getName()) != subscription;
+        }
+
+        @Override
+        public boolean isGated() {
+            Dispatcher dispatcher = subscription.getDispatcher();
+            if (dispatcher != null && !(dispatcher instanceof AbstractPersistentDispatcherMultipleConsumers)) {
+                return false;
+            }
+            return tracker != null && tracker.isLive() || !(subscription.getTopic() instanceof PersistentTopic topic)
+                    || topic.isDelayedDeliveryEnabled();
+        }
+    }
+}
