@@ -16,8 +16,8 @@ import java.util.List;
  * <p>Takes no lock but, for the copy, the cursor's. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */
 final class DeletedRanges {
-    /** So many positions are told with the tracker's lock held once: well below a millisecond. */
-    private static final int PART_MAX = 4_096;
+    /** So many positions are told with the tracker's lock held once: about a millisecond. */
+    private static final int PART_MAX = 1_024;
     /** A look at 20 million entries takes a few hundred microseconds: then the next one waits for 15 ms. */
     private static final long WORDS_PER_MS = 20_000;
     private static final long MAX_PAUSE_MS = 500;
