@@ -107,7 +107,7 @@ def unknown(environment: Mapping[str, str]) -> list[str]:
 
 
 def _is_service_link(name: str) -> bool:
-    """Kubernetes sets it in every pod beside a service called ``tidegate``."""
+    """True if Kubernetes sets it in every pod beside a service called ``tidegate``."""
     return "_SERVICE_" in name or "_PORT_" in name or name == "TIDEGATE_PORT"
 
 

@@ -68,7 +68,7 @@ class AttachError(UserError):
 
 
 class StopError(UserError):
-    """The daemon stopped, but could not persist everything; what was durable still is."""
+    """The daemon stopped, but could not persist everything; durable data stays durable."""
 
 
 class ProtocolError(TidegateError):

@@ -1,1 +1,1 @@
-"""``tidegate serve``: the process beside a broker that keeps the index and says what is due."""
+"""``tidegate serve``: the process beside a broker that keeps the index and hands out due entries."""

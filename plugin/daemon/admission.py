@@ -52,7 +52,7 @@ class Admission:
 
     @property
     def stopped(self) -> bool:
-        """Nothing is let through."""
+        """True while nothing is let through."""
         return self.level_bytes >= self._hard_bytes
 
     def tell(self, level_bytes: int, now_ns: int) -> None:

@@ -44,7 +44,7 @@ def collect_rarely() -> None:
     """Exempt all live objects from collection, and walk only young ones, except once in a very long time.
 
     A full collection stops every thread while it walks all objects, up to a second with a thousand
-    subscriptions. Imports and the index leave next to no cycles, so its absence costs nothing.
+    subscriptions. Imports and the index leave next to no cycles, so rare collection loses nothing.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)

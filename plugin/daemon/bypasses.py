@@ -41,7 +41,7 @@ class Bypasses:
                 yield connection.peer_name, one
 
     def tell(self, connection: Link, told: Bypassed) -> None:
-        """A broker tells the dispatchers that bypass Tidegate now."""
+        """A broker names the dispatchers that bypass Tidegate now."""
         before = self._told.pop(connection, Bypassed(0))
         if told.dispatchers:
             self._told[connection] = told

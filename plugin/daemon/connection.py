@@ -149,12 +149,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_broker(self) -> bool:
-        """The client has said that it is a broker."""
+        """True if the client has said that it is a broker."""
         return self.hello is not None and self.hello.role == Role.BROKER
 
     @property
     def closing(self) -> bool:
-        """It is about to end."""
+        """True if the connection is about to end."""
         return self._closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

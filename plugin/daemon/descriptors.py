@@ -28,7 +28,7 @@ def raise_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError):
-            hard = soft  # a hard limit above the kernel's own for any process
+            hard = soft  # a hard limit above the kernel's maximum
     if hard != resource.RLIM_INFINITY and hard < NEEDED:
         raise StartError(
             f"at most {hard} files may be open and the daemon needs {NEEDED}: "

@@ -26,9 +26,9 @@ from tidegate.index import Clock
 
 StreamT = TypeVar("StreamT")
 BUG_AGAIN_MS = 1_000  # after an exception from ``serve``: the loop reports it, the stream stays
-# Looks are at most this far apart: the loop's clock neither follows a set wall clock nor runs during a
-# suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that is cancelled by a set clock
-# would save these looks, but Python has it only from 3.13 on.
+# Bounds how far ahead the loop's timer may fire: its clock neither follows a set wall clock nor runs in a
+# suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that a set clock cancels would save
+# these looks, but Python has it only from 3.13 on.
 LOOK_AGAIN_MS = 1_000
 _NS_PER_MS = 1_000_000
 

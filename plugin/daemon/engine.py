@@ -1,9 +1,9 @@
 """The daemon's heart: streams of all connections on one side, the catalog of indexes on the other.
 
 It runs on one event loop and owns nothing but the wiring. ``session`` has the meaning of a stream,
-``handing_out`` and ``held_news`` what it sends and when, ``committer`` and ``durable_news`` the durability of
-changes, ``reading_pace`` the rate of reading, ``queries`` the control clients, ``maintenance`` the periodic
-work, ``forgetting`` the removal of old subscriptions, ``repairs`` the handling of damage.
+``handing_out`` and ``held_news`` its messages and their times, ``committer`` and ``durable_news`` the
+durability of changes, ``reading_pace`` the rate of reading, ``queries`` the control clients, ``maintenance``
+the periodic work, ``forgetting`` the removal of old subscriptions, ``repairs`` the handling of damage.
 Invariants:
 
 - an exception of the index, foreseen or not, ends at most the stream in which it was raised;

@@ -21,7 +21,7 @@ class Glob:
         self._middle = [part for part in rest if part]
 
     def matches(self, name: str) -> bool:
-        """The whole of ``name`` fits."""
+        """True if the whole of ``name`` fits."""
         if self._literal:
             return name == self._first
         at, end = len(self._first), len(name) - len(self._last)

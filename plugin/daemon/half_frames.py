@@ -17,7 +17,7 @@ class Receiving(Protocol):
 
     @property
     def is_broker(self) -> bool:
-        """The client has said that it is a broker."""
+        """True if the client has said that it is a broker."""
         ...
 
 

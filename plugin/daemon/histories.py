@@ -6,8 +6,8 @@ acknowledgement that the index has from the lost time is true any more.
 
 An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
 order. So an index is of this history if the claim of its last owner stands there, in its place: everything
-before it is then the same, too. A topic put back to a time under that very claim shows this only if
-the index knows positions beyond its end. Pure functions.
+before it is then the same, too. A topic put back to a time under that very claim shows this only if the index
+knows positions beyond its end. Pure functions.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class IngestionOwner(Protocol):
 
     @property
     def storage_failing(self) -> bool:
-        """Nothing can be made durable."""
+        """True while nothing can be made durable."""
         ...
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:

@@ -62,9 +62,9 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def uid_allowed(uid: int) -> bool:
-    """A process of this user may talk to the daemon.
+    """True if a process of this user may talk to the daemon.
 
-    True for the daemon's own user, and for root, who may do anything anyway.
+    The daemon's own user may, and root, who may do anything anyway.
     """
     return uid in (os.geteuid(), 0)
 

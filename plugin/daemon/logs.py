@@ -74,7 +74,7 @@ class _Writer:
         return True
 
     def isatty(self) -> bool:
-        """The output is a terminal."""
+        """True if the output is a terminal."""
         with contextlib.suppress(ValueError):
             return self._file is not None and self._file.isatty()
         return False

@@ -33,7 +33,7 @@ class MaintenanceOwner(Protocol):
     """The owner of connections and streams, which upkeep does not know."""
 
     def tell_level(self, unspilled_bytes: int) -> None:
-        """So many bytes are in memory and in no slice."""
+        """``unspilled_bytes`` are in memory and in no slice."""
         ...
 
     def commit_soon(self) -> None:

@@ -71,7 +71,7 @@ class Ownership(Generic[StreamT]):
         self._epochs[name] = (incarnation, epoch)
 
     def admits(self, name: SubscriptionName, incarnation: bytes, epoch: int) -> bool:
-        """No newer owner of this life has been seen."""
+        """True if no newer owner of this life has been seen."""
         life, newest = self._epochs.get(name, (incarnation, 0))
         return life != incarnation or epoch >= newest
 

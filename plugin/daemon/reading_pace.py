@@ -34,16 +34,16 @@ class ReadingPace:
 
     @property
     def stopped(self) -> bool:
-        """Nothing is read."""
+        """True while nothing is read."""
         return self._admission.stopped
 
     @property
     def memory_full(self) -> bool:
-        """There is no room for entries, and none comes because spilling fails."""
+        """True if there is no room for entries, and none comes because spilling fails."""
         return self._admission.stopped and self._catalog.persist_failure is not None
 
     def take(self, entries: int) -> None:
-        """So many entries were read."""
+        """Count ``entries`` as read."""
         self._admission.take(entries * ENTRY_BYTES)
 
     def pause_s(self) -> float:
@@ -51,7 +51,7 @@ class ReadingPace:
         return self._admission.pause_s(self._clock.monotonic_ns())
 
     def tell_level(self, unspilled_bytes: int) -> None:
-        """So many bytes are in memory and in no slice. To be called often."""
+        """Set the bytes that are in memory and in no slice. To be called often."""
         now_ns = self._clock.monotonic_ns()
         self._admission.tell(unspilled_bytes, now_ns)
         if not self._admission.stopped:

@@ -31,7 +31,7 @@ class Recorder:
 
     @property
     def active(self) -> bool:
-        """A client records."""
+        """True while a client records."""
         return self._holder is not None
 
     def ask(self, holder: object, request: dict[str, object]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def product_name() -> str:
 
 
 def open_store(settings: Settings) -> Store:
-    """The RocksDB store in the data directory. Raises what the index raises."""
+    """The RocksDB store in the data directory. Raises the errors of the index."""
     # The socket exists before the store, and may be in the same directory.
     near = (settings.socket, lock_path(settings.socket), settings.http_token_file)
     data = settings.data.absolute()
@@ -200,7 +200,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     """
     descriptors.raise_limit()
     give_back_memory()
-    os.umask(0o077)  # RocksDB makes files at any time, and nobody else is to read them
+    os.umask(0o077)  # RocksDB makes files at any time, and nobody else may read them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -247,5 +247,5 @@ class Session:
 
     @property
     def hands_out(self) -> bool:
-        """Entries can be handed out on this stream now."""
+        """True if entries can be handed out on this stream now."""
         return self.answer_made and self.credit > 0 and not self.closing and not self.superseded

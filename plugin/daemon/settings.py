@@ -170,7 +170,7 @@ class Settings:
 
     @property
     def slice_width_is_auto(self) -> bool:
-        """New subscriptions get an automatic slice width, unless somebody has named a width."""
+        """True if new subscriptions get an automatic slice width: unless somebody has named a width."""
         return self.slice_width_auto is not False
 
     @property

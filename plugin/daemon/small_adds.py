@@ -1,8 +1,8 @@
 """ADD frames of few entries, gathered to be applied together.
 
-In fives, an entry costs the index many times as much as in thousands. Invariants: the result is as if the
-frames had been applied as they came; the gathered frames of one stream have consecutive numbers and the same
-flags.
+An entry costs the index many times as much in frames of five as in frames of thousands. Invariants: the
+result is as if the frames had been applied as they came; the gathered frames of one stream have consecutive
+numbers and the same flags.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Link(Protocol):
 
     @property
     def writable(self) -> bool:
-        """The peer takes more for now."""
+        """True while the peer takes more."""
         ...
 
     def send(self, message: Message, stream_id: int = 0, seq: int = 0) -> None:
@@ -179,7 +179,7 @@ class Engine(Protocol):
         ...
 
     def bypassed(self, connection: Link, told: Bypassed) -> None:
-        """A broker tells the dispatchers that bypass Tidegate."""
+        """A broker names the dispatchers that bypass Tidegate."""
         ...
 
     def gone(self, connection: Link) -> None:

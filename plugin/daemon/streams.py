@@ -44,7 +44,7 @@ class Opening:
 class Streams:
     """The open streams of ``connection``.
 
-    opened: called with a stream that is to be answered.
+    opened: called with a stream whose OPEN needs an answer.
     is_closing: true if the connection is about to end; nothing is opened then.
     """
 
@@ -81,7 +81,7 @@ class Streams:
         return self._open.get(stream_id)
 
     def is_open(self, stream: Stream) -> bool:
-        """The stream is open on this connection."""
+        """True if the stream is open on this connection."""
         return self._open.get(stream.session.stream_id) is stream
 
     # --- opening ----------------------------------------------------------------------------------

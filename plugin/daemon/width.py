@@ -37,7 +37,7 @@ class WidthRequest(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """The request sets a width."""
+        """True if the request sets a width."""
         return self.auto or self.width_ms is not None
 
     @classmethod
@@ -119,7 +119,7 @@ def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
 
 
 def is_own(index: DelayIndex, settings: Settings) -> bool:
-    """The subscription's width was set: a reason to remember the subscription while it is empty."""
+    """True if somebody has set the subscription's width: a reason to remember it while it is empty."""
     if index.slice_width_auto:
         return not settings.slice_width_is_auto
     return settings.slice_width_is_auto or index.slice_width_ms != settings.slice_width_ms

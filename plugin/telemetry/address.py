@@ -31,7 +31,7 @@ class HttpAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Only this machine can reach it."""
+        """True if only this machine can reach it."""
         return ipaddress.ip_address(self.host).is_loopback
 
     def __str__(self) -> str:

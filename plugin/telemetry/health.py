@@ -17,7 +17,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """No reason stands."""
+        """True if no reason stands."""
         return not self._reasons
 
     def reasons(self) -> list[str]:

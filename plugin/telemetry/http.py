@@ -129,7 +129,7 @@ class HttpSide:
             return await handler(request)
 
     def _is_ours(self, host: str) -> bool:
-        """``host`` shows that no foreign name has led a browser here."""
+        """True if ``host`` shows that no foreign name has led a browser here."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False

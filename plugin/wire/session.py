@@ -40,7 +40,7 @@ from tidegate.plugin.wire.messages import (
 )
 
 WINDOW = 4
-ANSWER_SECONDS = 120.0  # a block may wait until the daemon has spilled what it has
+ANSWER_SECONDS = 120.0  # a block may wait until the daemon has spilled its staging
 _READ_BYTES = 256 * 1024
 _KEY = ("after_ms", "after_ledger", "after_entry")
 

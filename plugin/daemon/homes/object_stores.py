@@ -43,7 +43,7 @@ _S3_OPTIONS = {
 
 
 def is_url(text: str) -> bool:
-    """The text is meant to be a URL."""
+    """True if the text is meant to be a URL."""
     return "://" in text
 
 

@@ -1,6 +1,6 @@
 """The blocks of an index restored from its log: brought record after record, in due order.
 
-The stream is open meanwhile, and absent entries are held all the same; a due entry waits for its own block
+The stream is open meanwhile, and absent entries count as held; a due entry waits for its own block
 only.
 
 Invariants:
@@ -269,7 +269,7 @@ class Fetches:
         self._places[index] = home_kind, places
 
     def is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
-        """The blocks of an index are known to lie in another home."""
+        """True if the blocks of an index are known to lie in another home."""
         return self._places.get(index, (home.kind,))[0] != home.kind
 
     def places_in(self, home: Home, index: DelayIndex, pointer_text: str) -> Places:

@@ -196,7 +196,7 @@ class IndexLogs:
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:
-            # A last word about a cleared index must not make it anew.
+            # A last word about a cleared index must not revive the index.
             self._cleared.discard(identity)
             stream.session.cleared = True
         try:
@@ -263,7 +263,7 @@ class IndexLogs:
         """
         chain = self._catalog.chain(index)
         if chain is None or chain.home != home or chain.ledger_id == NO_LEDGER:
-            chain = Chain(ledger_id, home)  # whether it has all of a former log is not known
+            chain = Chain(ledger_id, home)  # it may lack parts of a former log
         else:
             chain = chain.may_become(ledger_id)
         done: asyncio.Future[StorageError | None] = self.loop.create_future()
@@ -343,7 +343,7 @@ class IndexLogs:
             self._end_id(subscription_id)
 
     def readable(self, stream: Stream) -> bool:
-        """A log is known to have all of the stream's index, or nearly all."""
+        """True if a log is known to have all of the stream's index, or nearly all."""
         log = self._of(stream)
         return (
             log is not None
@@ -354,7 +354,7 @@ class IndexLogs:
         )
 
     def has_all(self, index: DelayIndex) -> bool:
-        """There is a log that has all of an index without a stream."""
+        """True if a log has all of an index that has no stream."""
         chain = self._catalog.chain(index)
         shipped = self._shipped.get(index.own_journal.subscription_id, NO_LEDGER)
         return chain is not None and NO_LEDGER != shipped == chain.ledger_id

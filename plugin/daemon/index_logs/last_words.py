@@ -37,7 +37,7 @@ class LastWords:
 
     @property
     def changes(self) -> bool:
-        """The index then differs from its log."""
+        """True if the index then differs from its log."""
         return bool(self.acknowledged or self.taken_back or self.undone)
 
 
