@@ -1,8 +1,8 @@
 """Stores of objects by URL, as homes of index logs: ``file://``, ``s3://``, and all others of fsspec.
 
-Invariants: fsspec is imported only when a URL needs it; a URL has no secret in it, and a broker's conf file
-gives none: the storage's own client finds keys and endpoints (in the environment, its own files, the
-machine's role), and so does fsspec's configuration; every call has an end.
+Invariants: fsspec is imported only when a URL needs it; neither a URL nor a broker's conf file has a secret:
+keys and endpoints come from the places where the storage's own client looks (the environment, its own files,
+the machine's role) and from fsspec's configuration; every call has an end.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class IndexLogs:
         index = stream.session.index
         subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
-        # A better log could not be read; that log lacks everything the broker reads from now on.
+        # A better log, if any, could not be read; it lacks everything that the broker reads from now on.
         self._catalog.believe_chain(index)
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
