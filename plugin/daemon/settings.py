@@ -116,8 +116,8 @@ class Settings:
         accepted host names beside localhost, with commas.
     credit_max: most credit one stream can hold.
     metrics_subscriptions: subscriptions that get metric series of their own.
-    staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: close to it, frames are read
-        no faster than entries are spilled; at it, none.
+    staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: close to it, frames are
+        read no faster than entries are spilled; at it, none.
     prefetch_ms: how long before an entry is due its block is loaded.
     slice_width_ms: of new subscriptions, or their first one. slice_width_auto: the width follows the entries;
         None: unless slice_width_ms is set.
