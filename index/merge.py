@@ -1,12 +1,12 @@
 """The heap of runs: pops entries in exact order from runs, unsorted chunks, packed blocks and whole slices.
 
-Everything is keyed by its first entry, or by a lower bound of it. What is not a run is opened only when its
-key comes to the top: a slice becomes its blocks, a block is loaded, a chunk is sorted. A pop works on
+Every item has the key of its first entry, or a lower bound of it. Items other than runs are opened only when
+their key comes to the top: a slice becomes its blocks, a block is loaded, a chunk is sorted. A pop works on
 windows of several runs at once, because taking prefixes in turn degenerates to single entries where runs
 interleave.
 
-Invariants: an item is in the heap under a key that is not after its first entry; a run in the heap is not
-consumed; the runs in the heap are known apart from what is still to be opened.
+Invariants: an item's key in the heap is not after its first entry; a run in the heap is not consumed; the
+heap knows its runs apart from its unopened items.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LEFT_SHARE = 16
 
 
 class Unopened(Protocol):
-    """Something that must be opened before its entries can be popped."""
+    """An item that must be opened before its entries can be popped."""
 
     @property
     def stored(self) -> bool:
-        """Whether its entries are in the store: what is in memory need not be opened before it is due."""
+        """True if its entries are in the store; entries in memory need not be opened before they are due."""
         ...
 
     def open(self) -> Iterable[tuple[EntryKey, Item]]:
@@ -48,7 +48,7 @@ Accept = Callable[[Taken], Entries]
 
 
 class RunHeap:
-    """A heapdict of runs and of what becomes runs; another one of what is to be loaded for that."""
+    """A heapdict of runs and of items that become runs; another one of those to be loaded for that."""
 
     def __init__(self) -> None:
         self._heap: heapdict = heapdict()
@@ -82,7 +82,7 @@ class RunHeap:
 
     @property
     def entries_in_runs(self) -> int:
-        """Entries that can be popped without anything being opened. O(runs)."""
+        """Entries that can be popped without opening an item. O(runs)."""
         return sum(map(len, self._runs))
 
     def items(self) -> list[tuple[Item, EntryKey]]:
@@ -104,7 +104,7 @@ class RunHeap:
         return key
 
     def open_next(self, before_ms: int) -> bool:
-        """Open the first item that is not in memory, if due before `before_ms`; whether there was one."""
+        """Open the first item that is not in memory, if due before `before_ms`; True if there was one."""
         if not self._stored:
             return False
         item, key = self._stored.peekitem()
@@ -116,22 +116,20 @@ class RunHeap:
     def pop(self, now_ms: int, limit: int, scan_limit: int, accept: Accept) -> Entries:
         """Entries with deliver_at_ms <= now_ms in order, at most `limit` of those that `accept` lets through.
 
-        accept(taken): called with the consumed parts of runs, which together are the next entries; returns in
-        order those to hand out.
-        Stops when about `scan_limit` entries were looked at: a long stretch of dead ones must not stall.
-        Complexity: O(n log n) in the entries looked at, plus a heap operation for each run in the window.
+        accept(taken): called with the consumed parts of runs, which together are the next entries; returns
+        the entries to hand out, in order.
         """
         popped: list[Entries] = []
         need = limit
         scanned = 0
-        # The last few of many are left for the next call: looking at all runs again for them is not worth it.
+        # The last few of many are left for the next call: they are not worth another look at all runs.
         left_max = limit // _LEFT_SHARE if limit >= _MANY else 0
         while need > left_max and scanned < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
             except Exception:
-                # What was popped before a failing load counts as handed out, and must reach the caller,
-                # whatever has failed: the next call meets the error.
+                # Entries popped before a failing load count as handed out and must reach the caller,
+                # whatever the failure: the next call meets the error.
                 if popped:
                     break
                 raise
@@ -154,7 +152,7 @@ class RunHeap:
         return Entries.concat(popped)
 
     def _gather(self, now_ms: int, need: int) -> tuple[list[Run], EntryKey | None]:
-        """Take out the runs that can hold the next `need` due entries; the key that they must stay below."""
+        """Take out the runs that can hold the next `need` due entries; also the upper bound of their keys."""
         runs: list[Run] = []
         cut: EntryKey | None = None
         while self._heap:
@@ -186,7 +184,7 @@ class RunHeap:
 
 
 def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> list[tuple[Run, int]]:
-    """How far to consume each run so that the parts together are the next entries, `need` or fewer."""
+    """The stop of each run at which the parts together are the next entries, `need` or fewer."""
     stops = [run.due_stop(now_ms) for run in runs]
     if fence is not None:
         # Not the entry at the fence itself: a copy of it may come from there, and belongs to the same part.
@@ -216,12 +214,12 @@ def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
         ]
         if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _LEFT_SHARE:
             return before
-    # Few, or many in one millisecond, which only the whole key tells apart.
+    # Few entries, or many in one millisecond, which only the whole key tells apart.
     return _bounded(runs, stops, sort_entries(Entries.concat(parts)).key(need - 1))
 
 
 def _windowed(runs: list[Run], stops: list[int], window: int) -> tuple[list[int], int]:
-    """Stops before which all entries are known to come first, at most `window` a run; their count."""
+    """Stops before which all entries certainly come first, at most `window` a run; their count."""
     ends = [min(stop, run.at + window) for run, stop in zip(runs, stops, strict=True)]
     bound = min(
         (
@@ -237,7 +235,7 @@ def _windowed(runs: list[Run], stops: list[int], window: int) -> tuple[list[int]
 
 
 def _bounded(runs: list[Run], stops: list[int], key: EntryKey, *, inclusive: bool = True) -> list[int]:
-    """Stops that leave out what is after `key`."""
+    """Stops that leave out the entries after `key`."""
     return [
         min(stop, run.stop(key, inclusive=inclusive)) if stop > run.at else stop
         for run, stop in zip(runs, stops, strict=True)

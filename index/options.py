@@ -1,4 +1,4 @@
-"""What can be chosen about an index, with units. All have a default that works."""
+"""Options of an index, with units. All have a default that works."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ class IndexOptions:
     """Options of a Catalog. Raises ValueError if one is out of range.
 
     slice_width_ms: slice width of a new subscription, in milliseconds.
-    slice_width_auto: whether that is only the width to begin with, and each persist may choose another (the
-        daemon says so unless it is told a width).
+    slice_width_auto: if true, that is only the first width, and each persist may choose another (the
+        daemon's default unless it is told a width).
     staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
         spills.
     carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
         over in one record), so that short delays never reach the slices.
     persist_age_ms: a subscription with a journal record older than this many milliseconds is persisted.
-    journal_budget_bytes: size of all journals together; past it the one with the largest is persisted.
+    journal_budget_bytes: size of all journals together; past it the largest is persisted.
     journal_records: records of all journals together, and 16 more for each subscription; past it the journal
-        with most of them is persisted: opening reads each one, however small.
+        with most records is persisted, because opening reads each one, however small.
     block_entries: most entries of one packed block, 1 … 65,536.
     chunk_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is compacted, 2 or more.
-    runs_max: as a slice comes near to this many runs, compactions get more and more of the time, and all of
-        it from there on; more than `merge_runs`.
-    compaction_entries: a compaction takes up slices until it has so many entries to merge.
-    drop_entries: slices of which nothing is held are dropped when they have so many entries, or with any
-        other persist.
+    runs_max: as a slice nears this many runs, compactions get more and more of the time, and beyond it all;
+        more than `merge_runs`.
+    compaction_entries: a compaction adds slices until it has this many entries to merge.
+    drop_entries: slices without held entries are dropped when they have this many entries, or with any other
+        persist.
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
-    pop_scan_entries: most entries one `pop_due` looks at, live or not; it bounds the pause, not the result.
-    write_piece_bytes: blocks are written in pieces of about this size: a write holds the interpreter lock.
-    quarantine_budget_bytes: bytes of damaged values that are kept aside; past it the oldest are deleted.
-    retry_ms: after a failed persist (disk full) the next one starts this much later.
+    pop_scan_entries: most entries one `pop_due` examines, live or not; it bounds the pause, not the result.
+    write_piece_bytes: size of the pieces in which blocks are written, because a write holds the interpreter
+        lock.
+    quarantine_budget_bytes: bytes of damaged values that are set aside; past it the oldest are deleted.
+    retry_ms: delay of the next persist after a failed one (disk full).
     """
 
     slice_width_ms: int = 3_600_000

@@ -1,11 +1,12 @@
-"""How much of the time compactions get while there is always something to spill.
+"""The share of time for compactions while there is always something to spill.
 
-A spill adds a run to each slice that it touches, and a compaction takes some away: each entry is rewritten a
-few times over its life. So compactions get time in the pauses of spills, the more the more runs the most
-crowded slice has: nothing up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond.
-Where few rewrites are needed, that settles at few runs, where many are needed, at more: then each compaction
-merges more runs at once, and is worth more. A spill that is interrupted often and shortly drains what is
-staged evenly; a compaction between two spills would be felt.
+A spill adds a run to each slice that it touches, and a compaction removes some: each entry is rewritten a few
+times over its life. Compactions get time in the pauses of spills, the more the more runs the most crowded
+slice
+has: nothing up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The number of
+runs settles low where few rewrites are needed, and higher where many are: each compaction then merges more
+runs at once, and saves more. A spill with many short pauses drains the staging evenly; a whole compaction
+between two spills would be felt.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ Merge = Callable[[Pause], None]
 
 
 class CompactionPace:
-    """Tells how long compactions may run in return for the time that spills have taken.
+    """Tells how long compactions may run in return for the time of spills.
 
-    Pure: times are told. Invariant: the allowance is never negative, and grows by spills only.
+    Pure: the caller tells times. Invariant: the allowance is never negative, and only spills increase it.
     """
 
     def __init__(self, runs_soft: int, runs_max: int) -> None:
@@ -42,31 +43,30 @@ class CompactionPace:
         self._allowance_ns = 0
 
     def share(self, runs: int) -> float:
-        """Which part of the time is for compactions, with so many runs in the most crowded slice."""
+        """Share of the time for compactions, with so many runs in the most crowded slice."""
         wanted = (runs - self._runs_soft) / (self._runs_max - self._runs_soft)
         return min(max(wanted, 0.0), _SHARE_MAX)
 
     def spilled(self, took_ns: int, runs: int) -> None:
-        """Spilling took so long."""
+        """Account for the duration of a spill."""
         share = self.share(runs)
         self._allowance_ns += int(took_ns * share / (1.0 - share))
         self._allowance_ns = min(self._allowance_ns, _ALLOWANCE_MAX_NS)
 
     def compacted(self, took_ns: int) -> None:
-        """A compaction took so long."""
+        """Account for the duration of a compaction."""
         self._allowance_ns = max(0, self._allowance_ns - took_ns)
 
     @property
     def allowance_ns(self) -> int:
-        """How long a compaction may run now while somebody waits; 0 if that is not worth it."""
+        """Time for which a compaction may run while others wait; 0 if it is too short to be useful."""
         return self._allowance_ns if self._allowance_ns >= _TURN_MIN_NS else 0
 
 
 class Interleaved:
-    """Goes on with a compaction in the pauses of a spill, for as long as the pace allows.
+    """Continues a compaction in the pauses of a spill, for as long as the pace allows.
 
-    What the compaction raises ends it, and not the spill: it is in `error` afterwards. Of one job, in one
-    thread.
+    An error of the compaction ends it, and not the spill; `error` keeps it. For one job, in one thread.
     """
 
     def __init__(self, clock: Clock, pace: CompactionPace, runs: int, merge: Merge) -> None:
@@ -79,7 +79,7 @@ class Interleaved:
         self._since_ns = clock.monotonic_ns()
 
     def between(self) -> None:
-        """To be called by the spill when it can be interrupted."""
+        """Run the compaction; the spill calls this when it can be interrupted."""
         now_ns = self._clock.monotonic_ns()
         self._spilled(now_ns)
         allowance_ns = self._pace.allowance_ns
@@ -87,14 +87,14 @@ class Interleaved:
             return
         try:
             self._merge(lambda: self._clock.monotonic_ns() - now_ns >= allowance_ns)
-        except Exception as error:  # whatever it is, it is raised where the compaction is applied
+        except Exception as error:  # any error is raised again where the compaction is applied
             self.error = error
         self._since_ns = self._clock.monotonic_ns()
         self._pace.compacted(self._since_ns - now_ns)
         self.took_ns += self._since_ns - now_ns
 
     def end(self) -> None:
-        """To be called when the spill is over."""
+        """End the pauses; to be called after the spill."""
         self._spilled(self._clock.monotonic_ns())
 
     def _spilled(self, now_ns: int) -> None:

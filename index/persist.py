@@ -1,12 +1,12 @@
-"""A persist: everything that one subscription has in memory becomes durable in slices, in one commit.
+"""A persist: one commit that makes everything that a subscription has in memory durable in slices.
 
-`run` is a pure function of what was taken at its start, but for reading and writing the store; it may run
-in any thread. Blocks and bitmaps are written ahead in pieces (`block_writer`); the last, synced one makes
-them count: slice records, state, carry-over, and the removal of what they replace. Runs are not merged here:
-that is what compactions are for, so that a persist takes as long as what is staged, however much is stored.
+Apart from its reads and writes of the store, `run` is a pure function of its plan; it may run in any thread.
+It writes blocks and bitmaps ahead in pieces (`block_writer`). The last, synced piece makes them count: slice
+records, state, carry-over, and the removal of what they replace. It merges no runs: compactions do, so that
+the duration of a persist depends on the staged entries, and not on the stored ones.
 
-Invariants: what is left out as dead is dead in the very `held` bitmaps that the same commit writes; a slice
-is dropped only if nothing of it is in them; block ids and versions are never used twice.
+Invariants: an entry left out as dead is dead in the very `held` bitmaps that the same commit writes; a slice
+is dropped only if none of its entries is in them; block ids and versions are never used twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ StoredBlock = tuple[SliceId, BlockDescriptor]
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """A slice as it was when the persist began, and whether it is to be dropped."""
+    """A slice as of the begin of the persist. `finished` ones are dropped."""
 
     blocks: Sequence[BlockDescriptor] = ()
     finished: bool = False
@@ -55,20 +55,20 @@ class SlicePlan:
 
 @dataclass(frozen=True)
 class PersistPlan:
-    """All that a persist works on; taken on the core's thread, not changed afterwards.
+    """The input of a persist; made on the core's thread, not changed afterwards.
 
-    state: what the commit will say of the subscription, but for next_block_id, the first id to use.
+    state: the subscription's state for the commit, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
-    all_held: nothing of what is staged has been acknowledged or forgotten since.
-    held, acknowledged: snapshots, of the ledgers that have changed or have carried entries at least.
+    all_held: True if no staged entry has been acknowledged or forgotten since it was staged.
+    held, acknowledged: snapshots, at least of the ledgers that have changed or have carried entries.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
-    held_versions, acknowledged_versions: which version is stored now of the bitmaps of these ledgers, as far
-        as there is one; with damage to be looked for, of all ledgers.
+    held_versions, acknowledged_versions: the stored versions of the bitmaps of these ledgers, if there are
+        any; of all ledgers if damage is to be looked for.
     quarantined: blocks known to be corrupt.
-    remains: what others have left in the store, to be put right.
-    audit: find held positions that no readable entry has, though no block is known to be corrupt.
+    remains: leftovers of other jobs in the store, to be repaired.
+    audit: find held positions without a readable entry, though no block is known to be corrupt.
     since_ms: milliseconds since the last persist, None if there was none since the start.
-    width_memory: what the last choice of an automatic slice width left behind.
+    width_memory: the memory of the last choice of an automatic slice width.
     """
 
     subscription_id: int
@@ -93,15 +93,15 @@ class PersistPlan:
 
 @dataclass
 class PersistResult:
-    """What a persist did, for the core to apply.
+    """The result of a persist, for the core to apply.
 
-    held: the positions that the commit says are held, of the ledgers that the plan has.
-    held_versions, acknowledged_versions: the new versions of the bitmaps of ledgers, None of those that have
-        none any more.
+    held: the positions that the commit says are held, of the ledgers in the plan.
+    held_versions, acknowledged_versions: the new versions of the bitmaps of ledgers, None for a ledger that
+        has none any more.
     carried_ledgers: the ledgers of `carried`.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
-    width: which slice width was chosen, None if it is not automatic or nothing was spilled.
+    width: the chosen slice width, None if it is not automatic or nothing was spilled.
     """
 
     exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class _SlicePart:
         return Entries.concat(self._staged.entries(start, stop) for start, stop in self.ranges)
 
     def pieces(self, size: int) -> Iterable[Entries]:
-        """All of them, at most `size` at a time."""
+        """All entries, at most `size` at a time."""
         if len(self.ranges) > 1:
             together = self.entries()
             yield from (
@@ -186,7 +186,7 @@ class PersistJob:
         self._write_commit()
 
     def read(self, stored: StoredBlock) -> Entries | None:
-        """The entries of a block; None if it is corrupt, which is noted."""
+        """The entries of a block; None, which is noted, if it is corrupt."""
         slice_id, descriptor = stored
         try:
             return load_block(self._store, self.plan.subscription_id, slice_id, descriptor)
@@ -195,7 +195,7 @@ class PersistJob:
             return None
 
     def _choose_width(self, staged: SortedEntries, near: tuple[int, int]) -> None:
-        """An automatic slice width follows what is spilled; it counts from this very persist on."""
+        """Choose an automatic slice width for the spilled entries; it counts from this very persist on."""
         if not self._state.slice_width_auto or near == (0, len(staged)):
             return
         width_ms = self._state.slice_width_ms
@@ -219,7 +219,7 @@ class PersistJob:
         self._state = self._state._replace(slice_width_ms=self.result.width.width_ms)
 
     def _may_scatter(self, staged: SortedEntries, near: tuple[int, int]) -> bool:
-        """Whether the present width may be far too narrow for what is spilled and not overdue."""
+        """True if the present width may be far too narrow for the spilled entries that are not overdue."""
         start = max(near[1], staged.index_of(self.plan.now_ms))
         if start >= len(staged):
             return False
@@ -229,10 +229,10 @@ class PersistJob:
     # ---- entries into blocks
 
     def _live(self) -> list[Entries]:
-        """What is staged and held."""
+        """The staged entries that are held."""
         if self.plan.all_held:
             return self.plan.staged
-        # Looked up a good number at a time: fewer cost more each, and all at once costs memory.
+        # Looked up in large groups: smaller ones cost more an entry, and a single one costs memory.
         live = []
         group: list[Entries] = []
         for part in [*self.plan.staged, None]:
@@ -245,7 +245,7 @@ class PersistJob:
         return live
 
     def _near(self, staged: SortedEntries) -> tuple[int, int]:
-        """(start, stop) of what stays staged: due within carry_ms of now, if that is little enough."""
+        """(start, stop) of the entries that stay staged: due within carry_ms of now, if few enough."""
         start = staged.index_of(self.plan.now_ms - self._options.carry_ms)
         stop = staged.index_of(self.plan.now_ms + self._options.carry_ms + 1)
         if stop - start > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
@@ -253,7 +253,7 @@ class PersistJob:
         return start, stop
 
     def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
-        """Give a slice its new blocks: finished or corrupt ones out, new entries in."""
+        """Give a slice its new blocks: finished or corrupt ones go, new entries come."""
         plan = self.plan.slices.get(slice_id, SlicePlan())
         gone = set(self._quarantined.get(slice_id, ()))
         if plan.finished:
@@ -265,7 +265,7 @@ class PersistJob:
         if plan.finished:
             self._delete_blocks_before(slice_id)
         else:
-            # They may still be loaded until the core has heard of this persist.
+            # The core may still load them until it has heard of this persist.
             self.result.retired.extend(
                 keys.block_key(subscription_id, slice_id, block_id) for block_id in removed
             )
@@ -292,14 +292,14 @@ class PersistJob:
     # ---- positions
 
     def _find_lost(self, staged: SortedEntries) -> None:
-        """Held positions that neither staging nor a readable block has, if a block was found corrupt."""
+        """Find held positions that neither staging nor a readable block has, if a block was found corrupt."""
         corrupt = set(self.plan.quarantined)
         if not corrupt and not self.plan.audit:
             return
         blocks = [
             (slice_id, block)
             for slice_id, plan in self.plan.slices.items()
-            if not plan.finished  # dropped by this very persist: what it has is not held, or is elsewhere too
+            if not plan.finished  # this persist drops it: its positions are not held, or elsewhere too
             for block in plan.blocks
             if (slice_id, block) not in corrupt
         ]
@@ -311,7 +311,7 @@ class PersistJob:
             lost = lost.within(low, high)
         for stored in blocks:
             if any(stored[1].min_ledger_id <= at <= stored[1].max_ledger_id for at in lost.ledgers()):
-                # A block that turns out corrupt here is quarantined by the next persist, which audits again.
+                # A block found corrupt here is quarantined by the next persist, which audits again.
                 entries = self.read(stored)
                 if entries is not None:
                     lost.difference_update(PositionSet.of_entries(entries))
@@ -350,7 +350,7 @@ class PersistJob:
     # ---- the commit
 
     def _delete_blocks_before(self, slice_id: SliceId) -> None:
-        """Delete all blocks of a slice that were there before this persist."""
+        """Delete all blocks of a slice that are older than this persist."""
         subscription_id = self.plan.subscription_id
         self._commit.delete_range(
             keys.block_key(subscription_id, slice_id, 0),
@@ -363,7 +363,7 @@ class PersistJob:
             self._commit.delete(keys.slice_key(self.plan.subscription_id, slice_id))
 
     def _quarantine(self) -> None:
-        """Keep the bytes of corrupt blocks aside; their keys go with `_rewrite`."""
+        """Set the bytes of corrupt blocks aside; `_rewrite` deletes their keys."""
         if not self.plan.quarantined:
             return
         damaged = []
@@ -378,7 +378,7 @@ class PersistJob:
         self._commit.extend(set_aside(self._store, damaged, self._options.quarantine_budget_bytes))
 
     def deletion(self) -> Batch:
-        """Deletes the retired blocks; to be written once nothing loads them."""
+        """Deletes the retired blocks; write it once nothing loads them."""
         batch = Batch()
         if self.result.retired:
             for key in self.result.retired:
@@ -390,7 +390,7 @@ class PersistJob:
         return keys.intent_key(self.plan.subscription_id, self.plan.state.version, keys.RETIRED_PIECE)
 
     def leftovers(self) -> list[bytes]:
-        """Keys that may be in the store and do not count, if `run` has failed: the commit may be there."""
+        """Keys that may be in the store without counting, if `run` has failed: the commit may be there."""
         return [*self._writer.leftovers(), self._retired_key()]
 
     def _write_commit(self) -> None:

@@ -1,11 +1,11 @@
-"""Which index of a catalog is to be persisted next: the reasons, and when it is worth looking for one.
+"""Chooses the next index of a catalog to persist: the reasons, and when to look for one.
 
-Called by the core's thread only. Reasons, the strongest first: too much is staged, or in journals, of all
-indexes together; there is something to do besides spilling; a change has waited for `persist_age_ms`;
-nothing is told to anybody for a while, and a longer journal can be put in order.
+Called by the core's thread only. Reasons, the strongest first: too many entries or journal bytes of all
+indexes together; an index wants more than spilling; a change has waited for `persist_age_ms`; no changes come
+for a while, and a longer journal can be shortened.
 
-Invariants: what is staged is counted anew at the next look after anything has run; as long as no reason can
-have come up since the last look, asking is O(1), however many indexes there are.
+Invariants: the staged entries are counted anew at the first look after background work; as long as no reason
+can have come up since the last look, asking is O(1), however many indexes there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUIET_NS = 2_000_000_000
 
 
 class PersistChoice:
-    """Looks at the indexes of one catalog, and keeps count of what they have staged together."""
+    """Looks at the indexes of one catalog, and counts their staged entries."""
 
     def __init__(self, context: Context[DelayIndex], indexes: Mapping[SubscriptionName, DelayIndex]) -> None:
         self._context = context
@@ -51,25 +51,25 @@ class PersistChoice:
 
     @property
     def staged_entries(self) -> int:
-        """Entries staged by all indexes. O(1); a little too many if some were acknowledged."""
+        """Entries staged by all indexes. O(1); slightly too high if some were acknowledged."""
         return self._staged_entries + self._context.added_entries
 
     def taken(self, entries: int) -> None:
-        """A persist has taken so many of the staged entries."""
+        """Note that a persist has taken so many of the staged entries."""
         self._staged_entries -= entries
 
     def given_back(self, entries: int) -> None:
-        """A persist has failed, and so many are staged again."""
+        """Note that a persist has failed, and so many entries are staged again."""
         self._staged_entries += entries
 
     # ---- choosing
 
     def look_again(self) -> None:
-        """Something has run: who wanted nothing may want something now."""
+        """Look again: after background work, any index may want a persist."""
         self._looked_at_ms = None
 
     def most_wanted(self, now_ms: int) -> DelayIndex | None:
-        """Who is to be persisted next. A removed index, though a late frame made it want, is let go of."""
+        """The next index to persist. Skips a removed index, even if a late frame made it want a persist."""
         if not self._indexes or not self._worth_looking(now_ms):
             return None
         wanting = self._context.wanting
@@ -97,14 +97,14 @@ class PersistChoice:
         return None
 
     def is_quiet(self) -> bool:
-        """Whether nothing was told to any index for a while: what is staged will not become more soon."""
+        """True if no index got changes for a while: the staging will not grow soon."""
         token, now_ns = self._context.journal.appended_token, self._clock.monotonic_ns()
         if token != self._told_token:
             self._told_token, self._told_ns = token, now_ns
         return now_ns - self._told_ns >= _QUIET_NS
 
     def _largest(self) -> DelayIndex | None:
-        """Who has most of what there is too much of; None while there is too much of nothing."""
+        """The index with most of an exceeded resource; None if none is exceeded."""
         indexes = self._indexes.values()
         if self._staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes:
             return max(indexes, key=lambda index: index.upkeep.staged_entries)
@@ -116,19 +116,19 @@ class PersistChoice:
 
     @property
     def _has_many_records(self) -> bool:
-        """Whether opening would take long. The longest journal has more than the number for each then."""
+        """True if opening would take long. The longest journal then exceeds its share of the limit."""
         records_max = self._options.journal_records + _RECORDS_EACH * len(self._indexes)
         return self._context.journal.records > records_max
 
     def _worth_looking(self, now_ms: int) -> bool:
-        """Whether somebody may want a persist. O(1), where looking is O(subscriptions)."""
+        """True if an index may want a persist. O(1), where looking is O(subscriptions)."""
         return (
             bool(self._context.wanting)
             or self.staged_entries * ENTRY_BYTES > self._options.staging_budget_bytes
             or self._context.journal.size_bytes > self._options.journal_budget_bytes
             or self._has_many_records
             or self._looked_at_ms is None
-            # A clock that was set back is no reason to wait.
+            # A clock that was set back does not prolong the wait.
             or not self._looked_at_ms <= now_ms < self._old_at_ms
             or (self.is_quiet() and self._quiet_token != self._told_token)
         )

@@ -1,8 +1,8 @@
-"""Persisting one subscription: takes what a persist works on from its parts, and gives them what it did.
+"""Persists one subscription: collects the input of a persist from the parts, and applies its result.
 
-`PersistJob` does the work and may run in any thread; here is what the core's thread does before and after.
-The rule for that thread: a job has only what its plan says, snapshots and arrays that nobody changes, and of
-an index nothing else. What it did counts when `finish` has applied it.
+`PersistJob` does the work and may run in any thread; this is the core thread's part before and after. The
+rule for that thread: a job has only its plan, snapshots and arrays that nobody changes, and nothing else of
+an index. Its result counts when `finish` has applied it.
 
 Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; the
 stored version of a ledger's bitmap is known for exactly the ledgers that have one.
@@ -94,39 +94,39 @@ class Persisting:
         acknowledged_versions: dict[int, int],
         carried: Entries,
     ) -> None:
-        """Go on after the persist that the store has."""
+        """Continue after the last persist in the store."""
         self._carried_ledgers = ledgers_of(carried)
         self._version = state.version
         self.ids = BlockIds(state.next_block_id)
         self._held_versions, self._acknowledged_versions = held_versions, acknowledged_versions
 
     def clear(self, slices: set[SliceId]) -> None:
-        """A CLEAR: these slices are to be deleted, and what is being persisted does not count."""
+        """Note a CLEAR: these slices are to be deleted, and a persist on its way does not count."""
         self._job_is_stale = self._job is not None
         self._live = None
         self._leftovers.clear(slices)
 
     @property
     def wanted(self) -> bool:
-        """Whether there is something to do besides spilling."""
+        """True if a persist has more to do than spilling."""
         return bool(self._leftovers) or self._looks_for_lost or self._timeline.worth_dropping
 
     @property
     def _looks_for_lost(self) -> bool:
-        """Whether a persist is to find what damage has lost: not before all blocks are here to look into."""
+        """True if a persist is to find positions lost to damage: not while blocks are absent."""
         return self._quarantine.pending and not self._absent
 
     def doubt(self, slices: Iterable[SliceId]) -> None:
-        """The records of these slices are to be written anew."""
+        """Have the records of these slices written anew."""
         self._leftovers.doubt(slices)
 
     @property
     def live(self) -> PositionSet | None:
-        """What is held according to the store, if many stored entries are not; else None."""
+        """The positions held according to the store, if many stored entries are not; else None."""
         return self._live
 
     def next_version(self) -> int:
-        """A number for a persist or a compaction: none that begins later has a lower one."""
+        """A number for a persist or a compaction, higher than all before."""
         self._version += 1
         return self._version
 
@@ -150,7 +150,7 @@ class Persisting:
             plan = self._plan(frozen, changed, now_ms, many_dead=many_dead)
             job = PersistJob(self._store, self._options, plan, self.ids)
         except BaseException:
-            # What was taken would be in no plan, and the next one would not have it.
+            # Otherwise the taken ledgers would be in no plan, not even the next one's.
             self._positions.put_back(changed)
             self._timeline.thaw()
             raise
@@ -162,7 +162,7 @@ class Persisting:
         return job
 
     def _has_many_dead(self, frozen: int) -> bool:
-        """Whether many stored entries are not held; `frozen`: how many entries the persist takes."""
+        """True if many stored entries are not held; `frozen`: number of entries that the persist takes."""
         stored = sum(each.entries for each in self._timeline.slices if not each.finished)
         return _DEAD_SHARE * (stored + frozen - len(self._positions.held)) > stored
 
@@ -205,15 +205,15 @@ class Persisting:
         )
 
     def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
-        """The versions of the bitmaps that a persist writes anew. What it finds damaged is anywhere."""
+        """The versions of the bitmaps that a persist writes anew; it may find damage in any ledger."""
         if self._looks_for_lost:
             return dict(known)
         return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
 
     def finish(self) -> PersistResult | None:
-        """Apply what the persist did, but for the damage that it has found, which is told.
+        """Apply the result of the persist, but for damage that it has found, which is reported.
 
-        None if a CLEAR came meanwhile: then what was written is of before it.
+        None if a CLEAR came meanwhile: the written data is of before it.
         """
         job = self._end()
         plan, result = job.plan, job.result
@@ -237,12 +237,12 @@ class Persisting:
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined, self._job_doubts)
             self._live = result.held if self._job_has_many_dead else None
-        # Only now does nobody load the blocks that were taken out.
+        # Nobody loads the removed blocks from here on.
         self._delete_retired(job)
         return None if self._job_is_stale else result
 
     def abandon(self) -> None:
-        """The persist has failed: everything is as before it, and will be tried again."""
+        """Undo a failed persist, which will be tried again."""
         job = self._end()
         # Even its commit may be in the store: a sync can fail after the write.
         self._leftovers.orphan(job.leftovers())
@@ -278,7 +278,7 @@ class Persisting:
         self._leftovers.check({each.id for each in self._timeline.slices}, self._stored_keys())
 
     def _stored_keys(self) -> set[bytes]:
-        """Of the blocks and bitmaps that count."""
+        """Keys of the blocks and bitmaps that count."""
         subscription_id = self._own_journal.subscription_id
         found = {
             keys.block_key(subscription_id, each.id, descriptor.block_id)
@@ -297,7 +297,7 @@ class Persisting:
 
 
 def _exchange(versions: dict[int, int], changes: dict[int, int | None]) -> None:
-    """Note what a persist has written, and what it has deleted (None)."""
+    """Note the versions that a persist has written, or deleted (None)."""
     for ledger_id, version in changes.items():
         if version is None:
             del versions[ledger_id]

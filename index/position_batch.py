@@ -1,7 +1,7 @@
 """The positions of a batch of entries as bitmaps, made once for several look-ups in position sets.
 
-A page is 2^32 ledger ids, so that the positions of one fit a 64-bit bitmap: the low halves of ledger id and
-entry id make the key. A topic has one page, in practice.
+A page is 2^32 ledger ids, so that its positions fit a 64-bit bitmap: the low halves of ledger id and entry id
+make the key. In practice a topic has one page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RANGE_ENTRIES = 64
 
 
 class BatchPart(NamedTuple):
-    """The positions of a batch on one page: where in the batch, their keys, and these as a bitmap."""
+    """The positions of a batch on one page: their indices in the batch, their keys, and these as a bitmap."""
 
     page: int
     where: slice | npt.NDArray[np.intp]
@@ -32,7 +32,7 @@ class BatchPart(NamedTuple):
     bitmap: BitMap64
 
     def found_in(self, bitmap: BitMap64) -> BoolArray:
-        """For each key whether it is in `bitmap`."""
+        """For each key, True if it is in `bitmap`."""
         if self.bitmap.issubset(bitmap):
             return np.ones(len(self.keys), dtype=np.bool_)
         found = np.frombuffer((self.bitmap & bitmap).to_array(), dtype=np.uint64)
@@ -54,7 +54,7 @@ class PositionBatch:
 
     @classmethod
     def of(cls, entries: Entries | PositionBatch) -> PositionBatch:
-        """What is none yet becomes one."""
+        """A batch of entries, or the given batch."""
         return entries if isinstance(entries, PositionBatch) else cls(entries)
 
 
@@ -74,14 +74,14 @@ def parts_of(entries: Entries) -> Iterator[BatchPart]:
 
 def _part(page: int, where: slice | npt.NDArray[np.intp], entries: Entries) -> BatchPart:
     keys = (entries.ledger_id << 32 | entries.entry_id).view(np.uint64)
-    # A broker reads positions as they follow each other: to see that takes a sixtieth of the time of a sort.
+    # A broker reads positions in order: the test for that takes a sixtieth of the time of a sort.
     ascending = keys if bool((keys[1:] >= keys[:-1]).all()) else np.sort(keys)
     return BatchPart(page, where, keys, _bitmap(ascending))
 
 
 def _bitmap(ascending: Uint64Array) -> BitMap64:
-    """The bitmap of at least one key. Positions that follow each other, as most that a broker reads do, are
-    put in as ranges: a fortieth of the time."""
+    """The bitmap of at least one key. Consecutive positions, as most that a broker reads are, are added as
+    ranges, in a fortieth of the time."""
     ends = np.flatnonzero(ascending[1:] - ascending[:-1] > 1)
     if len(ends) * _RANGE_ENTRIES > len(ascending) or int(ascending[-1]) == _KEY_MAX:  # no range reaches it
         return BitMap64(ascending, optimize=False)

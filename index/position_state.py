@@ -1,12 +1,11 @@
-"""Where the positions of one subscription stand: held, acknowledged, in flight, marked deleted.
+"""The state of each position of one subscription: held, acknowledged, in flight, marked deleted.
 
-Pure state: no store, no clock, no entries but those at hand. Called by the core's thread only; other threads
+Pure state: no store, no clock, no entries but arguments. Called by the core's thread only; other threads
 get snapshots.
 
 Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position; in
-flight is a subset of held. Which ledgers' bitmaps have changed is noted by the sets themselves; what a
-persist took and could not write comes back by `put_back`, as does what is found damaged in the store, and
-nobody else says that a ledger has changed.
+flight is a subset of held. The sets themselves note the ledgers whose bitmaps have changed. `put_back` notes
+those that a persist took and could not write, or found damaged in the store, and nobody else does.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class ChangedLedgers(NamedTuple):
 class PositionState:
     """The positions of one subscription.
 
-    generation: under which seal of the cursor the acknowledgements were learned; 0 if that is unknown.
-    claim: of the owner that told all this last.
-    removals: changes that may have taken entries out of `held`.
+    generation: the cursor's seal under which the acknowledgements were learned; 0 if unknown.
+    claim: of the owner that told the latest changes.
+    removals: number of changes that may have taken entries out of `held`.
     departed: how many positions have left `held`, or more.
     """
 
@@ -59,7 +58,7 @@ class PositionState:
     # ---- what the broker tells
 
     def add(self, entries: Entries) -> Entries:
-        """Hold the positions of `entries`; returns the entries that were not known."""
+        """Hold the positions of `entries`; returns the new entries."""
         ledger_id, entry_id = self.mark
         if len(entries) and bounds(entries.ledger_id)[0] <= ledger_id:
             above = (entries.ledger_id > ledger_id) | (
@@ -70,7 +69,7 @@ class PositionState:
         return entries if fresh.all() else entries.take(fresh)
 
     def acknowledge(self, positions: PositionSet) -> None:
-        """Positions leave held, if they are there, and are known acknowledged."""
+        """Remove positions from held, if they are there, and know them acknowledged."""
         self.removals += 1
         self.held.difference_update(positions)
         self.in_flight.difference_update(positions)
@@ -80,11 +79,11 @@ class PositionState:
         self.departed += len(positions)
 
     def unacknowledge(self, positions: PositionSet) -> None:
-        """Positions are not known acknowledged any more."""
+        """Forget that positions are acknowledged."""
         self.acknowledged.difference_update(positions)
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> None:
-        """Everything up to the position leaves; if it goes back, nothing is known acknowledged any more."""
+        """Remove everything up to the position; if it goes back, forget all acknowledgements."""
         if (ledger_id, entry_id) < self.mark:
             self.acknowledged.clear()
         self.mark = (ledger_id, entry_id)
@@ -94,18 +93,18 @@ class PositionState:
         self.in_flight.discard_up_to(ledger_id, entry_id)
 
     def begin_generation(self, generation: int) -> None:
-        """What was acknowledged before is not known any more."""
+        """Forget all acknowledgements: a new generation begins."""
         self.acknowledged.clear()
         self.generation = generation
 
     def forget_acknowledgements(self) -> None:
-        """Nothing is known of what the cursor has: acknowledgements, mark-delete position, seal, owner."""
+        """Forget everything known of the cursor: acknowledgements, mark-delete position, seal, owner."""
         self.begin_generation(0)
         self.mark = NO_POSITION
         self.claim = LOST
 
     def clear(self) -> None:
-        """Nothing is held or known acknowledged."""
+        """Forget all held and acknowledged positions."""
         self.removals += 1
         for positions in (self.held, self.acknowledged, self.in_flight):
             positions.clear()
@@ -113,10 +112,11 @@ class PositionState:
     # ---- handing out
 
     def hand_out(self, entries: Entries) -> tuple[Entries, PositionSet, Entries]:
-        """Popped entries are in flight from now on.
+        """Put popped entries in flight.
 
-        Returns the entries that are held, their positions (not to be changed), and of them those that were
-        not in flight before: the ones to hand out.
+        Returns the held entries, their positions (not to be changed), and the held entries that were not in
+        flight
+        before: the ones to hand out.
         """
         batch = PositionBatch(entries)
         held = self.held.contains(batch)
@@ -127,26 +127,26 @@ class PositionState:
         return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
 
     def mark_in_flight(self, positions: PositionSet) -> None:
-        """The broker has these already."""
+        """Put positions that the broker has already in flight."""
         self.in_flight.update(positions.intersection(self.held))
 
     def rewind(self, in_flight: PositionSet) -> None:
-        """Nothing is in flight but `in_flight`."""
+        """Let only `in_flight` be in flight."""
         self.in_flight = in_flight.intersection(self.held)
 
     # ---- persisting
 
     def take_changed(self) -> ChangedLedgers:
-        """The ledgers that have changed since the last call."""
+        """The ledgers changed since the last call."""
         return ChangedLedgers(self.held.take_dirty(), self.acknowledged.take_dirty())
 
     def put_back(self, changed: ChangedLedgers) -> None:
-        """These ledgers are to be written again: a persist has failed, or what is stored does not count."""
+        """Have ledgers written again: a persist has failed, or their stored bitmaps do not count."""
         self.held.mark_dirty(changed.held)
         self.acknowledged.mark_dirty(changed.acknowledged)
 
     def lose(self, positions: PositionSet) -> None:
-        """Positions leave held, because nobody has their entries any more."""
+        """Remove positions from held, because their entries are lost."""
         self.removals += 1
         self.held.difference_update(positions)
         self.in_flight.difference_update(positions)
@@ -159,7 +159,7 @@ class PositionState:
         return max(each.last() or NO_POSITION for each in (self.held, self.acknowledged))
 
     def memory_bytes(self) -> int:
-        """An estimate of the memory of all bitmaps. O(containers)."""
+        """Estimated memory of all bitmaps. O(containers)."""
         return sum(each.memory_bytes() for each in (self.held, self.acknowledged, self.in_flight))
 
     def check(self) -> None:

@@ -1,12 +1,12 @@
 """Sets of positions: roaring bitmaps of ledger and entry id together.
 
-A ledger may have few of the positions at hand and a set thousands of ledgers, so that a bitmap for each
-ledger would cost an interpreted step for each of them. Here a set is one 64-bit bitmap (one for every 2^32
-ledger ids, of which a topic has one), and a batch of positions is one bitmap too.
+A batch may have few positions in each ledger, and a set thousands of ledgers, so that one bitmap a ledger
+would cost an interpreted step for each. Here a set is one 64-bit bitmap (one for every 2^32 ledger ids, of
+which a topic has one), and a batch of positions is one bitmap too.
 
 Invariants: no bitmap in a set is empty; a bitmap that a snapshot shares is never changed in place (copy on
-write), so a snapshot costs a pointer and another thread may read it meanwhile. A tracked set knows which
-ledgers have changed since `take_dirty`, for writing only those.
+write), so a snapshot costs a pointer and another thread may read it meanwhile. A tracked set knows the
+ledgers that have changed since `take_dirty`, so that only those are written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LEDGER = struct.Struct("<qI")
 
 
 class PositionSet:
-    """A set of (ledger_id, entry_id), `len` is its cardinality. Ledger ids are 0 or more."""
+    """A set of (ledger_id, entry_id); `len` is its cardinality. Ledger ids are 0 or more."""
 
     __slots__ = ("_changed", "_containers", "_dirty", "_pages", "_shared")
 
@@ -90,7 +90,7 @@ class PositionSet:
     ) -> PositionSet:
         """A set from (ledger_id, portable roaring bytes), ledger ids ascending. Raises CorruptRecordError.
 
-        Tracked, none of them counts as changed.
+        If tracked, no ledger counts as changed.
         """
         pages: dict[int, list[tuple[int, bytes | memoryview]]] = {}
         for ledger_id, data in parts:
@@ -107,9 +107,9 @@ class PositionSet:
         return made
 
     def of_ledgers(self, ledgers: set[int]) -> PositionSet:
-        """The positions of these ledgers, and perhaps of others: copied if they are few, else a snapshot.
+        """The positions of these ledgers, and perhaps of others: a copy if they are few, else a snapshot.
 
-        What a snapshot shares is copied whole at its next change, however little that is.
+        The next change to a bitmap that a snapshot shares copies the whole bitmap, even for one position.
         """
         made = PositionSet()
         by_page: dict[int, list[int]] = {}
@@ -132,7 +132,7 @@ class PositionSet:
         page, first = (high + 1) >> 32, ((high + 1) & _LEDGER_MASK) << 32
         if page in made._pages and made._pages[page].max() >= first:
             bitmap = made._own(page)
-            bitmap.remove_range(first, _KEY_MAX)  # which is not part of that range
+            bitmap.remove_range(first, _KEY_MAX)  # the range excludes its end
             bitmap.discard(_KEY_MAX)
             made._drop_if_empty(page)
         return made
@@ -195,7 +195,7 @@ class PositionSet:
                 yield page << 32 | high, data
 
     def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes]]:
-        """As `portable`, of these ledgers only, without those that have no positions."""
+        """As `portable`, of those of these ledgers that have positions."""
         for ledger_id in sorted(ledgers):
             bitmap = self._pages.get(ledger_id >> 32)
             data = None if bitmap is None else roaring.part(bitmap, ledger_id & _LEDGER_MASK)
@@ -208,7 +208,7 @@ class PositionSet:
             yield ledger_id, roaring.deserialize_bitmap(data)
 
     def contains(self, entries: Entries | PositionBatch) -> BoolArray:
-        """For each entry whether its position is in the set; bool array of the same length."""
+        """For each entry, True if its position is in the set; a bool array of the same length."""
         batch = PositionBatch.of(entries)
         mask = np.zeros(batch.count, dtype=np.bool_)
         for part in batch.parts:
@@ -218,14 +218,14 @@ class PositionSet:
         return mask
 
     def isdisjoint(self, other: PositionSet) -> bool:
-        """Whether no position is in both."""
+        """True if no position is in both."""
         return all(
             page not in other._pages or bitmap.isdisjoint(other._pages[page])
             for page, bitmap in self._pages.items()
         )
 
     def count_in(self, other: PositionSet) -> int:
-        """How many positions are in `other` too."""
+        """Number of positions that are in `other` too."""
         return sum(
             bitmap.intersection_cardinality(other._pages[page])
             for page, bitmap in self._pages.items()
@@ -233,7 +233,7 @@ class PositionSet:
         )
 
     def issubset(self, other: PositionSet) -> bool:
-        """Whether every position is in `other` too."""
+        """True if every position is in `other` too."""
         return all(
             page in other._pages and bitmap.issubset(other._pages[page])
             for page, bitmap in self._pages.items()
@@ -260,14 +260,15 @@ class PositionSet:
     # ---- changing it
 
     def add(self, entries: Entries) -> None:
-        """Put the positions of `entries` in."""
+        """Add the positions of `entries`."""
         for part in parts_of(entries):
             self._put(part.page, part.bitmap)
 
     def add_new(self, entries: Entries | PositionBatch, known: PositionSet) -> BoolArray:
-        """Put positions in that are neither here nor in `known`.
+        """Add positions that are neither here nor in `known`.
 
-        Returns a bool array of the same length: which entries were put in (of a repeated position the first).
+        Returns a bool array of the same length: True for each added entry (of a repeated position only the
+        first).
         """
         if isinstance(entries, Entries) and len(entries) <= FEW:
             return self._add_few(entries, known)
@@ -280,7 +281,7 @@ class PositionSet:
             for there in (self._pages.get(part.page), known._pages.get(part.page)):
                 if there is not None and not part.bitmap.isdisjoint(there):
                     mask[part.where] &= ~part.found_in(there)
-                    fresh = fresh - (fresh & there)  # without looking at all that is there
+                    fresh = fresh - (fresh & there)  # avoids a look at all present values
             if fresh:
                 self._put(part.page, fresh)
         return mask
@@ -307,12 +308,12 @@ class PositionSet:
             self._pages[page] = BitMap64([key])
 
     def update(self, other: PositionSet) -> None:
-        """Put all positions of `other` in."""
+        """Add all positions of `other`."""
         for page, bitmap in other._pages.items():
             self._put(page, bitmap)
 
     def difference_update(self, other: PositionSet) -> None:
-        """Take all positions of `other` out."""
+        """Remove all positions of `other`."""
         for page, theirs in other._pages.items():
             mine = self._pages.get(page)
             if mine is None or mine.isdisjoint(theirs):
@@ -323,7 +324,7 @@ class PositionSet:
             self._drop_if_empty(page)
 
     def discard_up_to(self, ledger_id: int, entry_id: int) -> int:
-        """Take out every position up to and including (ledger_id, entry_id); how many there were."""
+        """Remove every position up to and including (ledger_id, entry_id); returns their number."""
         removed = 0
         page = ledger_id >> 32
         for below in [known for known in self._pages if known < page]:
@@ -337,13 +338,13 @@ class PositionSet:
                 self.mark_dirty(page << 32 | high for high in roaring.highs(bitmap, last))
             bitmap = self._own(page)
             removed += bitmap.rank(last)
-            bitmap.remove_range(0, last)  # `last` itself is not part of that range
+            bitmap.remove_range(0, last)  # the range excludes `last`
             bitmap.discard(last)
             self._drop_if_empty(page)
         return removed
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove everything."""
         for page in self._pages:
             self._note_all(page)
         self._pages = {}
@@ -351,14 +352,14 @@ class PositionSet:
         self._containers = {}
 
     def mark_dirty(self, ledgers: Iterable[int]) -> None:
-        """Take these ledgers for changed as well."""
+        """Count these ledgers as changed, too."""
         if self._dirty is None:
             self._dirty = set(ledgers) or None
         else:
             self._dirty.update(ledgers)
 
     def take_dirty(self) -> set[int]:
-        """The ledgers changed since the last call, and forget them. The set must be tracked."""
+        """Return and forget the ledgers changed since the last call. The set must be tracked."""
         taken = self._dirty or set()
         if self._changed is not None:
             taken.update(self._changed.ledgers())
@@ -367,7 +368,7 @@ class PositionSet:
         return taken
 
     def _put(self, page: int, bitmap: BitMap64) -> None:
-        """Put a bitmap's positions in; the bitmap is copied."""
+        """Add a copy of a bitmap's positions."""
         if self._changed is not None:
             self._changed._put(page, bitmap)
         if page not in self._pages:
@@ -386,7 +387,7 @@ class PositionSet:
             self.mark_dirty(page << 32 | high for high in roaring.highs(self._pages[page]))
 
     def _own(self, page: int) -> BitMap64:
-        """The bitmap of a page that is there, safe to change in place."""
+        """The bitmap of an existing page, safe to change in place."""
         bitmap = self._pages[page]
         if page in self._shared:
             bitmap = self._pages[page] = _copied(bitmap)
@@ -415,7 +416,7 @@ class PositionSet:
 
     @classmethod
     def deserialize(cls, data: bytes | memoryview) -> PositionSet:
-        """Read what `serialize` wrote; all of `data` must be used. Raises CorruptRecordError."""
+        """Read bytes that `serialize` wrote; all of `data` must be used. Raises CorruptRecordError."""
         view = memoryview(data)
         try:
             (ledgers,) = _COUNT.unpack_from(view, 0)
@@ -437,11 +438,11 @@ class PositionSet:
         return cls.of_portable(parts)
 
     def memory_bytes(self) -> int:
-        """An estimate of the memory of the bitmaps. O(containers)."""
+        """Estimated memory of the bitmaps. O(containers)."""
         return self._size_bytes(_CONTAINER_BYTES)
 
     def portable_bytes(self) -> int:
-        """An estimate of the size of `serialize`. O(containers)."""
+        """Estimated size of `serialize`. O(containers)."""
         return self._size_bytes(_PORTABLE_CONTAINER_BYTES)
 
     def _size_bytes(self, container_bytes: int) -> int:
@@ -458,5 +459,5 @@ class PositionSet:
 
 
 def _copied(bitmap: BitMap64) -> BitMap64:
-    """A copy as it is. `BitMap64.copy` looks for runs on the way, which takes four times as long."""
+    """An exact copy. `BitMap64.copy` also looks for runs, which takes four times as long."""
     return BitMap64(bitmap, optimize=False)

@@ -1,7 +1,7 @@
-"""What one subscription has lost to damage: blocks that cannot be read, and the positions that only they had.
+"""Losses of one subscription to damage: unreadable blocks, and the positions that only they had.
 
-Invariants: a corrupt block is reported once; until a persist has taken it out of its slice and found what is
-lost, `pending` is true; a lost position is told once, by `take_unheld`.
+Invariants: a corrupt block is reported once; `pending` is true until a persist has removed it from its slice
+and found the lost positions; `take_unheld` tells a lost position once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.index.slices import Block
 class Quarantine:
     """Corrupt blocks and lost positions of one subscription.
 
-    doubts: how many reasons for an audit there are that no persist has dealt with.
+    doubts: number of reasons for an audit that no persist has handled.
     blocks_total: corrupt blocks met since the start.
     """
 
@@ -34,21 +34,21 @@ class Quarantine:
 
     @property
     def audit(self) -> bool:
-        """Whether held positions that no readable entry has must be looked for, though no block is known to
-        be corrupt."""
+        """True if held positions without a readable entry must be looked for, though no block is known to be
+        corrupt."""
         return self._doubts > 0
 
     @property
     def pending(self) -> bool:
-        """Whether a persist has to look for what is lost."""
+        """True if a persist has to look for lost positions."""
         return bool(self._blocks) or self.audit
 
     def doubt(self) -> None:
-        """There is one more reason for an audit."""
+        """Note one more reason for an audit."""
         self._doubts += 1
 
     def report(self, block: Block) -> bool:
-        """A block cannot be read; whether that is news."""
+        """Note an unreadable block; True if it was not known."""
         if block in self._blocks:
             return False
         self._blocks[block] = None
@@ -60,13 +60,13 @@ class Quarantine:
         return [(block.of.id, block.descriptor) for block in self._blocks]
 
     def done(self, blocks: Collection[StoredBlock], doubts: int) -> None:
-        """A persist has taken these blocks out, and audited for the doubts that it found at its begin."""
+        """Note that a persist has removed these blocks, and audited for the doubts known at its begin."""
         self._doubts -= doubts
         gone = set(blocks)
         self._blocks = {each: None for each in self._blocks if (each.of.id, each.descriptor) not in gone}
 
     def lose(self, positions: PositionSet) -> None:
-        """These positions are not held any more."""
+        """Note lost positions."""
         self._unheld.update(positions)
 
     def take_unheld(self) -> PositionSet:
@@ -75,7 +75,7 @@ class Quarantine:
         return taken
 
     def clear(self) -> None:
-        """Everything was forgotten, the damaged too."""
+        """Forget everything, also the damaged blocks."""
         self._blocks = {}
         self._doubts = 0
         self._unheld = PositionSet()

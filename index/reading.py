@@ -1,9 +1,9 @@
-"""All entries of one subscription as they are at one moment, in order, a page at a time: for checks of it.
+"""All entries of one subscription at one moment, in order, a page at a time: for checks of the index.
 
-Taken by the core's thread, which costs a pointer a block, and read by any other: what is staged are arrays
-that nobody changes, blocks are loaded from the store. Invariant: a page has every entry between its two keys
-that was there at that moment, dead ones too, and none twice. Entries keep their keys when a persist moves
-them, so that pages of later moments fit together: what is there all the time is in exactly one of them.
+The core's thread takes a reading, at the cost of a pointer a block; any other thread reads it. Staged entries
+are arrays that nobody changes, blocks are loaded from the store. Invariant: a page has every entry between
+its two keys at that moment, dead ones too, and none twice. Entries keep their keys when a persist moves them,
+so that pages of later moments fit together: an entry that exists all the time is in exactly one of them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FIRST_KEY: EntryKey = (-1, -1, -1)
 
 
 class Page(NamedTuple):
-    """Sorted entries; ``last``: the key that they go up to, None if there is nothing after them."""
+    """Sorted entries; ``last``: the key up to which they go, None if nothing follows them."""
 
     entries: Entries
     last: EntryKey | None
 
 
 class Reading:
-    """What an index has, staged and in blocks."""
+    """The entries of an index, staged and in blocks."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Reading:
         self._blocks = blocks
 
     def after(self, key: EntryKey, limit: int, *, strict: bool) -> Page:
-        """About `limit` entries after `key`; memory is bounded by that and blocks that overlap there.
+        """About `limit` entries after `key`; memory is bounded by them and the blocks that overlap there.
 
         Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since;
         if not `strict`, such a block is left out. Raises StorageError.
@@ -75,7 +75,7 @@ class Reading:
 
 
 def _later(entries: Entries, key: EntryKey) -> Entries:
-    """Those after `key`."""
+    """The entries after `key`."""
     deliver_at_ms, ledger_id, entry_id = key
     same_ms = entries.deliver_at_ms == deliver_at_ms
     after = (entries.ledger_id > ledger_id) | (
@@ -86,7 +86,7 @@ def _later(entries: Entries, key: EntryKey) -> Entries:
 
 
 def _first(entries: Entries, limit: int) -> Entries:
-    """The first `limit` or a few more, in any order: sorting all for each page would take long."""
+    """The first `limit` or a few more, in any order: sorting all entries for each page would take long."""
     if len(entries) <= 2 * limit:
         return entries
     last_ms = np.partition(entries.deliver_at_ms, limit)[limit]

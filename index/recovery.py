@@ -1,6 +1,6 @@
-"""Recovery: from the keys of a store to what each subscription was.
+"""Recovery: rebuilds the state of each subscription from the keys of a store.
 
-Reads the manifest, the bitmaps and the journal, and no block. What is damaged is copied aside, reported and
+Reads the manifest, the bitmaps and the journal, and no block. Damaged values are copied aside, reported and
 treated so that no message can be lost: damaged held positions are not held, damaged acknowledgements are
 forgotten.
 """
@@ -46,7 +46,7 @@ _UNKNOWN_VERSION = 1 << 62
 
 @dataclass
 class Recovered:
-    """One subscription as stored. `audit`: find held positions that no readable entry has."""
+    """One subscription as stored. `audit`: find held positions without a readable entry."""
 
     subscription_id: int
     identity: Identity
@@ -64,7 +64,7 @@ class Recovered:
 
 
 class Recovery:
-    """Everything found in a store. The readers are to be read in the order of the subscriptions."""
+    """The content of a store. Read the readers in the order of the subscriptions."""
 
     def __init__(
         self, subscriptions: list[Recovered], strangers: set[int], journals: Journals, damage: Damage
@@ -75,7 +75,7 @@ class Recovery:
         self._journals = journals
 
     def finish(self) -> int:
-        """All readers have been read, and the damage is complete. Returns an id above all that are in use."""
+        """Complete the damage, once all readers have been read. Returns an id above all ids in use."""
         self._journals.skip_rest()
         strangers = self._strangers | self._journals.strangers
         for subscription_id in strangers:
@@ -85,7 +85,7 @@ class Recovery:
 
 
 def check_format(store: Store, options: IndexOptions) -> None:
-    """Write the format version into a new store, or check the one that is there and upgrade an older one.
+    """Write the format version into a new store, or check it in an existing one and upgrade an older one.
 
     Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError.
     """
@@ -111,14 +111,16 @@ def check_format(store: Store, options: IndexOptions) -> None:
 
 
 def recover(store: Store, options: IndexOptions) -> Recovery:
-    """Read every subscription; delete what no commit made count. `options` give an unreadable width.
+    """Read every subscription; delete everything that no commit made count. `options` replace an unreadable
+    width.
 
-    The journals are read when their readers are; `Recovery.finish` is to follow.
+    The journals are read with their readers; `Recovery.finish` must follow.
     """
     damage = Damage()
     strangers: set[int] = set()
     identities = _identities(store, damage, strangers)
-    # There are many blocks, and none without a slice, but of a log that was being read: that has a chain.
+    # There are many blocks, and none without a slice, except of a log that was being read: that one has a
+    # chain.
     states, carries, chains = (
         {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))}
         for kind in (keys.STATE, keys.CARRY, keys.CHAIN)
@@ -141,7 +143,7 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
 def recover_one(
     store: Store, options: IndexOptions, subscription_id: int, identity: Identity
 ) -> tuple[Recovered, Damage]:
-    """Read one subscription, as `recover` reads all of them; the store does not know yet whose it is."""
+    """Read one subscription as `recover` does; the store does not have its identity yet."""
     damage = Damage()
     ids = {subscription_id}
     found, _ = _recover(
@@ -181,10 +183,10 @@ def _recover(
     states: set[int],
     carries: set[int],
 ) -> tuple[dict[int, Recovered], set[int]]:
-    """What the store has of these subscriptions, and the ids of others that were met.
+    """Read these subscriptions from the store, and note the ids of others that were met.
 
-    states, carries: which of them may have a state, and carried entries: to look for one in vain costs as
-    much as to find it.
+    states, carries: the subscriptions that may have a state, and carried entries: a vain look-up costs as
+    much as a successful one.
     """
     found: dict[int, Recovered] = {}
     strangers: set[int] = set()
@@ -193,14 +195,14 @@ def _recover(
         if subscription_id in states:
             state = _read_state(store, subscription_id, state, damage)
         reader = JournalReader(journals, subscription_id, state.persisted_sequence, damage)
-        # Without the state it is not known which bitmaps count: what they say is held is looked for.
+        # Without the state the valid bitmaps are unknown: an audit checks the positions that they hold.
         unsure = state.version == _UNKNOWN_VERSION
         found[subscription_id] = Recovered(
             subscription_id, identity, state, reader, audit=unsure, damaged=unsure
         )
 
     def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
-        """The rows of a kind. One scan for all: one for each costs as much as what it finds."""
+        """The rows of a kind, in one scan: a scan for each would cost as much as its rows."""
         rows = store.scan(*range_of(kind))
         for prefix, group in groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES]):
             subscription_id = keys.subscription_id_of(prefix)
@@ -224,7 +226,7 @@ def _recover(
 
 
 def _fresh_state(options: IndexOptions) -> State:
-    """Of a subscription that was never persisted."""
+    """The state of a subscription that was never persisted."""
     return State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0, UNKNOWN)
 
 
@@ -236,13 +238,13 @@ def _read_state(store: Store, subscription_id: int, fresh: State, damage: Damage
         return fresh if value is None else State.decode(value)
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
-        # Versions and ids in use are unknown: go far beyond them. OPEN brings the mark-delete position and a
-        # generation, which is another than 0: no acknowledgement is believed.
+        # Versions and ids in use are unknown: choose numbers far beyond them. OPEN brings the mark-delete
+        # position and a generation, which is another than 0: no acknowledgement is believed.
         return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62, claim=LOST)
 
 
 def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
-    """A persist that was cut off: its blocks and bitmaps do not count; returns their keys."""
+    """Delete the blocks and bitmaps of an interrupted persist, which do not count; returns their keys."""
     uncommitted = set()
     for key, value in rows:
         try:
@@ -265,14 +267,14 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
             continue
         ledger_id, version = keys.parse_bitmap_key(key)
         if version > found.state.version:
-            # Left there, it would count as soon as a persist has its version.
+            # If it stayed, it would count as soon as a persist reaches its version.
             damage.batch.delete(key)
             continue
         if ledger_id in versions:
             damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
         versions[ledger_id] = version
         try:
-            bodies[ledger_id] = bytes(unwrap(kind, value))  # views are walked by the garbage collector
+            bodies[ledger_id] = bytes(unwrap(kind, value))  # the garbage collector walks views
         except CorruptRecordError as error:
             damage.report(key, value, str(error))
             bodies.pop(ledger_id, None)
@@ -280,7 +282,7 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
     try:
         positions = PositionSet.of_portable(bodies.items(), tracked=True)
     except CorruptRecordError:
-        # It is not said which one: each is looked at. A whole subscription has up to 100,000.
+        # The error does not name the damaged one: try each. A whole subscription has up to 100,000.
         for ledger_id in list(bodies):
             try:
                 if not deserialize_bitmap(bodies[ledger_id]):
@@ -308,7 +310,7 @@ def _read_slices(store: Store, rows: Rows, found: Recovered, uncommitted: set[by
                 store, found.subscription_id, slice_id, uncommitted, damage
             )
             found.audit = found.damaged = True
-    # A compaction gives ids and leaves the state as it is.
+    # A compaction takes ids without a change of the state.
     given = (block.block_id + 1 for blocks in found.slices.values() for block in blocks)
     next_block_id = max(given, default=found.state.next_block_id)
     found.state = found.state._replace(next_block_id=max(found.state.next_block_id, next_block_id))
@@ -317,7 +319,7 @@ def _read_slices(store: Store, rows: Rows, found: Recovered, uncommitted: set[by
 def _rebuild_slice(
     store: Store, subscription_id: int, slice_id: SliceId, uncommitted: set[bytes], damage: Damage
 ) -> list[BlockDescriptor]:
-    """The blocks of a slice whose record is damaged, from the blocks themselves; each a run of its own."""
+    """The blocks of a slice with a damaged record, from the blocks themselves; each is its own run."""
     blocks = []
     start = keys.block_key(subscription_id, slice_id, 0)
     end = keys.block_key(subscription_id, slice_id, (1 << 64) - 1)

@@ -1,9 +1,9 @@
-"""Replaying a journal: the changes that it tells, made anew, as few of them as do the same.
+"""Replays a journal: makes its changes anew, as few as have the same effect.
 
-Of ADD, ACKNOWLEDGE and a MARK_DELETE that goes forward it does not matter in which order they are made: in
-the end a position is gone if it is up to the last mark-delete position, else acknowledged if any record says
-so, else held if any does. So all of them between two records of other types are made at once: a busy
-journal has tens of thousands, and each change costs more than its entries.
+The order of ADD, ACKNOWLEDGE and a MARK_DELETE that goes forward does not matter: in the end a position is
+gone if it is up to the last mark-delete position, else acknowledged if any record says so, else held if any
+does. So all of them between two records of other types are applied at once: a busy journal has tens of
+thousands, and each change costs more than its entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.index.positions import Position, PositionSet
 
 
 def replay(records: Iterable[Replayed], changes: Changes[IndexT]) -> None:
-    """Make the changes that the records tell. Doing so twice changes nothing."""
+    """Make the changes of the records. Repeating them changes nothing."""
     gathered = _Gathered(changes.mark)
     for record in records:
         if not gathered.take(record):
@@ -33,7 +33,7 @@ def replay(records: Iterable[Replayed], changes: Changes[IndexT]) -> None:
 
 
 class _Gathered:
-    """Records of which the order does not matter. mark: the mark-delete position before them."""
+    """Records whose order does not matter. mark: the mark-delete position before them."""
 
     def __init__(self, mark: Position) -> None:
         self.entries = 0
@@ -42,7 +42,7 @@ class _Gathered:
         self._before = self._mark = mark
 
     def take(self, record: Replayed) -> bool:
-        """Take a record in, if its order does not matter."""
+        """Take in a record if its order does not matter; True if it was taken."""
         match record.record_type, record.content:
             case RecordType.ADD, Entries() as entries:
                 self._added.append(entries)
@@ -61,7 +61,7 @@ class _Gathered:
         return True
 
     def make(self, changes: Changes[IndexT]) -> None:
-        """Make the changes of all that was taken in."""
+        """Make the changes of all records taken in."""
         if self._added:
             changes.add(Entries.concat(self._added))
         if self._acknowledged:
@@ -88,7 +88,7 @@ def _make(record: Replayed, changes: Changes[IndexT]) -> None:
         case RecordType.CLEAR, _:
             changes.clear()
         case _:
-            # A damaged record may have taken an acknowledgement or the mark-delete position back, or
+            # A damaged record may have taken back an acknowledgement or the mark-delete position, or
             # begun a generation or a claim. Keeping them could ignore an entry that is added again;
             # forgetting costs a redelivery.
             changes.forget_acknowledgements()

@@ -1,8 +1,8 @@
-"""Portable roaring bytes, as RoaringBitmap's format specification says: of one ledger, and of many.
+"""Portable roaring bytes of one ledger and of many, as in RoaringBitmap's format specification.
 
 A 64-bit bitmap of many ledgers is a count and, for each ledger, its number and the 32-bit bitmap of its
-entry ids. So the bytes of the one are cut out of, or joined into, those of the other without touching an
-entry. And the changes of a bitmap, made in the way that looks at least.
+entry ids. So 32-bit bytes are cut out of 64-bit bytes, or joined into them, without touching an entry. Also
+changes of bitmaps that examine as few containers as possible.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def serialize_bitmap(bitmap: BitMap) -> bytes:
 
 
 def deserialize_bitmap(data: bytes) -> BitMap:
-    """Read what `serialize_bitmap` wrote; all of `data` must be used. Raises CorruptRecordError."""
+    """Read bytes that `serialize_bitmap` wrote; all of `data` must be used. Raises CorruptRecordError."""
     try:
         bitmap = BitMap.deserialize(data)
     except (ValueError, IndexError) as error:
@@ -71,25 +71,25 @@ def join(parts: Iterable[tuple[int, bytes | memoryview]]) -> BitMap64:
     except (ValueError, IndexError) as error:
         raise CorruptRecordError("positions: not a portable roaring bitmap") from error
     again = bitmap.serialize()
-    # A part that is longer or shorter than it says would move what follows it. Others than this library may
-    # have other containers for the same.
+    # A part with a wrong length would move its successors. Other libraries may use other containers for the
+    # same values.
     if again != joined and (len(again) != len(joined) or list(highs(bitmap)) != numbers):
         raise CorruptRecordError("positions: a roaring bitmap that is empty or not as long as it says")
     return bitmap
 
 
 def first(bitmap: BitMap64) -> int:
-    """The smallest value. There must be one. `BitMap64.min` looks at all containers."""
+    """The smallest value. There must be one. `BitMap64.min` examines all containers."""
     return int(bitmap.next_set_bit(0))
 
 
 def containers(bitmap: BitMap64) -> int:
-    """How many containers it has, which is about the number of ledgers. Looks at all of them."""
+    """Number of containers, which is about the number of ledgers. Examines all of them."""
     return int(bitmap.get_statistics()["n_containers"])
 
 
 class Containers:
-    """About how many containers a bitmap has. To count looks at all of them, so it is done now and then."""
+    """Approximate number of containers of a bitmap, counted now and then: each count examines all of them."""
 
     __slots__ = ("_good_for", "_known")
 
@@ -98,7 +98,7 @@ class Containers:
         self._good_for = 0
 
     def about(self, bitmap: BitMap64) -> int:
-        """The number, of now or of a few questions ago."""
+        """The number, as of now or of a few questions ago."""
         if not self._good_for:
             self._known = containers(bitmap)
             self._good_for = _COUNT_EVERY + self._known // _COUNT_SHARE
@@ -107,7 +107,7 @@ class Containers:
 
 
 def put(mine: BitMap64, theirs: BitMap64, there: Containers) -> None:
-    """Put the values of `theirs` in, in place. there: the containers of `mine`."""
+    """Add the values of `theirs` in place. there: the containers of `mine`."""
     count = len(theirs)
     if count >= _BULK and count >= there.about(mine):
         mine |= theirs
@@ -116,7 +116,7 @@ def put(mine: BitMap64, theirs: BitMap64, there: Containers) -> None:
 
 
 def take_out(mine: BitMap64, theirs: BitMap64, there: Containers) -> None:
-    """Take the values of `theirs` out, in place. there: the containers of `mine`."""
+    """Remove the values of `theirs` in place. there: the containers of `mine`."""
     count = len(theirs)
     if count < _BULK:
         for value in theirs:
@@ -125,12 +125,12 @@ def take_out(mine: BitMap64, theirs: BitMap64, there: Containers) -> None:
         mine -= theirs
     else:
         for first_value, last in runs(theirs, count // _RUN_MIN) or ((value, value) for value in theirs):
-            mine.remove_range(first_value, last)  # `last` itself is not part of that range
+            mine.remove_range(first_value, last)  # the range excludes `last`
             mine.discard(last)
 
 
 def runs(bitmap: BitMap64, runs_max: int) -> list[tuple[int, int]] | None:
-    """(first, last) of values that follow each other, ascending; None if there are more than `runs_max`."""
+    """(first, last) of consecutive values, ascending; None if there are more than `runs_max`."""
     values = np.frombuffer(bitmap.to_array(), dtype=np.uint64)
     ends = np.flatnonzero(np.diff(values) > 1)
     if not len(values) or len(ends) >= runs_max:
@@ -140,13 +140,13 @@ def runs(bitmap: BitMap64, runs_max: int) -> list[tuple[int, int]] | None:
 
 
 def of_highs(bitmap: BitMap64, wanted: Iterable[int]) -> BitMap64:
-    """The values with these upper 32 bits; some microseconds for each, however large the whole bitmap is."""
+    """The values with these upper 32 bits; some microseconds for each, independent of the bitmap's size."""
     mask = BitMap64()
     for high in wanted:
         size = _range_size(bitmap, high)
         mask.add_range(high << 32, min((high << 32) + size, _VALUE_MAX))
         if (high << 32) + size > _VALUE_MAX:
-            mask.add(_VALUE_MAX)  # a range cannot reach it
+            mask.add(_VALUE_MAX)  # a range excludes its end
     return bitmap & mask
 
 
@@ -166,7 +166,7 @@ def highs(bitmap: BitMap64, last: int = _VALUE_MAX) -> Iterator[int]:
 
 
 def split(bitmap: BitMap64) -> Iterator[tuple[int, bytes]]:
-    """Yield (upper 32 bits, portable bytes of the lower 32 bits), ascending, as small as they get."""
+    """Yield (upper 32 bits, portable bytes of the lower 32 bits), ascending, in the smallest form."""
     for high in highs(bitmap):
         data = part(bitmap, high)
         if data is not None:
@@ -176,8 +176,8 @@ def split(bitmap: BitMap64) -> Iterator[tuple[int, bytes]]:
 def part(bitmap: BitMap64, high: int) -> bytes | None:
     """Portable bytes of the lower 32 bits of the values with these upper bits; None if there are none.
 
-    Some ten microseconds, however large the whole bitmap is: cutting up a copy of it would be faster for all
-    of it, but hold the interpreter lock for tens of milliseconds.
+    Takes some ten microseconds, independent of the bitmap's size. To cut up a copy of the whole bitmap would
+    be faster for all parts, but hold the interpreter lock for tens of milliseconds.
     """
     mine = of_highs(bitmap, (high,))
     if not mine:
@@ -187,7 +187,7 @@ def part(bitmap: BitMap64, high: int) -> bytes | None:
 
 
 def _range_size(bitmap: BitMap64, high: int) -> int:
-    """So many lower halves cover those that are there with this upper half."""
+    """The size of a range of lower halves that covers those present with this upper half."""
     size = _RANGE_MIN
     while size < 1 << 32 and _has_from(bitmap, (high << 32) + size, high):
         size <<= 2
@@ -195,7 +195,7 @@ def _range_size(bitmap: BitMap64, high: int) -> int:
 
 
 def _has_from(bitmap: BitMap64, value: int, high: int) -> bool:
-    """Whether there is a value from `value` on with these upper bits."""
+    """True if there is a value from `value` on with these upper bits."""
     try:
         return bitmap.next_set_bit(value) >> 32 == high
     except ValueError:

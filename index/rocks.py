@@ -1,12 +1,13 @@
-"""A store in RocksDB; its errors do not leave it. In `index/`, only this and `families` import rocksdict.
+"""A store in RocksDB; it translates all RocksDB errors. In `index/`, only this and `families` import
+rocksdict.
 
-A write that fails puts RocksDB into a read-only state, so the database is opened again before the next
-write; its WAL then holds either the whole batch or nothing of it, and both are right, because the index
-writes it once more. If it failed because a table cannot be read that RocksDB wanted to compact, that would
-happen again and again: from then on nothing is compacted, which costs room on the disk and no commit.
+A failed write makes RocksDB read-only, so the database is opened again before the next write. Its WAL then
+holds either the whole batch or nothing of it, and both are right, because the index writes the batch once
+more. If the cause is an unreadable table that RocksDB wanted to compact, the failure would recur for ever:
+from then on nothing is compacted, which costs room on the disk and no commit.
 
 Synced batches are numbered in the order of the WAL, and a witness says up to which number everything was
-synced (see `witness`): what is missing after opening is known by it.
+synced (see `witness`): it shows what is missing after opening.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ _LOCK = "LOCK"  # the one file of RocksDB that is never replaced
 
 
 class _Reading:
-    """A scan on its way; whoever closes the database ends it, in any thread."""
+    """A scan on its way; closing the database ends it, in any thread."""
 
     def __init__(self, rows: RdictIter, bounded: ReadOptions) -> None:
-        # The iterator has but a pointer to its bound: freed before the end, it lets keys be missing.
+        # The iterator has only a pointer to its bound: if that is freed early, keys are missing.
         self._held: tuple[RdictIter, ReadOptions] | None = (rows, bounded)
 
     def end(self) -> None:
-        """Let go of the iterator."""
+        """Release the iterator."""
         self._held = None
 
     def take(self) -> tuple[bytes, bytes] | None:
@@ -97,17 +98,17 @@ class RocksStore:
 
     @classmethod
     def open(cls, path: Path, beside: Collection[str] = ()) -> RocksStore:
-        """Open or create the database in directory `path`; `beside` it these files may be.
+        """Open or create the database in directory `path`; `beside` names other files allowed there.
 
         Raises UnwritableDirectoryError, OthersDirectoryError, ForeignDirectoryError, AlreadyOpenError,
-        DamagedDirectoryError, StorageError. No witness is made in a directory that is refused.
+        DamagedDirectoryError, StorageError. A refused directory gets no witness.
         """
         directory.prepare(path, beside)
         witnessed = directory.is_witnessed(path)
         families = open_families(path)
         try:
             if not witnessed:
-                # The witness will say that the directory is ours: first it must be known to be.
+                # The witness marks the directory as ours, so that must be certain first.
                 families.require_ours(path)
             directory.close_to_others(path)
             witness, loss = Witness.open(path, families.last_commit())
@@ -152,19 +153,19 @@ class RocksStore:
         if self._failed:
             self._open_again()
         families = self._families
-        # Nothing is locked while the disk syncs: a commit must not wait for what another thread has written.
+        # Nothing is locked while the disk syncs: a commit must not wait for the write of another thread.
         # If that thread meets a failure and opens the database again, this write fails too, and is tried
         # again.
         try:
             made = families.write_batch(batch)
             if sync:
                 with self._numbering:
-                    # A number is never given twice, also if it is not known what became of its batch.
+                    # A number is never given twice, even if the fate of its batch is unknown.
                     self._commit += 1
                     commit = self._commit
                     families.number(made, commit)
                     families.main.write(made, self._unsynced)
-                # Not a synced write: that holds the interpreter lock while the disk works, this does not.
+                # Not a synced write, which would hold the interpreter lock while the disk works.
                 families.main.flush_wal(True)
                 self._require_directory()
                 self._witness.advance(commit)
@@ -190,7 +191,7 @@ class RocksStore:
             )
 
     def _require_directory(self) -> None:
-        """Files that were deleted take writes as before, and nobody finds them again."""
+        """Require the directory: deleted files accept writes as before, and nobody finds them again."""
         try:
             there = (self._path / _LOCK).stat().st_ino == self._lock_inode
         except FileNotFoundError:
@@ -201,7 +202,7 @@ class RocksStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) with start <= key < end, keys ascending, as they are now.
 
-        Raises DamagedDirectoryError where RocksDB cannot read on: the keys after that are not known then.
+        Raises DamagedDirectoryError if RocksDB cannot read on: all later keys are unknown then.
         """
         families = self._families
         parts = [
@@ -216,12 +217,12 @@ class RocksStore:
         return itertools.chain.from_iterable(parts)
 
     def _scan(self, family: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # The bound keeps RocksDB from reading, and failing at, what is behind the range.
+        # The bound keeps RocksDB from reading, and failing, beyond the range.
         bounded = ReadOptions()
         bounded.set_iterate_upper_bound(end)
         try:
-            # Not Rdict.items: that takes damage for the end. Not Rdict.snapshot: its iterators see what is
-            # written later. This one sees what is there when it is made, so it is made at once.
+            # Not Rdict.items: that takes damage for the end. Not Rdict.snapshot: its iterators see later
+            # writes. An iterator sees the state of its creation, so it is made at once.
             rows = family.iter(bounded)
             rows.seek(start)
         except Exception as error:
@@ -242,25 +243,25 @@ class RocksStore:
             yield row
 
     def loss(self) -> Loss | None:
-        """What was gone when the database was opened although it had been synced."""
+        """The synced writes that were gone when the database was opened."""
         return self._loss
 
     def settle_loss(self) -> None:
-        """What follows from the loss is durable. Raises StorageError if this cannot be made durable."""
+        """Note that the consequences of the loss are durable. Raises StorageError if the write fails."""
         if self._loss is not None:
-            # The witness can only tell what is newer from what is older by a higher number.
+            # The witness tells newer from older only by a higher number.
             self.write(Batch(), sync=True)
             self._witness.settle()
             self._loss = None
 
     def tidy(self) -> None:
-        """Write what is in memory into tables, so that the WAL can go and opening has nothing to repeat.
+        """Write RocksDB's memory into tables, so that the WAL can go and opening has nothing to repeat.
 
-        To be called when the journal is short: its dead records never reach a table then.
+        Call it when the journal is short: its dead records never reach a table then.
         """
         if self._written_bytes < _TIDY_BYTES:
             return
-        # RocksDB cannot be closed while a call is in it: half closed, it would stay open, and locked.
+        # RocksDB cannot be closed during a call: half closed, it would stay open, and locked.
         with self._lock:
             if self._failed or self._closed or not self._compacts:
                 return
@@ -277,7 +278,7 @@ class RocksStore:
                 raise self._translate(error) from error
 
     def compacts(self) -> bool:
-        """Whether RocksDB compacts; not any more once it has met a table that it cannot read."""
+        """True if RocksDB compacts; False once it has met an unreadable table."""
         return self._compacts
 
     def disk_bytes(self) -> int:
@@ -303,7 +304,7 @@ class RocksStore:
                     self._witness.close()
 
     def _move_journal(self) -> None:
-        """Directories of before there was a family for the journal have it among everything else."""
+        """Move the journal to its own family: old directories have it among everything else."""
         batch = Batch()
         families = self._families
         for key, value in self._scan(families.main, JOURNAL, AFTER_JOURNAL):
@@ -319,34 +320,34 @@ class RocksStore:
             if not self._failed or self._closed:
                 return
             if not (self._path / _LOCK).exists():
-                # Perhaps it has failed for that. What was opened here would be another database.
+                # Perhaps the write failed because of that. Opening here would open another database.
                 raise LostCommitsError(str(self._path), _REPLACED)
-            # Opening writes what the WAL holds into tables. Without room for that the database would stay
+            # Opening writes the content of the WAL into tables. Without room for that the database would stay
             # closed; as it is, it can at least be read.
             self._require_room()
             self._end_readings()
-            # Closing repeats the error that brought us here, and closes all the same.
+            # Closing repeats the earlier error, and closes all the same.
             with contextlib.suppress(Exception):
                 self._families.close()
             try:
                 self._families = open_families(self._path, compacts=self._compacts)
             except AlreadyOpenError as error:
-                # A thread of this process is not done with what was open. The next write tries again.
+                # A thread of this process still uses the open database. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
             except DamagedDirectoryError as error:
-                # To try again would be in vain. A start knows what to do.
+                # To try again would be in vain. A start handles this case.
                 raise LostCommitsError(str(self._path), error.reason) from error
             try:
                 loss = self._witness.accuse(self._families.last_commit())
             except Exception as error:
                 raise self._translate(error) from error
             if loss is not None:
-                # What is in memory builds on what is gone. A start forgets what it cannot be sure of.
+                # The state in memory builds on the lost writes. A start forgets all uncertain state.
                 raise LostCommitsError(str(self._path), loss.reason)
             self._failed = False
 
     def _end_readings(self) -> None:
-        """The database stays open, and locked, as long as an iterator is: a long scan ends half-way."""
+        """End all scans half-way: the database stays open, and locked, as long as an iterator is."""
         with self._readings_lock:
             readings = list(self._readings)
             self._readings.clear()
@@ -380,7 +381,7 @@ def _opened_again(path: Path) -> str:
 
 
 def _too_much_garbage(family: Rdict) -> bool:
-    """Whether replaced and deleted values take so much room that writing the rest anew is worth it."""
+    """True if replaced and deleted values take so much room that a rewrite of the rest is worth it."""
     all_bytes = family.property_int_value("rocksdb.total-sst-files-size") or 0
     live_bytes = family.property_int_value("rocksdb.estimate-live-data-size") or 0
     return all_bytes - live_bytes > max(_GARBAGE_BYTES, live_bytes // _GARBAGE_SHARE)

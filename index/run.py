@@ -15,21 +15,21 @@ from tidegate.index.in_flight import InFlightEntries
 
 
 class Owner(Protocol):
-    """Whoever must be able to produce a run's entries again after a rewind."""
+    """The owner of a run, which must produce its entries again after a rewind."""
 
     in_flight: InFlightEntries
     """Where what is still held of the consumed entries is kept."""
 
     def consumed(self, run: Run, count: int) -> None:
-        """`count` entries of the front of `run` were consumed."""
+        """Note that `count` entries of the front of `run` were consumed."""
         ...
 
 
 class Run:
-    """Sorted entries and how far they are consumed.
+    """Sorted entries, and how far they are consumed.
 
-    Looked up with `bisect`, not with NumPy: that gives the interpreter lock away each time, and a single
-    look-up would wait for the lock a thousand times as long as it takes.
+    Searched with `bisect`, not with NumPy, which releases the interpreter lock each time: a single look-up
+    would wait for the lock a thousand times as long as it takes.
     """
 
     __slots__ = ("at", "entries", "owner")
@@ -51,13 +51,13 @@ class Run:
         return bisect_right(self.entries.deliver_at_ms, now_ms, self.at)
 
     def check(self, key: EntryKey | None) -> None:
-        """Raise CheckError if an invariant does not hold; `key` is what the run is in the heap under."""
+        """Raise CheckError if an invariant does not hold; `key` is the run's key in the heap."""
         require(self.at < len(self.entries), "a consumed run is in use")
         require(key == self.key(), f"a run that starts at {self.key()} is in the heap at {key}")
         require_run(self.entries, "a run")
 
     def stop(self, key: EntryKey, *, inclusive: bool) -> int:
-        """Index after the last entry before `key`, with `inclusive` also equal to it; at least `at`."""
+        """Index after the last entry before `key`, or equal to it if `inclusive`; at least `at`."""
         low, high = 0, len(self.entries)
         for column, value in zip(
             (self.entries.deliver_at_ms, self.entries.ledger_id, self.entries.entry_id), key, strict=True

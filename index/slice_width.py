@@ -1,7 +1,7 @@
-"""The slice width of one subscription: what it is, who has chosen it, and what the next choice remembers.
+"""The slice width of one subscription: its value, its origin, and the memory for the next choice.
 
-How a width is chosen is in `width`. Invariant: a width that somebody sets while a persist is on its way is
-not overruled by what that persist has chosen.
+`width` has the choice. Invariant: a persist's choice does not overrule a width that somebody sets while the
+persist is on its way.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class SliceWidth:
-    """Width, in ms, of the slices that entries spilled from now on go to.
+    """Width, in ms, of the slices for entries spilled from now on.
 
-    auto: whether each persist chooses it anew.
-    memory: what the last choice left behind.
+    auto: True if each persist chooses it anew.
+    memory: the memory of the last choice.
     """
 
     def __init__(self, width_ms: int, auto: bool, *, chosen: bool = False) -> None:
@@ -30,19 +30,19 @@ class SliceWidth:
         self._spilled_ns: int | None = None
 
     def set(self, width_ms: int, auto: bool) -> None:
-        """Somebody has said which width to use, or to begin with."""
+        """Set the width to use, or to begin with."""
         self.width_ms, self.auto = width_ms, auto
         self.memory, self._look = WidthMemory(), None
         self._was_set = True
 
     def begin_choice(self, now_ns: int) -> int | None:
-        """A persist begins; milliseconds since the last one did, None for the first."""
+        """Note that a persist begins; returns milliseconds since the last one did, None for the first."""
         before_ns, self._spilled_ns = self._spilled_ns, now_ns
         self._was_set = False
         return None if before_ns is None else (now_ns - before_ns) // 1_000_000
 
     def take(self, decision: WidthDecision | None, name: SubscriptionName) -> None:
-        """What a persist has decided, unless somebody has set a width meanwhile."""
+        """Apply the decision of a persist, unless somebody has set a width meanwhile."""
         if decision is None or self._was_set:
             return
         if decision.width_ms != self.width_ms:
@@ -52,7 +52,7 @@ class SliceWidth:
         self._look = decision.look or self._look
 
     def reason(self) -> str:
-        """Why it is what it is, for people."""
+        """The reason for the width, for people."""
         if not self.auto:
             return "fixed"
         return "no spill has been looked at since the start" if self._look is None else self._look.reason()

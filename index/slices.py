@@ -1,8 +1,8 @@
-"""Slices and their blocks: what is in the store, and how far it has been popped.
+"""Slices and their blocks: the entries in the store, and how far they have been popped.
 
-A slice that nobody needs yet is one item in the heap; active, its blocks are items; a block whose first
-entry is due is loaded and is a run. A slice whose blocks are all consumed is exhausted, and finished when
-nothing of it that is in flight is held any more.
+An inactive slice is one item in the heap; an active one has its blocks as items; a block whose first entry is
+due is loaded and becomes a run. A slice whose blocks are all consumed is exhausted, and finished when none of
+its entries in flight is held any more.
 
 Invariants: the blocks of an inactive slice are untouched; an active slice's block is in the heap (itself or
 its run) unless it is consumed; a finished slice has no held entry.
@@ -48,7 +48,7 @@ class Block:
         return [(self.run.key(), self.run)]
 
     def unload(self, heap: RunHeap) -> None:
-        """Take the block out of the heap and its entries out of memory."""
+        """Remove the block from the heap and its entries from memory."""
         heap.discard(self)
         if self.run is not None:
             heap.discard(self.run)
@@ -56,7 +56,7 @@ class Block:
 
 
 class BlockOwner:
-    """Notes what was consumed of a loaded block."""
+    """The owner of a loaded block's run."""
 
     __slots__ = ("block", "in_flight")
 
@@ -65,7 +65,7 @@ class BlockOwner:
         self.in_flight = block.of.in_flight
 
     def consumed(self, run: Run, count: int) -> None:  # noqa: ARG002 a block has no counter
-        """Let go of a run that is used up."""
+        """Release a consumed run."""
         if not len(run):
             self.block.run = None
             self.block.consumed = True
@@ -113,7 +113,7 @@ class Slice:
         return [(block.descriptor.first, block) for block in self.blocks.values() if not block.consumed]
 
     def exhausted(self) -> bool:
-        """Whether every block is consumed."""
+        """True if every block is consumed."""
         return self.active and all(block.consumed for block in self.blocks.values())
 
     def exchange(self, removed: Iterable[int], added: Iterable[BlockDescriptor], heap: RunHeap) -> None:
@@ -121,7 +121,7 @@ class Slice:
         added = list(added)
         if added and self.finished and self.active:
             for block in self.blocks.values():
-                block.consumed = True  # nothing of them is held, and they are not in the heap
+                block.consumed = True  # none of their entries is held, and they are not in the heap
         for block_id in removed:
             block = self.blocks.pop(block_id)
             block.unload(heap)
@@ -145,18 +145,18 @@ class Slice:
             del self.run_entries[descriptor.run_id]
 
     def enter(self, heap: RunHeap) -> None:
-        """Put an inactive slice where its first block belongs in the heap."""
+        """Put an inactive slice into the heap, under the key of its first block."""
         if not self.active and not self.finished and self.blocks:
             heap.push(self.first_key(), self)
 
     def finish(self, heap: RunHeap) -> None:
-        """Nothing of the slice is held any more: nothing of it will be popped."""
+        """Finish a slice without held entries: none of them will be popped."""
         self.leave(heap)
         self.in_flight.take()
         self.finished = True
 
     def leave(self, heap: RunHeap) -> None:
-        """Take the slice and everything of it out of the heap."""
+        """Remove the slice, its blocks and its runs from the heap."""
         heap.discard(self)
         for block in self.blocks.values():
             block.unload(heap)
@@ -172,7 +172,7 @@ class Slice:
             self.enter(heap)
 
     def check(self, sources: Sources, read: Load) -> None:
-        """Raise CheckError if an invariant does not hold; tell `sources` what is here. Reads every block."""
+        """Raise CheckError if an invariant does not hold; add the entries to `sources`. Reads every block."""
         require(bool(self.blocks), f"slice {self.id} has no blocks")
         sizes: dict[int, int] = {}
         for descriptor in self.descriptors:
@@ -205,7 +205,7 @@ class Slice:
             f"{descriptor} does not describe its block",
         )
         if self.finished:
-            return  # what is held of it was added again and must be found elsewhere
+            return  # its held positions were added again and must be found elsewhere
         sources.found.add(entries)
         if not self.active:
             sources.coming.add(entries)
@@ -218,7 +218,7 @@ class Slice:
             sources.coming.add(entries)
 
     def outline(self) -> tuple[list[Entries], list[BlockDescriptor]]:
-        """What is in memory of it, as immutable arrays, and the blocks of which nothing was consumed."""
+        """The entries in memory, as immutable arrays, and the blocks of which nothing was consumed."""
         if not self.active:
             return [], list(self.descriptors)
         loaded = self.in_flight.parts()
@@ -231,7 +231,7 @@ class Slice:
         return loaded, untouched
 
     def loaded_entries(self) -> int:
-        """Entries in memory: loaded blocks and what is in flight."""
+        """Entries in memory: of loaded blocks and in flight."""
         return len(self.in_flight) + sum(
             len(block.run.entries) for block in self.blocks.values() if block.run is not None
         )

@@ -1,7 +1,7 @@
-"""Sorting entries: all three columns in one 64-bit key where their ranges fit.
+"""Sorts entries: all three columns in one 64-bit key if their ranges fit.
 
 np.sort of such keys is many times faster than any argsort, and no gather follows: the columns are unpacked
-from the keys, a part at a time where the whole is large.
+from the keys, in parts if there are many.
 
 Invariants: a SortedEntries is in (deliver_at_ms, ledger_id, entry_id) order and does not change.
 """
@@ -21,7 +21,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class _Layout(NamedTuple):
-    """How the columns lie in a key: the lowest value of each, and how many bits the lower two take."""
+    """The layout of a key: the lowest value of each column, and the number of bits of the lower two."""
 
     low: tuple[int, int, int]
     ledger_bits: int
@@ -81,7 +81,7 @@ class SortedEntries:
         """Index of the first entry that is due at `deliver_at_ms` or later."""
         if self._keys is None or self._layout is None:
             columns = Entries.empty() if self._columns is None else self._columns
-            if deliver_at_ms > _INT64_MAX:  # the end of a slice may be beyond the end of time
+            if deliver_at_ms > _INT64_MAX:  # a slice may end beyond the largest time
                 return len(columns)
             return int(np.searchsorted(columns.deliver_at_ms, max(deliver_at_ms, ~_INT64_MAX), side="left"))
         key = (deliver_at_ms - self._layout.low[0]) << self._layout.deliver_at_shift
@@ -92,7 +92,7 @@ class SortedEntries:
         return int(np.searchsorted(self._keys, np.uint64(key), side="left"))
 
     def deliver_at_ms(self, start: int, stop: int) -> Int64Array:
-        """When the entries start … stop-1 are due."""
+        """Due times of the entries start … stop-1."""
         if self._keys is None or self._layout is None:
             columns = Entries.empty() if self._columns is None else self._columns
             return columns.deliver_at_ms[start:stop]

@@ -1,7 +1,7 @@
 """Staging: entries that are not in slices yet.
 
-New entries lie unsorted in chunks; a chunk is sorted into a run when its minimum is due, or not at all if a
-persist takes it before. What is in flight stays here until a persist or a prune.
+New entries lie unsorted in chunks; a chunk is sorted into a run when its minimum is due, or never if a
+persist takes it before. Entries in flight stay here until a persist or a prune.
 
 Invariants: every held entry that was added and not persisted is in exactly one chunk, one run or
 in flight; every chunk and every unconsumed run is in the heap.
@@ -29,7 +29,7 @@ _NO_ROWS = np.empty((3, 0), dtype=np.int64)
 class Chunk:
     """Unsorted entries with a known minimum deliver_at_ms.
 
-    Small additions are copied together: an array for each would take ten times the memory of its entries.
+    Small additions are copied together: one array for each would take ten times the memory of its entries.
     """
 
     __slots__ = ("_buffer", "_buffered", "_parts", "_staging", "count", "first_ms")
@@ -44,7 +44,7 @@ class Chunk:
         self.first_ms = 0
 
     def append(self, entries: Entries) -> None:
-        """Put entries (at least one) in."""
+        """Add entries (at least one)."""
         first_ms, _ = bounds(entries.deliver_at_ms)
         self.first_ms = min(self.first_ms, first_ms) if self.count else first_ms
         self.count += len(entries)
@@ -62,7 +62,7 @@ class Chunk:
         self._buffered = stop
 
     def parts(self) -> list[Entries]:
-        """Everything, as arrays that later additions do not change."""
+        """All entries, as arrays that later additions do not change."""
         if not self._buffered:
             return list(self._parts)
         deliver_at_ms, ledger_id, entry_id = self._buffer[:, : self._buffered]
@@ -79,14 +79,14 @@ class Chunk:
 
 
 class Staging:
-    """Chunks, runs and what is in flight, of one subscription; its items live in the subscription's heap."""
+    """Chunks, runs and entries in flight of one subscription; its items are in the subscription's heap."""
 
     def __init__(self, heap: RunHeap, held: PositionSet, chunk_entries: int) -> None:
         self._heap = heap
         self._held = held
         self._chunk_entries = chunk_entries
         self._open_chunk: Chunk | None = None
-        self._chunks: dict[Chunk, None] = {}  # these two in order, so that a run can be repeated
+        self._chunks: dict[Chunk, None] = {}  # these two keep their order, so that a simulation is repeatable
         self._runs: dict[Run, None] = {}
         self.in_flight = InFlightEntries()
         self.removals = 0
@@ -94,7 +94,7 @@ class Staging:
         self._waiting = 0
 
     def __len__(self) -> int:
-        """Entries in memory, those in flight and dead ones too."""
+        """Entries in memory, also those in flight and dead ones."""
         return self._waiting + len(self.in_flight)
 
     def add(self, entries: Entries) -> None:
@@ -121,7 +121,7 @@ class Staging:
 
     def sorted_run(self, chunk: Chunk) -> Run:
         """Turn a chunk into a run (the heap does the exchange)."""
-        # First, as it may need more memory than there is: the entries are in one of the two at any time.
+        # First, because it may run out of memory: the entries are in one of the two at any time.
         run = Run(sort_entries(Entries.concat(chunk.parts()), unique=True), self)
         self._chunks.pop(chunk, None)
         if chunk is self._open_chunk:
@@ -131,31 +131,31 @@ class Staging:
         return run
 
     def consumed(self, run: Run, count: int) -> None:
-        """Count what was popped of `run`; let go of a run that is used up."""
+        """Count entries popped from `run`; release a consumed run."""
         self._waiting -= count
         if not len(run):
             self._runs.pop(run, None)
 
     def parts(self) -> list[Entries]:
-        """Everything staged, in no order, as immutable arrays."""
+        """All staged entries, in no order, as immutable arrays."""
         return self.waiting() + self.in_flight.parts()
 
     def waiting(self) -> list[Entries]:
-        """Everything that will be popped without a rewind, in no order."""
+        """All entries that will be popped without a rewind, in no order."""
         return [part for chunk in self._chunks for part in chunk.parts()] + [
             run.entries.part(run.at, len(run.entries)) for run in self._runs
         ]
 
     def rewind(self) -> None:
-        """Stage what is in flight once more."""
+        """Stage the entries in flight once more."""
         for part in self.in_flight.take():
             self.add(part)
 
     def leave_heap(self) -> None:
-        """Take every item out of the heap and let go of the entries; the staging is not used afterwards.
+        """Remove every item from the heap and release the entries; the staging is not used afterwards.
 
-        Chunks and runs know their staging. Were they not cleared, their entries would stay in memory until
-        the garbage collector walks all objects, which it does the less often the fewer are made.
+        Chunks and runs refer to their staging. Uncleared, their entries would stay in memory until the
+        garbage collector walks all objects, which becomes rarer the fewer objects are made.
         """
         for chunk in self._chunks:
             self._heap.discard(chunk)
@@ -176,7 +176,7 @@ class Staging:
             self.in_flight.append(part, self._held)
 
     def check(self, sources: Sources) -> None:
-        """Raise CheckError if an invariant does not hold; tell `sources` what is here."""
+        """Raise CheckError if an invariant does not hold; add the staged entries to `sources`."""
         parts = self.parts()
         require(sum(map(len, parts)) == len(self), f"staging counts {len(self)} entries")
         for run in self._runs:

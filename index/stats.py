@@ -1,4 +1,4 @@
-"""What the index tells about itself; plain numbers, for metrics and `tidegate status`."""
+"""Figures of the index: plain numbers, for metrics and `tidegate status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.index.names import SubscriptionName
 
 
 class SliceStats(NamedTuple):
-    """One slice: `state` is `stored`, `active` (being popped) or `finished` (about to be dropped)."""
+    """One slice; `state` is `stored`, `active` (being popped) or `finished` (about to be dropped)."""
 
     start_ms: int
     width_ms: int
@@ -19,7 +19,7 @@ class SliceStats(NamedTuple):
 class IndexStats(NamedTuple):
     """One subscription. Counts are entries unless the name says otherwise.
 
-    slices_crowded: slices with so many runs that they want to be compacted.
+    slices_crowded: slices with enough runs to be compacted.
     """
 
     name: SubscriptionName
@@ -47,7 +47,7 @@ class CatalogStats(NamedTuple):
     """All subscriptions of one data directory.
 
     compactions: slices compacted since the start.
-    store_compactions_disabled: the store itself compacts nothing any more, and its files only grow.
+    store_compactions_disabled: True once the store compacts nothing any more, and its files only grow.
     """
 
     subscriptions: int

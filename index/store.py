@@ -1,8 +1,8 @@
-"""The store: ordered byte keys, atomic batches, and nothing that the index does not need.
+"""The store: ordered byte keys, atomic batches, and nothing else.
 
-Invariants of every store, held by `tests/index/test_store.py`: a batch is applied whole or not at all; its
+Invariants of every store (`tests/index/test_store.py`): a batch is applied whole or not at all; its
 operations apply in order; a write with `sync=True` makes itself and every earlier write durable; a read sees
-the last write; keys are ordered as unsigned bytes. `get` and `write` may be called by two threads at once.
+the last write; keys are ordered as unsigned bytes. Two threads may call `get` and `write` at once.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Batch:
 
 
 class Loss(NamedTuple):
-    """What an opened store lacks although it had been synced.
+    """Synced writes that an opened store lacks.
 
-    commits: how many synced writes are gone, at least; 0 if it cannot be told whether any is.
-    reason: how that shows, for the log.
+    commits: number of synced writes that are gone, at least; 0 if it is unknown whether any is.
+    reason: the sign of the loss, for the log.
     """
 
     commits: int
@@ -69,7 +69,7 @@ class Loss(NamedTuple):
 class Store(Protocol):
     """An ordered key-value store. Methods raise StorageError if the medium fails, ClosedError after close.
 
-    `str` tells where it is, for messages to the operator.
+    `str` returns its location, for messages to the operator.
     """
 
     def get(self, key: bytes) -> bytes | None:
@@ -83,32 +83,31 @@ class Store(Protocol):
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) with start <= key < end, keys ascending, as they are at the time of the call.
 
-        Any thread may iterate, also while others write. Raises DamagedDirectoryError where the medium cannot
-        be read on.
+        Any thread may iterate, also while others write. Raises DamagedDirectoryError if the medium cannot be
+        read on.
         """
         ...
 
     def loss(self) -> Loss | None:
-        """What is gone that had been durable, None if nothing is known to be. Comes again until settled."""
+        """The known loss of durable data, None without one. Returned until settled."""
         ...
 
     def settle_loss(self) -> None:
-        """What follows from the loss is durable: do not tell of it any more."""
+        """Note that the consequences of the loss are durable: `loss` is None from here on."""
         ...
 
     def tidy(self) -> None:
-        """Give back what is not needed any more, if that is much and the store knows how. May take long.
-
-        May run in any thread beside everything else.
+        """Free unneeded space, if that is much and the store can. Any thread may call it at any time; it may
+        take long.
         """
         ...
 
     def compacts(self) -> bool:
-        """Whether it still gives back what was replaced and deleted; where not, it only grows."""
+        """True if the store still frees replaced and deleted values; otherwise it only grows."""
         ...
 
     def disk_bytes(self) -> int:
-        """Bytes on the medium, an estimate. Any thread may ask, beside everything else; it may take long."""
+        """Estimated bytes on the medium. Any thread may ask at any time; it may take long."""
         ...
 
     def close(self) -> None:
@@ -160,16 +159,16 @@ class MemoryStore:
             return iter([(key, self._values[key]) for key in keys])
 
     def loss(self) -> None:
-        """Nothing: memory forgets all or nothing."""
+        """None: memory forgets all or nothing."""
 
     def settle_loss(self) -> None:
-        """There is nothing to settle."""
+        """Do nothing: there is no loss."""
 
     def tidy(self) -> None:
-        """Nothing: what is deleted takes no room."""
+        """Do nothing: deleted values take no room."""
 
     def compacts(self) -> bool:
-        """Yes: what is deleted is gone."""
+        """True: deleted values are gone."""
         return True
 
     def disk_bytes(self) -> int:

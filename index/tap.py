@@ -1,10 +1,10 @@
-"""A store that notes what is written of chosen subscriptions, so that it can be shipped to their index logs.
+"""A store that notes the writes of chosen subscriptions, so that they can be shipped to index logs.
 
-Written by several threads, taken by the core's. Writes of one thread are noted in their order, and only those
-that have succeeded: what is noted is in the store.
+Several threads write, the core's thread takes. The writes of one thread are noted in their order, and only
+after they have succeeded: every noted write is in the store.
 
-Invariants: what is noted is what counts in an index log: no intents, no quarantined values, nothing that says
-where the log itself is. Nothing is kept of subscriptions that nobody watches.
+Invariants: only keys that count in an index log are noted: no intents, no quarantined values, nothing about
+the place of the log itself. Nothing is kept of subscriptions that nobody watches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Operation = tuple[int, bytes, bytes]
 
 
 class Noted(NamedTuple):
-    """What one write has changed of one subscription."""
+    """The changes that one write has made to one subscription."""
 
     subscription_id: int
     operations: list[Operation]
@@ -64,19 +64,19 @@ class TappedStore:
     # ---- for the core's thread
 
     def on_noted(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, in the writing thread, when there is something to take where there was nothing."""
+        """Call `wake`, in the writing thread, when the first noted write can be taken."""
         self._wake = wake
 
     def watch(self, subscription_id: int) -> None:
-        """Note what is written of a subscription from now on."""
+        """Note the writes of a subscription from now on."""
         self._watched = self._watched | {subscription_id}
 
     def unwatch(self, subscription_id: int) -> None:
-        """Note nothing of it any more."""
+        """Stop noting a subscription."""
         self._watched = self._watched - {subscription_id}
 
     def take(self) -> list[Noted]:
-        """What was noted since the last call, of those that are still watched."""
+        """The writes noted since the last call, of the subscriptions that are still watched."""
         if not self._noted:
             return []
         with self._changed:
@@ -84,7 +84,7 @@ class TappedStore:
         return [each for each in noted if each.subscription_id in self._watched]
 
     def drain(self) -> None:
-        """Wait until every write that has begun is noted. Not for a thread that writes."""
+        """Wait until every write that has begun is noted. Not for a writing thread."""
         with self._changed:
             begun = self._begun
             self._changed.wait_for(lambda: not self._writing or min(self._writing) >= begun)
@@ -97,7 +97,7 @@ class TappedStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         """See `Store`."""
-        # Counted also while nobody is watched: somebody may be before it is done, and make a snapshot.
+        # Counted even while nobody is watched: somebody may watch before it is done, and make a snapshot.
         with self._changed:
             number = self._begun
             self._begun += 1
@@ -153,7 +153,7 @@ def _of_subscriptions(batch: Batch, watched: set[int], now_ns: int) -> Iterator[
         if subscription_id not in watched:
             continue
         if kind == Batch.DELETE_RANGE:
-            # Beyond the keys of this subscription there are none of it.
+            # Keys beyond those of this subscription belong to others.
             prefix = keys.subscription_key(key[:1], subscription_id)
             within = value[: len(prefix)] == prefix
             value = keys.stripped(value) if within else keys.after_kind(key[:1])  # noqa: PLW2901

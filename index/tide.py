@@ -1,12 +1,11 @@
-"""What comes due when: entries counted by time, of one subscription as it is at one moment.
+"""Counts the entries of one subscription by due time, at one moment.
 
-Taken by the core's thread, which costs a pointer a block, and counted by any other. Invariants:
-
+The core's thread takes an outline, at the cost of a pointer a block; any other thread counts. Invariants:
 - entries in memory are counted one by one;
-- a block that lies within one bucket counts by its descriptor; one that straddles a border is decoded while
-  that is cheap, else its entries are spread over its time;
-- a count is off by `Tide.inexact` at most, and exact where that is 0: what is held is known as one number, so
-  that entries that are stored and no longer held show as the difference.
+- a block within one bucket counts by its descriptor; one that straddles a border is decoded while that is
+  cheap, else its entries are spread over its time;
+- a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so
+  that stored entries that are no longer held show as the difference.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ DECODED_MAX = 1 << 20
 class Tide(NamedTuple):
     """Held entries by bucket; bucket i has ``edges[i] <= deliver_at_ms < edges[i + 1]``.
 
-    before, after: those outside of all buckets. inexact: how many of the entries may be in another bucket
-        than the one that they are counted in, or be held no more.
+    before, after: entries outside of all buckets. inexact: maximum number of entries that may belong to
+        another bucket, or be held no more.
     """
 
     before: int
@@ -41,7 +40,7 @@ class Tide(NamedTuple):
 
 
 class Outline:
-    """Where the held entries of one subscription are, at one moment."""
+    """The places of the held entries of one subscription, at one moment."""
 
     def __init__(
         self,
@@ -59,13 +58,13 @@ class Outline:
 
     @property
     def last_ms(self) -> int | None:
-        """No entry is due later; None if there is none."""
+        """The latest due time of any entry; None if there is none."""
         times = [block.last_deliver_at_ms for _, block in self._blocks]
         times += [int(part.deliver_at_ms.max()) for part in self._parts if len(part)]
         return max(times, default=None)
 
     def tide(self, edges: Int64Array) -> Tide:
-        """The entries by bucket; edges: ascending times in ms, at least two.
+        """Count the entries by bucket; edges: ascending times in ms, at least two.
 
         Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since,
         and StorageError.
@@ -76,7 +75,7 @@ class Outline:
             return _counted(_histogram(entries.deliver_at_ms, edges), 0)
         entries = self._held_of(self._parts)
         counts = _histogram(entries.deliver_at_ms, edges)
-        inexact = abs(len(entries) + stored - len(self._held))  # stored, and held no more
+        inexact = abs(len(entries) + stored - len(self._held))  # stored entries that are held no more
         first = _places(np.array([block.first[0] for _, block in self._blocks], dtype=np.int64), edges)
         last = _places(
             np.array([block.last_deliver_at_ms for _, block in self._blocks], dtype=np.int64), edges
@@ -98,7 +97,7 @@ class Outline:
     def find(self, positions: PositionSet) -> Entries:
         """The entries of these positions, once each, sorted; reads each block that may have one.
 
-        Raises as `tide`.
+        Raises the errors of `tide`.
         """
         ledgers = positions.ledgers()
         found = [part.take(positions.contains(part)) for part in self._parts]
@@ -112,7 +111,7 @@ class Outline:
         return load_block(self._store, self._subscription_id, slice_id, block)
 
     def _held_of(self, parts: Sequence[Entries]) -> Entries:
-        """What is held of these, each once. A position has one time, so that repeats are equal."""
+        """The held entries of these, each once. A position has one time, so that repeats are equal."""
         entries = Entries.concat(parts)
         entries = entries.take(self._held.contains(entries))
         if PositionSet.of_entries(entries).count_in(self._held) == len(entries):
@@ -125,12 +124,12 @@ def _counted(counts: Int64Array, inexact: int) -> Tide:
 
 
 def _histogram(times_ms: Int64Array, edges: Int64Array) -> Int64Array:
-    """How many times are before the first edge, in each bucket, and from the last edge on."""
+    """Number of times before the first edge, in each bucket, and from the last edge on."""
     return np.bincount(_places(times_ms, edges), minlength=len(edges) + 1)
 
 
 def _places(times_ms: Int64Array, edges: Int64Array) -> Int64Array:
-    """In which bucket each time is: 0 before the first edge, the number of edges from the last one on."""
+    """The bucket of each time: 0 before the first edge, the number of edges from the last one on."""
     return np.searchsorted(edges, times_ms, side="right")
 
 

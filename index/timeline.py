@@ -1,13 +1,13 @@
-"""The timeline of one subscription: what is due when, wherever its entries are.
+"""The timeline of one subscription: the due times of all entries, staged or stored.
 
-New entries are staged; a persist freezes what is staged and brings runs of blocks in slices for it. All of
-them, staged, frozen and stored, are items of one heap, from which pops come in exact order. Called by the
-core's thread only. Nothing here writes the store, and nothing reads it but for loading a block that is due.
+New entries are staged; a persist freezes the staged entries and replaces them by runs of blocks in slices.
+All of them, staged, frozen and stored, are items of one heap, which pops them in exact order. Called by the
+core's thread only. Nothing here writes the store, or reads it except to load a block that is due.
 
-Invariants (walked by `check`): every held position is in staging, in what is frozen, or in a block of a slice
-that is not finished, unless a block is corrupt and the audit for it is still to come; everything in the heap
-belongs to one of them. A position always has the same deliver_at_ms (messages are immutable), so that a
-second copy of an entry, left over from before an UNACK, is equal to the first.
+Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
+unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
+one of them. A position always has the same deliver_at_ms (messages are immutable), so that a second copy of
+an entry, left over from before an UNACK, is equal to the first.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
 
 
 class Crowding(NamedTuple):
-    """How much a slice wants to be compacted; the lowest wants it most."""
+    """A slice's need for compaction; the lowest value is the most urgent."""
 
     minus_runs: int
     start_ms: int
 
     @property
     def runs(self) -> int:
-        """Runs that the slice has."""
+        """Number of the slice's runs."""
         return -self.minus_runs
 
 
 class Timeline:
-    """Heap, staging and slices of one subscription. It moves positions into flight, and no others."""
+    """Heap, staging and slices of one subscription. Of positions it only puts some in flight."""
 
     def __init__(self, positions: PositionState, options: IndexOptions, clock: Clock, load: Load) -> None:
         self._positions = positions
@@ -76,12 +76,12 @@ class Timeline:
     # ---- entries
 
     def stage(self, entries: Entries) -> None:
-        """New entries, in any order."""
+        """Stage new entries, in any order."""
         if len(entries):
             self._staging.add(entries)
 
     def carry(self, entries: Entries) -> None:
-        """Entries that a persist leaves staged: sorted, without repeats."""
+        """Stage entries that a persist leaves staged: sorted, without repeats."""
         self._staging.add_run(entries)
 
     def pop(self, now_ms: int, limit: int) -> Entries:
@@ -89,20 +89,20 @@ class Timeline:
         return self._heap.pop(now_ms, limit, self._options.pop_scan_entries, self._accept)
 
     def next_due_ms(self) -> int | None:
-        """When the earliest entry that is not in flight is due, or a lower bound of it; None without one."""
+        """Due time of the earliest entry not in flight, or a lower bound of it; None if there is none."""
         key = self._heap.first_key()
         return None if key is None else key[0]
 
     def next_load_ms(self) -> int | None:
-        """When the earliest entry that is not in memory is due, or a lower bound of it; None without one."""
+        """Due time of the earliest entry that is not in memory, or a lower bound of it; None without one."""
         key = self._heap.first_stored_key()
         return None if key is None else key[0]
 
     def prefetch(self, now_ms: int) -> bool:
-        """Load the next block that is due within the prefetch time; whether there was one.
+        """Load the next block that is due within the prefetch time; True if there was one.
 
-        While enough is in memory to pop from, none is: what is overdue after a week without consumers, or due
-        at one instant, must not come into memory all at once.
+        Loads none while enough entries to pop are in memory: a week's overdue entries without consumers, or
+        entries all due at one instant, must not be loaded all at once.
         """
         if self._heap.entries_in_runs >= self._options.merge_runs * self._options.block_entries:
             return False
@@ -120,7 +120,7 @@ class Timeline:
                 self._exhausted.discard(each)
 
     def clear(self) -> set[SliceId]:
-        """Let go of everything; returns which slices there were."""
+        """Forget everything; returns the slices that there were."""
         self._staging.leave_heap()
         self._staging = self._new_staging()
         self.let_go_of_frozen()
@@ -135,7 +135,7 @@ class Timeline:
         return gone
 
     def _accept(self, taken: Taken) -> Entries:
-        """What of consumed parts is handed out, in order. Their owners keep all that is held."""
+        """Entries of consumed parts to hand out, in order. Their owners keep all held entries."""
         by_owner: dict[InFlightEntries, list[Entries]] = {}
         for run, part in taken:
             run.owner.consumed(run, len(part))
@@ -153,15 +153,15 @@ class Timeline:
     # ---- finishing slices
 
     def depart(self, positions: PositionSet) -> None:
-        """These positions are not held any more. To be told before `finish_slices`."""
+        """Note that these positions are not held any more. Call it before `finish_slices`."""
         self._exhausted.depart(positions)
 
     def depart_up_to(self, last: Position) -> None:
-        """No position up to this one is held any more. To be told before `finish_slices`."""
+        """Note that no position up to this one is held any more. Call it before `finish_slices`."""
         self._exhausted.depart_up_to(last)
 
     def finish_slices(self) -> None:
-        """Find slices of which nothing is held any more. O(1) amortised for each position that departs."""
+        """Find slices without held entries. O(1) amortised for each position that departs."""
         held, departed = self._positions.held, self._positions.departed
         for each in self._touched:
             if each.exhausted() and not each.finished:
@@ -175,7 +175,7 @@ class Timeline:
             self._finish(each)
 
     def finish_dead_slices(self) -> None:
-        """Slices with no block that can hold a held ledger are finished, whenever they are due."""
+        """Finish slices without a block that can hold a held ledger, whenever they are due."""
         lowest = self._positions.held.first_ledger()
         for each in self._slices.values():
             if not each.finished and (
@@ -201,26 +201,26 @@ class Timeline:
 
     @property
     def worth_dropping(self) -> bool:
-        """Whether the finished slices are worth a persist for their own sake: many entries, or all."""
+        """True if the finished slices are worth a persist for their own sake: many entries, or all."""
         return self._finished_entries >= self._options.drop_entries or (
             self._finished_entries > 0 and not self._positions.held
         )
 
     @property
     def finished_since_ms(self) -> int | None:
-        """Since when there have been finished slices that no persist has dropped; None without one."""
+        """Since when finished slices have waited for a persist to drop them; None without one."""
         return self._finished_since_ms
 
     # ---- persisting
 
     @property
     def staged_entries(self) -> int:
-        """Entries in staging, without what is frozen."""
+        """Entries in staging, without frozen ones."""
         return len(self._staging)
 
     @property
     def slices(self) -> Collection[Slice]:
-        """The slices, in no order. To be changed by the methods here only."""
+        """The slices, in no order. Only methods of this class may change them."""
         return self._slices.values()
 
     def get(self, slice_id: SliceId) -> Slice | None:
@@ -228,29 +228,29 @@ class Timeline:
         return self._slices.get(slice_id)
 
     def freeze(self) -> Staging:
-        """What is staged, for a persist: it stays poppable and gets nothing new."""
+        """Freeze the staging for a persist: it stays poppable and gets no new entries."""
         self._frozen, self._staging = self._staging, self._new_staging()
         return self._frozen
 
     def thaw(self) -> None:
-        """The persist has failed: what is frozen is staged again."""
+        """Stage the frozen entries again, after a failed persist."""
         if self._frozen is not None:
             self._staging.absorb(self._frozen)
             self._frozen = None
         self._count_finished()
 
     def let_go_of_frozen(self) -> None:
-        """What is frozen is in slices now."""
+        """Drop the frozen staging: slices have its entries now."""
         if self._frozen is not None:
             self._frozen.leave_heap()
             self._frozen = None
 
     def drops_finished(self) -> None:
-        """A persist that drops all slices finished by now begins: they are no reason for another one."""
+        """Note that a persist begins which drops all finished slices: they are no reason for another one."""
         self._finished_entries = 0
 
     def restore(self, slices: dict[SliceId, list[BlockDescriptor]]) -> None:
-        """The slices as recovered."""
+        """Add the recovered slices."""
         for slice_id, blocks in slices.items():
             each = self._slice(slice_id)
             each.exchange((), blocks, self._heap)
@@ -259,7 +259,7 @@ class Timeline:
     def exchange(self, exchanged: Exchanged, *, compacted: bool = False) -> None:
         """Replace blocks, by slice (ids of those removed, those added); a slice without blocks goes.
 
-        compacted: what is added was there before, so that a finished slice stays finished.
+        compacted: the added entries are old, so that a finished slice stays finished.
         """
         for slice_id, (removed, added) in exchanged.items():
             each = self._slice(slice_id)
@@ -279,7 +279,7 @@ class Timeline:
     # ---- compacting
 
     def first_crowded(self) -> Crowding | None:
-        """How crowded the slice is that most wants to be compacted; None if no slice does. O(1)."""
+        """The crowding of the slice that most needs compacting; None if no slice does. O(1)."""
         if not self._crowded:
             return None
         crowding: Crowding = self._crowded.peekitem()[1]
@@ -287,7 +287,7 @@ class Timeline:
 
     @property
     def crowded_slices(self) -> int:
-        """How many slices want to be compacted."""
+        """Number of slices to be compacted."""
         return len(self._crowded)
 
     def to_compact(
@@ -295,7 +295,7 @@ class Timeline:
     ) -> dict[SliceId, list[BlockDescriptor]]:
         """The blocks to merge, slice by slice, the most crowded one first.
 
-        Slices are taken until they have `entries_max` entries to merge, or one does alone.
+        Takes slices until they have `entries_max` entries to merge, or one alone has.
         """
         tasks = {}
         entries = 0
@@ -319,7 +319,7 @@ class Timeline:
         return () if each is None else each.descriptors
 
     def still_has(self, slice_id: SliceId, blocks: Iterable[BlockDescriptor]) -> bool:
-        """Whether a slice is not finished and has all of these blocks."""
+        """True if a slice is not finished and has all of these blocks."""
         each = self._slices.get(slice_id)
         return (
             each is not None and not each.finished and all(block.block_id in each.blocks for block in blocks)
@@ -333,19 +333,19 @@ class Timeline:
             self._crowded.pop(each, None)
 
     def staged_positions(self) -> PositionSet:
-        """The positions in staging, without what is frozen."""
+        """The positions in staging, without frozen ones."""
         found = PositionSet()
         for part in self._staging.parts():
             found.add(part)
         return found
 
     def parts(self) -> list[Entries]:
-        """Everything that no slice has yet, in flight or not, in no order, as immutable arrays."""
+        """All entries that no slice has yet, in flight or not, in no order, as immutable arrays."""
         stagings = filter(None, (self._staging, self._frozen))
         return [part for staging in stagings for part in staging.parts()]
 
     def blocks(self) -> list[tuple[SliceId, BlockDescriptor]]:
-        """The blocks of all slices of which anything may be held."""
+        """The blocks of all slices that may have held entries."""
         return [
             (each.id, block.descriptor)
             for each in self._slices.values()
@@ -354,7 +354,7 @@ class Timeline:
         ]
 
     def outline(self) -> tuple[list[Entries], list[tuple[SliceId, BlockDescriptor]]]:
-        """Everything that may be held: what is in memory, and the blocks of which nothing is."""
+        """All entries that may be held: those in memory, and the blocks of which nothing is in memory."""
         parts, blocks = self.parts(), []
         for each in self._slices.values():
             if not each.finished:
@@ -372,7 +372,7 @@ class Timeline:
     def _load_block(self, block: Block) -> Entries | None:
         entries = self._load(block)
         if entries is None:
-            self._touched[block.of] = None  # it is consumed, though nothing was popped
+            self._touched[block.of] = None  # the block is consumed, though nothing was popped
         return entries
 
     def _new_staging(self) -> Staging:
@@ -395,7 +395,7 @@ class Timeline:
         return len(self._staging) + (0 if self._frozen is None else len(self._frozen))
 
     def memory_bytes(self) -> int:
-        """An estimate of the memory of entries and block descriptors. O(blocks)."""
+        """Estimated memory of entries and block descriptors. O(blocks)."""
         blocks = sum(len(each.blocks) for each in self._slices.values())
         return self.entries_in_memory * ENTRY_BYTES + blocks * _BLOCK_MEMORY_BYTES
 
@@ -409,8 +409,8 @@ class Timeline:
     def check(self, read: Load, *, complete: bool) -> None:
         """Raise CheckError if an invariant does not hold.
 
-        read: as `load`, but without consequences.
-        complete: whether everything held must be somewhere (no block is known to be corrupt).
+        read: as `load`, but without a report of damage.
+        complete: True if every held entry must be somewhere (no block is known to be corrupt).
         """
         items = self._heap.items()
         require(

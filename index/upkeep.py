@@ -1,9 +1,10 @@
-"""What background work does for one subscription: persists and compactions, begun and applied.
+"""The background work on one subscription: begins and applies persists and compactions.
 
-The catalog decides when; between begin and finish a job runs in any thread. Called by the core's thread only.
+The catalog chooses the time; between begin and finish a job runs in any thread. Called by the core's thread
+only.
 
-Invariant: what a job has found damaged is told when it is applied, and the positions that are lost with it
-leave held in the same step.
+Invariant: damage found by a job is reported when the job is applied, and the positions lost with it leave
+held in the same step.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Upkeep(Generic[IndexT]):
 
     @property
     def oldest_change_ms(self) -> int | None:
-        """Since when there has been something that no persist has taken up; None if there is nothing."""
+        """Time of the oldest change that no persist has taken; None without one."""
         found = [
             at for at in (self._own_journal.oldest_ms, self._timeline.finished_since_ms) if at is not None
         ]
@@ -91,7 +92,7 @@ class Upkeep(Generic[IndexT]):
         return job
 
     def finish_persist(self) -> None:
-        """Apply what the persist did."""
+        """Apply the result of the persist."""
         result = self._persisting.finish()
         if result is not None:
             self._lose(result.lost)
@@ -99,7 +100,7 @@ class Upkeep(Generic[IndexT]):
         self._applied()
 
     def abandon_persist(self) -> None:
-        """A persist has failed: everything is as before it, and will be tried again."""
+        """Undo a failed persist, which will be tried again."""
         self._persisting.abandon()
         self._notices.want_persist()
         self.tell_wishes()
@@ -109,29 +110,29 @@ class Upkeep(Generic[IndexT]):
 
     @property
     def crowding(self) -> Crowding | None:
-        """How crowded the slice is that most wants to be compacted; None if nothing can be done for any."""
+        """The crowding of the slice that most needs compacting; None if none can be compacted."""
         return self._compacting.crowding
 
     @property
     def has_merged(self) -> bool:
-        """Whether a compaction has paused that has something to commit."""
+        """True if a paused compaction has merged slices to commit."""
         return self._compacting.has_merged
 
     @property
     def compaction_paused(self) -> bool:
-        """Whether there is a compaction to go on with."""
+        """True if a compaction has paused and can be resumed."""
         return self._compacting.paused
 
     def begin_compaction(self, *, commits: bool = True) -> Merge | None:
-        """What goes on with a compaction, or a new one; None if nothing wants to be compacted.
+        """Resume the paused compaction, or begin one; None if nothing needs compacting.
 
-        To be called in any thread, also several times, until `finish_compaction`. Without `commits` it may
-        run beside a persist of this index, and only merges.
+        The returned function may be called in any thread, also several times, until `finish_compaction`.
+        Without `commits` it may run beside a persist of this index, and only merges.
         """
         return self._compacting.begin(commits=commits)
 
     def finish_compaction(self, *, failed: bool = False) -> int:
-        """Apply what the compaction did before it ended, paused or failed; how many slices it compacted."""
+        """Apply the work of a compaction that ended, paused or failed; the number of compacted slices."""
         result = self._compacting.finish(failed=failed)
         self._report(result.corrupt)
         if failed:
@@ -143,25 +144,25 @@ class Upkeep(Generic[IndexT]):
 
     @property
     def absent_blocks(self) -> int:
-        """How many blocks are in the index log and not in the store yet."""
+        """Number of blocks that are in the index log and not in the store yet."""
         return len(self._absent)
 
     def is_absent(self, block_id: int) -> bool:
-        """Whether a block is among them."""
+        """True if a block is absent."""
         return block_id in self._absent
 
     def absent_in_order(self) -> list[StoredBlock]:
-        """Those blocks, the one that is due first before the others. O(blocks)."""
+        """The absent blocks, in the order in which they are due. O(blocks)."""
         return self._absent.in_order()
 
     def land(self, stored: Iterable[bytes]) -> None:
-        """Blocks that were absent are in the store, under these keys."""
+        """Note that absent blocks are in the store now, under these keys."""
         self._absent.arrived(stored)
         self.tell_wishes()
         self._notices.due_changed()
 
     def lose_absent(self, blocks: Iterable[StoredBlock], reason: str) -> None:
-        """These blocks cannot be had: they are as good as corrupt."""
+        """Treat these blocks, which nobody can bring, as corrupt."""
         blocks = [each for each in blocks if each[1].block_id in self._absent]
         self._absent.give_up(descriptor.block_id for _, descriptor in blocks)
         for number, (slice_id, descriptor) in enumerate(blocks):
@@ -171,16 +172,16 @@ class Upkeep(Generic[IndexT]):
         self._notices.due_changed()
 
     def look_for_lost(self) -> None:
-        """Blocks may be missing that nobody will bring: the next persist finds what only they had."""
+        """Have the next persist find positions that only blocks had which nobody will bring."""
         self._quarantine.doubt()
         self._notices.want_persist()
 
     # ---- damage that others have met
 
     def met_damage(self, damaged: Iterable[bytes]) -> None:
-        """These stored values, by their keys, are damaged: the next persist puts them right.
+        """Note damaged stored values, by their keys: the next persist repairs them.
 
-        What a corrupt block had is lost then; all else is in memory, and written anew.
+        Entries of a corrupt block are lost then; all else is in memory, and written anew.
         """
         for key in damaged:
             kind = key[:1]
@@ -205,7 +206,7 @@ class Upkeep(Generic[IndexT]):
     # ---- both
 
     def tell_wishes(self) -> None:
-        """Let the catalog know what is to be done besides spilling."""
+        """Tell the catalog if a persist has more to do than spilling."""
         self._notices.work_changed(persist=self._persisting.wanted)
 
     def _applied(self) -> None:
@@ -215,7 +216,7 @@ class Upkeep(Generic[IndexT]):
         self._notices.due_changed()
 
     def _lose(self, lost: PositionSet) -> None:
-        """Positions that no block has, unless they were staged again meanwhile."""
+        """Lose positions that no block has, unless they were staged again meanwhile."""
         if lost:
             gone = lost.intersection(self._positions.held)
             gone.difference_update(self._timeline.staged_positions())

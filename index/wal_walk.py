@@ -1,18 +1,22 @@
-"""A look at RocksDB's WALs before it opens them, for the two kinds of damage that it cannot cope with.
+"""Checks RocksDB's WALs before it opens them, for the two kinds of damage that it cannot handle.
 
-A WAL, and the manifest, which has the same form, is a row of records in blocks of 32 KiB:
+A WAL, and the manifest, which has the same format, is a row of records in blocks of 32 KiB:
 
     record := crc:u32 size:u16 type:u8 data[size]      none begins in the last 6 bytes of a block
 
-- The types 5 to 8 and 11 belong to recycled WALs, which we have none of. RocksDB takes one for the remains of
-  an older WAL before it looks at the checksum, and then loops for ever: one bit wrong in a type is enough.
-- Size and type 0 mean "nothing more in this block": RocksDB goes on with the next one. Zeros that a disk
-  returns in place of a page hide what was there.
+- The types 5 to 8 and 11 belong to recycled WALs, which we do not use. RocksDB takes such a record for the
+  remains of an older WAL before it checks the checksum, and then loops for ever: one wrong bit in a type is
+  enough.
+- Size and type 0 mean "nothing more in this block": RocksDB continues with the next one. Zeros that a disk
+  returns in place of a page hide its content.
+
+This module changes either into a record with a wrong checksum, so that RocksDB stops there as at any damage.
+Everything after a stop is lost; the witness knows if it had been durable.
 
 Either is changed here into a record with a wrong checksum, so that RocksDB stops at it as at any damage.
 Everything after a stop is lost, and whether it had been durable is known by the witness.
 
-The blocks are walked side by side: a WAL of 64 MiB takes milliseconds.
+The blocks are checked side by side: a WAL of 64 MiB takes milliseconds.
 """
 
 from __future__ import annotations
@@ -38,25 +42,25 @@ _RECYCLED = np.isin(np.arange(256), list(_INSTEAD))
 
 
 def stop_at_damage(directory: Path) -> None:
-    """Let RocksDB stop where it would loop or pass over what is damaged, in all its WALs. Raises OSError."""
+    """Make RocksDB stop where it would loop or skip damage, in all its WALs. Raises OSError."""
     wals = sorted(directory.glob("*.log"), key=lambda path: (len(path.name), path.name))
     manifests = list(directory.glob("MANIFEST-*"))
     for path in [*wals, *manifests]:
-        # Only the WAL that is written last may end in zeros, which a power cut leaves of what was not synced.
+        # Only the last WAL may end in zeros, which a power cut leaves in place of unsynced bytes.
         _stop_in(path, is_last=path in {*wals[-1:], *manifests})
 
 
 def require_readable_manifests(directory: Path) -> None:
-    """Nothing is changed here: whose the directory is, is not known yet. Raises DamagedDirectoryError."""
+    """Raise DamagedDirectoryError for a damaged manifest. Changes nothing: the owner is unknown yet."""
     for path in _manifests_in_use(directory):
         if path.stat().st_size and find_stops(np.memmap(path, dtype=np.uint8, mode="r"), is_last=True):
             raise DamagedDirectoryError(str(directory), f"{path.name} cannot be read")
 
 
 def _manifests_in_use(directory: Path) -> list[Path]:
-    """The one that CURRENT names.
+    """The manifest that CURRENT names.
 
-    Another was being written when the power went, and is not read: RocksDB names one only when it is synced.
+    Any other was being written during a power cut, and is not read: RocksDB names one only when it is synced.
     """
     manifests = list(directory.glob("MANIFEST-*"))
     try:
@@ -73,7 +77,7 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
     stops = find_stops(content, is_last=is_last)
     if not stops:
         return
-    # A power cut leaves zeros, too. Whether anything durable is gone, is said by the witness.
+    # A power cut leaves zeros, too. The witness tells if anything durable is gone.
     _LOG.warning("%s is read up to byte %d only, as after a power cut or damage", path, min(stops))
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -84,7 +88,7 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
 
 
 def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool) -> dict[int, int]:
-    """Offsets in a WAL at which a type must be changed, and into what. `is_last`: zeros may end it.
+    """Offsets in a WAL at which a type must be changed, and the new types. `is_last`: zeros may end it.
 
     content: all bytes of the WAL.
     """

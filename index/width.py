@@ -1,15 +1,14 @@
-"""Choosing a slice width from what a persist sees. Pure: no store, no clock, nothing remembered in here.
+"""Chooses a slice width from the evidence of a persist. Pure: no store, no clock, no memory of its own.
 
-Two costs pull in opposite directions, and both are told as a share of the work that the entries make anyway:
-
+Two costs pull in opposite directions, both measured as a share of the work that the entries make anyway:
 - too narrow: a spill writes one block into each slice that it touches, and popping reads each one again. A
-  block costs as much as `BLOCK_COST_ENTRIES` entries, whatever is in it;
-- too wide: a slice is the unit of merging, of dropping and of what is read again after a restart. One that
-  holds as much as the staging budget costs as much as a whole spill.
+  block costs as much as `BLOCK_COST_ENTRIES` entries, whatever its content;
+- too wide: a slice is the unit of merging, of dropping and of reading again after a restart. A slice with as
+  many entries as the staging budget costs as much as a whole spill.
 
-Invariants: a width that is chosen is one of `WIDTHS_MS`; the same evidence and memory give the same decision;
-a width changes only for one that costs less than half, and, once one was chosen, only if two spills in a row
-ask for the same direction, or one spill would be scattered over far too many slices.
+Invariants: a chosen width is one of `WIDTHS_MS`; the same evidence and memory give the same decision; a width
+changes only for one that costs less than half, and, once one was chosen, only if two spills in a row ask for
+the same direction, or one spill would be scattered over far too many slices.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ scattered."""
 
 
 class WidthMemory(NamedTuple):
-    """What is carried from one look to the next.
+    """The memory from one look to the next.
 
     usual_entries: size of a spill, weighted so that large ones count for more.
-    direction: -1 or 1 if the last look wished for a narrower or wider one, 0 if it was content.
-    chosen: whether the present width has been chosen, so that one look alone does not change it.
-    skip: so many spills are not looked at, because the last look was content, unless they may be scattered.
+    direction: -1 or 1 if the last look asked for a narrower or wider width, 0 if for neither.
+    chosen: True if the present width has been chosen, so that one look alone does not change it.
+    skip: number of spills to skip because the last look asked for no change, unless they may be scattered.
     """
 
     usual_entries: int = 0
@@ -77,18 +76,18 @@ class WidthMemory(NamedTuple):
     skip: int = 0
 
     def skipped(self) -> WidthMemory | None:
-        """The memory after a spill that is not looked at; None if it is time for a look."""
+        """The memory after a skipped spill; None if it is time for a look."""
         return self._replace(skip=self.skip - 1) if self.skip else None
 
 
 @dataclass(frozen=True)
 class WidthEvidence:
-    """What one persist sees.
+    """The evidence of one persist.
 
     width_ms: the present width.
-    now_ms: time of the persist; what was due before it is of no interest.
-    seconds, counts: in which seconds since the epoch the entries that it spills are due, ascending,
-        and how many in each (see `by_second`).
+    now_ms: time of the persist; earlier due times do not matter.
+    seconds, counts: the seconds since the epoch in which the spilled entries are due, ascending, and the
+        number of entries in each (see `by_second`).
     slices: the slices that are stored and not finished, with the entries of each.
     since_ms: milliseconds since the last persist of this subscription, None if there was none.
     """
@@ -102,11 +101,11 @@ class WidthEvidence:
 
 
 class WidthLook(NamedTuple):
-    """What a look at the evidence has found, for people.
+    """The result of a look at the evidence, for people.
 
-    block_entries: entries that a spill puts into a slice on average, at the width that was chosen.
-    fullest_entries: entries that the fullest slice has or comes to, at that width.
-    best_width_ms: what would cost least, changed or not.
+    block_entries: average number of entries that a spill puts into a slice, at the chosen width.
+    fullest_entries: entries that the fullest slice has or will have, at that width.
+    best_width_ms: the cheapest width, changed or not.
     """
 
     block_entries: int
@@ -123,7 +122,7 @@ class WidthLook(NamedTuple):
 
 
 class WidthDecision(NamedTuple):
-    """Which width to use from now on; `look` is None if the evidence was too thin to look at."""
+    """The width from now on; `look` is None if the evidence was too thin to look at."""
 
     width_ms: int
     memory: WidthMemory
@@ -131,9 +130,9 @@ class WidthDecision(NamedTuple):
 
 
 def by_second(pieces: Iterable[Int64Array]) -> tuple[Int64Array, Int64Array]:
-    """(seconds since the epoch, how many are due in each) of ascending times in ms, given in pieces.
+    """(seconds since the epoch, entries due in each) of ascending times in ms, given in pieces.
 
-    Seconds are enough to choose among widths of seconds, and pieces keep the memory that it takes small.
+    Seconds are enough to choose among widths of seconds, and pieces need little memory.
     """
     seconds, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for deliver_at_ms in pieces:
@@ -146,12 +145,12 @@ def by_second(pieces: Iterable[Int64Array]) -> tuple[Int64Array, Int64Array]:
 
 
 def slice_entries_max(options: IndexOptions) -> int:
-    """Most entries that a slice should have: as many as the staging budget holds, at least a block's."""
+    """Most entries that a slice should have: the staging budget's, at least a block's."""
     return max(options.staging_budget_bytes // ENTRY_BYTES, options.block_entries)
 
 
 def may_scatter(width_ms: int, over_ms: int, entries: int) -> bool:
-    """Whether so many entries, due within `over_ms`, may be scattered over slices of this width. O(1)."""
+    """True if so many entries, due within `over_ms`, may be scattered over slices of this width. O(1)."""
     return over_ms // width_ms * SCATTERED_ENTRIES > entries
 
 
@@ -168,7 +167,7 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
     present = costs[evidence.width_ms]
     if spilled * _REPRESENTATIVE < memory.usual_entries and present.fill >= SCATTERED_ENTRIES:
         return thin
-    # Of widths that cost the same, the one that is nearest to the present one.
+    # Among widths of equal cost, the nearest to the present one.
     best_ms = min(
         WIDTHS_MS,
         key=lambda width_ms: (costs[width_ms].total, abs(math.log(width_ms / evidence.width_ms))),
@@ -192,12 +191,12 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
 
 
 def _usual(usual: int, spilled: int) -> int:
-    """Each spill counts by its size: a small one after a large one hardly moves it."""
+    """The new usual size. Each spill counts by its size: a small one after a large one hardly moves it."""
     return (usual * usual + spilled * spilled) // (usual + spilled) if usual + spilled else 0
 
 
 class _Cost(NamedTuple):
-    """What a width costs, and the two numbers that this comes from."""
+    """The cost of a width, and the two numbers behind it."""
 
     total: float
     fill: float
@@ -205,7 +204,7 @@ class _Cost(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """What is spilled and not overdue, by the second."""
+    """The spilled entries that are not overdue, by the second."""
 
     seconds: Int64Array
     counts: Int64Array
@@ -222,7 +221,7 @@ def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int
         fullest = max(stored.fullest(width_ms, numbers, counts), rate * width_ms)
         return _Cost(BLOCK_COST_ENTRIES / fill + fullest / entries_max, fill, fullest)
 
-    # A width that is no multiple of a second counts as the nearest one that is.
+    # A width that is no multiple of a second counts as the nearest multiple.
     present = max(round(evidence.width_ms / _SECOND_MS), 1)
     costs = {evidence.width_ms: cost(evidence.width_ms, *_grouped(*ahead, present))}
     numbers, counts, before_ms = *ahead, _SECOND_MS
@@ -234,22 +233,22 @@ def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int
 
 
 def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Array, Int64Array]:
-    """Ascending numbers of slices and the entries of each, after `by` of them have become one."""
+    """Ascending numbers of slices and the entries of each, after each `by` of them have become one."""
     wide = numbers // by
     first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(wide[1:] != wide[:-1]) + 1])
     return wide[first], np.add.reduceat(counts, first)
 
 
 def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> float:
-    """How many entries come in a millisecond, in the long run.
+    """Entries that come in a millisecond, in the long run.
 
-    What is held divided by the mean delay (Little's law) is right for a steady flow and modest for a bulk
-    load; the rate since the last persist is right when the delays have become shorter than those of what is
-    stored. Either alone can be far too high, so the lower counts.
+    Held entries divided by the mean delay (Little's law) are right for a steady flow and modest for a bulk
+    load; the rate since the last persist is right when delays have become shorter than those of the stored
+    entries. Either alone can be far too high, so the lower counts.
     """
     spilled = float(ahead.counts.sum())
     delays_s = ahead.seconds - evidence.now_ms // _SECOND_MS
-    # An entry is due in the middle of its second, taken together.
+    # An entry is due in the middle of its second, on average.
     mean_delay_ms = _SECOND_MS * (float(np.average(delays_s, weights=ahead.counts)) + 0.5)
     rate = (float(stored.entries.sum()) + spilled) / mean_delay_ms
     if evidence.since_ms is not None:
@@ -280,7 +279,7 @@ class _Stored(NamedTuple):
         if len(self.entries):
             at = self.start_ms // width_ms
             first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(at[1:] != at[:-1]) + 1])
-            # Of a wider slice, only the part that falls into one of this width.
+            # Of a wider slice, only the part in one slice of this width.
             part = self.entries * np.minimum(width_ms / self.width_ms, 1.0)
             sums = np.add.reduceat(part, first)
             where = np.minimum(np.searchsorted(numbers, at[first]), len(numbers) - 1)

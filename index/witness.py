@@ -1,20 +1,20 @@
 """The witness: a small file beside the database that says how far the database was synced.
 
-RocksDB opens a damaged or shortened WAL up to the last good record and says nothing. So each synced batch
-carries the number of its commit, and once the sync has returned the number is written here. A database
-whose last commit is older than its witness has lost what had been durable.
+RocksDB opens a damaged or shortened WAL up to the last good record and does not report it. So each synced
+batch carries the number of its commit, and after the sync the number is written here. A database whose last
+commit is older than its witness has lost durable data.
 
 Invariants:
-
-- the witness never says more than what was synced, so after a power cut it is behind the database or level
-  with it. It is written after the sync, and synced itself only now and then: a killed process leaves what
-  it had written, and a witness that is older than it might be only notices less;
-- of the two slots, one is left alone from one sync of the file to the next: however a write is torn, a good
-  slot is left. The file exists, synced, before the first commit that it is to tell of;
-- a loss stays in the file, synced before anything else is written, until it is settled. So a crash in
+- the witness never claims more than was synced, so after a power cut it is behind the database or level with
+  it. It is written after the sync, and synced itself only now and then: a killed process leaves its writes in
+  place, and an older witness only notices less;
+- one of the two slots stays unchanged from one sync of the file to the next: however a write is torn, a good
+  slot remains. The file exists, synced, before the first commit that it is to tell of;
+- a loss stays in the file until it is settled, and is synced before anything else is written. So a crash in
   between does not hide it.
 
-No clock is used: the file is synced each so many commits, when the store tidies up, and when it is closed.
+No clock is used: the file is synced after a number of commits, when the store tidies up, and when it is
+closed.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _COMMITS_PER_SYNC = 512
 
 
 def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Loss | None]:
-    """What is to be stated from now on, and what is gone, None if nothing is.
+    """The statement from now on, and the loss, None if there is none.
 
-    found: what the witness says; None if it is missing or unreadable.
+    found: the statement of the witness; None if it is missing or unreadable.
     recovered: the number of the last commit that the database has; None if it has none.
     """
     if found is None and recovered is None:
-        return Statement(0), None  # a new database, or one of before there were witnesses
+        return Statement(0), None  # a new database, or one older than witnesses
     if found is None:
-        # A witness does not go by itself. What is in doubt is not believed: that costs a redelivery.
+        # A witness does not vanish by itself. Uncertain state is not believed: that costs a redelivery.
         loss = Loss(0, f"its {WITNESS_NAME} is missing or damaged")
         return Statement((recovered or 0) + 1, settled=False), loss
     last = recovered or 0
@@ -62,7 +62,7 @@ def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Lo
 
 
 class Witness:
-    """The file. Methods may be called by any thread; it never fails a commit, which is durable without it."""
+    """The file. Any thread may call methods; it never fails a commit, which is durable without it."""
 
     def __init__(self, descriptor: int, statement: Statement, slot: int) -> None:
         self._descriptor = descriptor
@@ -76,7 +76,7 @@ class Witness:
     def open(cls, directory: Path, recovered: int | None) -> tuple[Witness, Loss | None]:
         """Open or make the witness of the database in `directory`, which has commits up to `recovered`.
 
-        Raises OSError. What it says is synced then, and that it is there.
+        Raises OSError. The file's existence and its statement are synced on return.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(directory / WITNESS_NAME, flags, 0o600)
@@ -99,11 +99,11 @@ class Witness:
 
     @property
     def commit(self) -> int:
-        """The number of the last commit that is known synced, or a higher one that was never given."""
+        """The number of the last commit known to be synced, or a higher one that was never given."""
         return self._statement.commit
 
     def advance(self, commit: int) -> None:
-        """Everything up to `commit` has been synced."""
+        """Note that everything up to `commit` has been synced."""
         with self._lock:
             if commit > self._statement.commit:
                 self._statement = self._statement._replace(commit=commit)
@@ -111,7 +111,7 @@ class Witness:
                 self._try(sync=self._unsynced >= _COMMITS_PER_SYNC)
 
     def accuse(self, recovered: int | None) -> Loss | None:
-        """Compare with what the database has after it was opened again; what is gone."""
+        """Compare with the last commit of the database after it was opened again; returns the loss."""
         with self._lock:
             statement, loss = judge(self._statement, recovered)
             if loss is not None and self._statement.settled:
@@ -120,13 +120,13 @@ class Witness:
             return loss
 
     def settle(self) -> None:
-        """What follows from a loss is durable, with everything up to the last commit."""
+        """Note that the consequences of a loss are durable, with everything up to the last commit."""
         with self._lock:
             self._statement = Statement(self._statement.commit)
             self._try(sync=True)
 
     def sync(self) -> None:
-        """Make durable what the file says."""
+        """Make the file's statement durable."""
         with self._lock:
             if self._unsynced:
                 self._try(sync=True)

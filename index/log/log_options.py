@@ -37,5 +37,5 @@ class LogOptions:
 
     def pause_ms(self, written_logs: int) -> float:
         """Pause between appends of one of so many logs. An append costs the broker and the bookies the same
-        for one byte as for thousands: 128 logs at the interval cost no more than at twice the interval."""
+        for one byte as for thousands: 128 logs at twice the interval cost no more than 64."""
         return self.interval_ms * min(2.0, max(1.0, written_logs / self.crowd_logs))

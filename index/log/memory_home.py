@@ -1,6 +1,6 @@
-"""A home of index logs in memory, for tests and simulation: BookKeeper's and the cursor's rules, and no more.
+"""A home of index logs in memory, for tests and simulation: exactly BookKeeper's and the cursor's rules.
 
-`World` is what all owners of one subscription share; each of them has a `MemoryHome` of it.
+All owners of one subscription share a `World`; each has its own `MemoryHome`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class MemoryLedger:
 class World:
     """The ledgers and the pointer of one subscription.
 
-    owner: who may change the pointer. away: whether nothing is answered. appends_left: how many appends
-    succeed until the home is away, None if there is no such end.
+    owner: the only one to change the pointer. away: True while nothing is answered. appends_left: appends
+    that still succeed before the home is away, None for no limit.
     """
 
     ledgers: dict[int, MemoryLedger] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class World:
     appends_left: int | None = None
 
     def new_owner(self) -> MemoryHome:
-        """The home as a new owner sees it, who is the only one to change the pointer from now on."""
+        """The home as a new owner sees it, the only one to change the pointer from now on."""
         self.owner = MemoryHome(self)
         return self.owner
 

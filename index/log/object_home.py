@@ -2,11 +2,11 @@
 
 Invariants:
 
-- an object is never changed once it is made. Who opens a ledger makes the object after its last entry, the
-  fence, and the former writer, who needs every number in turn, finds that one taken;
-- an append returns only when those before it have succeeded, so that what counts has no gap;
-- the id of a ledger has the owner's epoch and a random number in it: where the store cannot refuse a second
-  object of the same name, a former owner writes beside the new one, and not into its ledger.
+- an object never changes once it is made. The opener of a ledger makes the object after its last entry, the
+  fence; the former writer, who needs every number in turn, finds that number taken;
+- an append returns only when all earlier ones have succeeded, so that the entries that count have no gap;
+- the id of a ledger contains the owner's epoch and a random number: if the store cannot refuse a second
+  object of the same name, a former owner writes beside the new ledger, and not into it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Point = Callable[[str, str], Awaitable[None]]
 
 
 class About(NamedTuple):
-    """Whose a ledger is, as an object beside its entries tells."""
+    """The owner of a ledger, in an object beside its entries."""
 
     identity: Identity
     epoch: int
@@ -77,14 +77,14 @@ class About(NamedTuple):
 
 
 def folder_of(identity: Identity) -> str:
-    """The folder of one life of a subscription. Names may have any character, and it has none of them."""
+    """The folder of one incarnation. Names may have any character, and the folder has none of them."""
     whole = b"\0".join((*(part.encode() for part in identity.name), identity.incarnation))
     return hashlib.sha256(whole).hexdigest()[:32]
 
 
 @dataclass
 class _Written:
-    """A ledger that is written here. last: done when the last append has come to its end."""
+    """A ledger that is written here. last: done when the last append has ended."""
 
     count: int = 0
     last: asyncio.Future[None] | None = None
@@ -94,8 +94,8 @@ class _Written:
 class ObjectHome:
     """`Home` of one subscription on behalf of one owner.
 
-    objects: gives the store; it may block, and may raise OSError. kind: the word for the store in a pointer.
-    interval_ms, tail_entries_max: see `Home`. offload: runs what blocks. point: changes the pointer.
+    objects: returns the store; it may block, and may raise OSError. kind: the store's name in a pointer.
+    interval_ms, tail_entries_max: see `Home`. offload: runs blocking work. point: changes the pointer.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ObjectHome:
             _require(written)
             await self._make(self._entry(ledger_id, number), entry)
             if before is not None:
-                await asyncio.shield(before)  # who gives up here takes nothing from that one
+                await asyncio.shield(before)  # cancelling this append must not cancel that one
             _require(written)
         except BaseException as error:
             if written.failure is None:
@@ -177,7 +177,7 @@ class ObjectHome:
         return size_bytes == len(FENCE) and await self._get(ledger_id, number) == FENCE
 
     async def _fence(self, ledger_id: int, end: int, sizes: dict[int, int]) -> int:
-        """Take the number `end`, or the first free one after it; returns which."""
+        """Take the number `end`, or the first free one after it; returns the number."""
         while True:
             try:
                 await self._do(partial(_create, self._entry(ledger_id, end), FENCE))
@@ -214,9 +214,10 @@ class ObjectHome:
         await self._do(lambda store: store.remove(self._folder(ledger_id)))
 
     async def delete_all(self) -> None:
-        """Delete every ledger of this life of the subscription. Nothing can be made here any more."""
+        """Delete every ledger of this incarnation. Nothing can be made here any more."""
         self._over = True
-        # Who asked for it may have given up, the thread has not: what it makes would be left behind.
+        # The caller of a running operation may have given up, its thread has not: its object would be left
+        # behind.
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
         await self._do(lambda store: store.remove(folder_of(self._about.identity)))
@@ -237,7 +238,7 @@ class ObjectHome:
         try:
             await self._do(partial(_create, name, data))
         except FileExistsError:
-            # A client that tries again by itself meets what it had written.
+            # A client that retries by itself meets its own object.
             if await self._do(lambda store: store.read(name)) != data:
                 raise FencedError(f"{name} was made by somebody else") from None
         except FileNotFoundError:
@@ -250,7 +251,7 @@ class ObjectHome:
             raise NoLedgerError(f"ledger {ledger_id} has no entry {number}") from None
 
     async def _do(self, work: Callable[[Objects], ResultT]) -> ResultT:
-        """Have the store do something. Raises HomeError, FileExistsError and FileNotFoundError."""
+        """Run `work` on the store. Raises HomeError, FileExistsError and FileNotFoundError."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._offloaded(work)
@@ -272,7 +273,7 @@ class ObjectHome:
     def _ended(self, doing: asyncio.Future[object]) -> None:
         self._under_way.discard(doing)
         if not doing.cancelled():
-            doing.exception()  # told already, to whoever was still waiting
+            doing.exception()  # already raised to any caller that still waited
 
 
 def _create(name: str, data: bytes, store: Objects) -> None:
@@ -280,6 +281,6 @@ def _create(name: str, data: bytes, store: Objects) -> None:
 
 
 def _require(written: _Written) -> None:
-    """Raises what has failed."""
+    """Raise the error of a failed ledger."""
     if written.failure is not None:
         raise type(written.failure)(str(written.failure))

@@ -1,7 +1,7 @@
-"""Stores of named objects, where index logs may be kept: a folder here, what fsspec knows elsewhere.
+"""Stores of named objects for index logs: a local folder, or anything that fsspec knows.
 
-Names are relative, with "/" between their parts; the parts are the program's own, never a client's. Methods
-block, and raise OSError and nothing else.
+Names are relative, with "/" between their parts; clients never choose the parts. Methods block, and raise
+OSError and nothing else.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Objects(Protocol):
 
     @property
     def creates_once(self) -> bool:
-        """Whether of two who create an object of the same name one fails, wherever they are."""
+        """True if of two creators of an object of the same name one fails, wherever they are."""
         ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Make an object; it is kept on return. Raises FileExistsError if there is one of that name."""
+        """Make an object, durable on return. Raises FileExistsError if there is one of that name."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -31,18 +31,18 @@ class Objects(Protocol):
         ...
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """What is directly in a folder, by the last part of its name: bytes, 0 for a folder."""
+        """Sizes in bytes of a folder's direct members, by the last part of their names; 0 for a folder."""
         ...
 
     def remove(self, folder: str) -> None:
-        """Delete everything in a folder; nothing happens if there is none."""
+        """Delete everything in a folder; no error if there is none."""
         ...
 
 
 class FolderObjects:
-    """Files below a folder that is there already: one that is not mounted must not be taken for an empty one.
+    """Files below an existing folder: an unmounted folder must not be taken for an empty one.
 
-    A file is written under another name, synced, and linked to its own: it is there whole or not at all.
+    A file is written under another name, synced, and linked to its own name: it is there whole or not at all.
     """
 
     creates_once = True
@@ -56,7 +56,7 @@ class FolderObjects:
         try:
             self._create(path, data)
         except FileNotFoundError:
-            # Its folder was empty, and somebody has tidied it up just now.
+            # Its folder was empty, and somebody has just removed it.
             self._create(path, data)
 
     def _create(self, path: Path, data: bytes) -> None:
@@ -103,12 +103,12 @@ class FolderObjects:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
         if path.parent != self._root:
-            with contextlib.suppress(OSError):  # something else is in it
+            with contextlib.suppress(OSError):  # it is not empty
                 path.parent.rmdir()
 
 
 def _sync(folder: Path) -> None:
-    """Have the names in a folder on disk."""
+    """Sync the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Reading ledgers of a home that is away for moments: what it does not answer is asked again.
+"""Reads ledgers of a home that is away for moments, by asking again until it answers.
 
-Opening and reading change nothing the second time, so asking again is safe. Invariant: it is given up by
-whoever waits, never here; `last` tells what it would have been given up for.
+Opening and reading twice changes nothing, so asking again is safe. Invariant: only the waiting caller gives
+up, never this class; `last` has the reason for it.
 """
 
 from __future__ import annotations

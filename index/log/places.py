@@ -1,8 +1,8 @@
-"""Places: where in a ledger of blocks the blocks of an index lie, that its log names instead of having them.
+"""Places: where in a ledger of blocks the blocks lie that an index log names instead of having them.
 
-A log with many blocks has them in ledgers of their own, so that whoever opens it reads little before it
-answers, and so that the next log and the next owner go on with the ledgers that are there. A ledger of blocks
-is a header and records of blocks; nothing in it changes, and it counts as far as a log names places in it.
+A log with many blocks has them in ledgers of their own, so that its opener reads little before it answers,
+and the next log and the next owner use the same ledgers. A ledger of blocks is a header and records of
+blocks. It never changes, and counts as far as a log names places in it.
 
 Invariant: a place is only known of a block that has been appended there.
 """
@@ -29,10 +29,10 @@ _GARBAGE_SHARE = 3
 
 
 class Place(NamedTuple):
-    """Where a block lies.
+    """The place of a block.
 
-    ledger_id, chain: of the ledger. entry: the first one of the record that has it. end_bytes: how long the
-    ledger was with that record. size_bytes: of the block.
+    ledger_id, chain: of the ledger. entry: the first one of the block's record. end_bytes: length of the
+    ledger after that record. size_bytes: of the block.
     """
 
     ledger_id: int
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     size_bytes: int
 
     def encode(self) -> bytes:
-        """As the value of an operation."""
+        """The place as the value of an operation."""
         return _PLACE.pack(*self)
 
     @classmethod
@@ -63,14 +63,14 @@ Places = dict[bytes, Place]
 
 
 def ledgers_of(places: Places) -> set[int]:
-    """The ledgers in which any of the blocks lies."""
+    """The ledgers that have any of the blocks."""
     return {place.ledger_id for place in places.values()}
 
 
 def wasteful_ledgers(places: Places) -> set[int]:
-    """The ledgers that are not worth being kept for what lies in them: it is to be appended elsewhere.
+    """The ledgers that are not worth keeping for their blocks, which must be appended elsewhere.
 
-    Those of which most is garbage, and those with the least where there are more than `LEDGERS_MAX`.
+    Those that are mostly garbage, and those with the fewest bytes where there are more than `LEDGERS_MAX`.
     """
     live_bytes: dict[int, int] = {}
     end_bytes: dict[int, int] = {}
@@ -83,7 +83,7 @@ def wasteful_ledgers(places: Places) -> set[int]:
 
 
 class BlockRecord(NamedTuple):
-    """A record of blocks, as places name it."""
+    """A record of blocks, as a place names it."""
 
     ledger_id: int
     chain: int
@@ -100,7 +100,7 @@ async def read_record(home: Home, record: BlockRecord, last: int) -> dict[bytes,
     data: list[memoryview] = []
     at = record.entry
     while at <= last:
-        # One at a time: what comes after the record is read when it is wanted.
+        # One at a time: the entries after the record are read when they are wanted.
         entry = (await home.read(record.ledger_id, at, at))[0]
         try:
             piece = decode_piece(entry, record.chain, at)
@@ -124,12 +124,12 @@ def _blocks(data: bytes, record: BlockRecord) -> dict[bytes, bytes]:
 
 
 def block_ids(places: Places) -> list[int]:
-    """The ids of the blocks that lie there."""
+    """The ids of the blocks at these places."""
     return [keys.parse_block_key(keys.unstripped(key, 0)) for key in places]
 
 
 def by_record(places: Places, blocks: Iterable[StoredBlock]) -> dict[BlockRecord | None, list[StoredBlock]]:
-    """The records to read for some blocks, in their order, and what is wanted of each; None: nobody knows."""
+    """The records to read for some blocks, in their order, with the blocks of each; None: place unknown."""
     plan: dict[BlockRecord | None, list[StoredBlock]] = {}
     for slice_id, descriptor in blocks:
         place = places.get(keys.stripped(keys.block_key(0, slice_id, descriptor.block_id)))
@@ -141,7 +141,7 @@ def by_record(places: Places, blocks: Iterable[StoredBlock]) -> dict[BlockRecord
 def writes(
     found: Mapping[bytes, bytes], subscription_id: int, blocks: Iterable[StoredBlock]
 ) -> tuple[Batch, list[StoredBlock]]:
-    """What puts blocks of a record into the store, and those that it does not have."""
+    """The writes that put blocks of a record into the store, and the blocks missing from it."""
     batch = Batch()
     missing: list[StoredBlock] = []
     for slice_id, descriptor in blocks:

@@ -1,7 +1,7 @@
-"""The pointer: the one line in the cursor's properties that says where a subscription's index log is.
+"""The pointer: the line in the cursor's properties that names a subscription's index log.
 
-Invariant: it names every ledger of the log, one that is being made and those that are still to be deleted
-too, so that whoever deletes the subscription can delete them all without reading any.
+Invariant: it names every ledger of the log, also one being made and those still to be deleted, so that a
+deleted subscription's ledgers can all be deleted without reading any.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POINTER = re.compile(r"1;(-1|[0-9]{1,19});((?:[0-9]{1,19}(?:,[0-9]{1,19})*)?);(
 
 
 class Pointer(NamedTuple):
-    """Where the index log is.
+    """The ledgers of the index log, and their home.
 
     home: the kind of home that the ledgers are in, printable ASCII; ids of one home mean nothing in another.
     ledger_id: the ledger that counts, NO_LEDGER before there is one.
@@ -49,13 +49,13 @@ class Pointer(NamedTuple):
 
     @property
     def ledgers(self) -> tuple[int, ...]:
-        """All ledgers that it names."""
+        """All ledgers that the pointer names."""
         current = () if self.ledger_id == NO_LEDGER else (self.ledger_id,)
         return current + self.others
 
 
 def of_home(text: str, home: str) -> Pointer:
-    """The pointer that a text is, if it can be read and names ledgers of `home`; else one that names none."""
+    """The pointer in a text, if it is readable and of `home`; else one that names no ledger."""
     try:
         pointer = Pointer.parse(text)
     except UnreadableLogError:

@@ -1,10 +1,10 @@
 """Reading an index log: from the entries of its ledger to the keys of the subscription.
 
-Entries are taken in their order until one is missing or damaged. What came before it counts, because each
-state of the log is one that the store has had, or could have been left in by a crash. A log whose snapshot is
-not whole counts for nothing.
+Entries are taken in order until one is missing or damaged. Everything before it counts, because each state of
+the log is one that the store has had, or that a crash could have left. A log with an incomplete snapshot does
+not count.
 
-Invariant: `Content` has never a part of a record.
+Invariant: `Content` never has a part of a record.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from tidegate.index.store import Batch
 
 
 class Spill(Protocol):
-    """Takes blocks out of memory while a log is read: they are nearly all of it."""
+    """Takes blocks out of memory while a log is read: they are nearly all of its bytes."""
 
     def take(self, kind: int, key: bytes, value: bytes) -> None:
-        """The next operation on blocks."""
+        """Take the next operation on blocks."""
         ...
 
     async def drain(self, read_bytes: int) -> None:
-        """Called between answers of the home: now is the time to wait. read_bytes: of the log so far.
+        """Wait for writes if necessary: called between answers of the home. read_bytes: of the log so far.
 
-        Raises StorageError, and what it waits for may raise.
+        Raises StorageError, and the errors of the awaited writes.
         """
         ...
 
 
 class Content:
-    """The keys of a subscription, without its id, and their values; operations are applied to it.
+    """The keys of a subscription, without its id, and their values; applies operations to them.
 
-    spilled: whether the values of blocks are elsewhere, and empty here. places: of the blocks that the log
-    only names; their values are empty in any case.
+    spilled: True if the values of blocks are elsewhere, and empty here. places: of the blocks that the log
+    only names; their values are always empty.
     """
 
     def __init__(self, spill: Spill | None = None) -> None:
@@ -57,7 +57,7 @@ class Content:
         return self._spill is not None
 
     def of(self, kind: bytes) -> dict[bytes, bytes]:
-        """The keys and values of one kind. Not to be changed."""
+        """The keys and values of one kind. Do not change them."""
         return self._kinds.get(kind, {})
 
     def apply(self, kind: int, key: bytes, value: bytes) -> None:
@@ -84,10 +84,10 @@ class Content:
 
 
 class LogParser:
-    """Takes the entries of a log ledger one after another, and says what they add up to.
+    """Takes the entries of a log ledger one after another, and collects their content.
 
-    content: what the whole records say. complete: whether the snapshot is whole. entries, size_bytes: of the
-    records that count.
+    content: from the complete records. complete: True if the snapshot is. entries, size_bytes: of the records
+    that count.
     """
 
     def __init__(self, identity: Identity, spill: Spill | None = None) -> None:
@@ -102,7 +102,7 @@ class LogParser:
         self._pending_bytes = 0
 
     def take(self, entry: bytes) -> None:
-        """The next entry. Raises CorruptRecordError or UnreadableLogError; nothing after it counts then."""
+        """Take the next entry. Raises CorruptRecordError or UnreadableLogError; none after it counts."""
         if self._chain is None:
             header = Header.decode(entry)
             if header.identity != self._identity:
@@ -121,7 +121,7 @@ class LogParser:
         self._pending_bytes += len(entry)
         if piece.more:
             return
-        # Whole before any of it is applied: a record counts as one.
+        # Decoded whole before any of it is applied: a record counts as one.
         operations = list(decode_operations(b"".join(self._pending)))
         for kind, key, value in operations:
             if kind == PLACE:
@@ -140,7 +140,7 @@ class LogParser:
 
 
 def _require_place(key: bytes, value: bytes) -> None:
-    """Raises CorruptRecordError if an operation does not say where a block lies."""
+    """Raise CorruptRecordError unless an operation has a valid place of a block."""
     Place.decode(value)
     if key[:1] != keys.BLOCK:
         raise CorruptRecordError(f"key {key.hex()} has a place, and is no block's")
@@ -148,7 +148,7 @@ def _require_place(key: bytes, value: bytes) -> None:
 
 @dataclass(frozen=True)
 class LogText:
-    """A log that has been read. `damage` says what is missing at its end, empty if nothing is."""
+    """A log that has been read. `damage` says why its end is missing, empty if it is not."""
 
     content: Content
     entries: int
@@ -157,10 +157,9 @@ class LogText:
 
 
 async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Spill | None = None) -> LogText:
-    """Open and read the log in a ledger; its former writer is fenced then.
+    """Open and read the log in a ledger; this fences its former writer.
 
-    spill: where blocks go, so that memory has what an open index has of them, and no more; None keeps them.
-    Raises UnreadableLogError if nothing of it can be used, AwayError if the home does not answer.
+    spill: takes the blocks, so that memory has no more of them than an open index has; None keeps them.
     """
     parser = LogParser(identity, spill)
     damage = ""
@@ -179,7 +178,7 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
                 if spill is not None:
                     await spill.drain(parser.size_bytes)
     except AwayError:
-        # The rest may be there later, and then a successor would know what this owner does not.
+        # The rest may appear later, and then a successor would know more than this owner.
         raise
     except HomeError as error:
         damage = str(error)
@@ -191,7 +190,7 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
 async def _entries(
     home: Readable, ledger_id: int, last: int
 ) -> AsyncGenerator[tuple[int, list[bytes]], None]:
-    """All entries up to `last`, as (number of the first, entries); the next are on their way meanwhile."""
+    """All entries up to `last`, as (number of the first, entries); requests the next ones meanwhile."""
     at = 0
     reading = asyncio.ensure_future(home.read(ledger_id, at, last)) if last >= 0 else None
     try:
@@ -199,7 +198,7 @@ async def _entries(
             entries = await reading
             first, at = at, at + len(entries)
             reading = asyncio.ensure_future(home.read(ledger_id, at, last)) if at <= last else None
-            # What is parsed keeps the loop: let the request go out first.
+            # Parsing blocks the loop: let the request go out first.
             await asyncio.sleep(0)
             yield first, entries
     finally:

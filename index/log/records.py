@@ -1,8 +1,8 @@
 """The records of a log ledger, as the bytes of its entries. The grammar is in docs/format.md.
 
-A record is a list of operations on the keys of one subscription, the id left out. It may be longer than an
-entry: then it goes on in the next one. An entry says which chain it is of and its own number, so that bytes
-of elsewhere are not taken for it. Instead of a block, an operation may have the place where it lies.
+A record is a list of operations on the keys of one subscription, without its id. A record longer than an
+entry continues in the next one. An entry has its chain and its own number, so that no foreign bytes are taken
+for it. Instead of a block, an operation may have the place of the block.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OPERATION = struct.Struct("<BHI")
 
 
 class EntryKind(Enum):
-    """What an entry of a log ledger is."""
+    """The kind of an entry of a log ledger."""
 
     HEADER = b"h"
     SNAPSHOT = b"s"
@@ -83,7 +83,7 @@ class Header(NamedTuple):
 class Piece(NamedTuple):
     """A record, or a part of one.
 
-    more: the record goes on in the next entry.
+    more: the record continues in the next entry.
     """
 
     kind: EntryKind

@@ -1,6 +1,6 @@
-"""From what an index log says to the local store: which writes make it the data of a subscription.
+"""Restores an index log: the writes that make its content the data of a subscription in the local store.
 
-Invariant: no identity is written, so that nothing of it counts before `Catalog.adopt` says whose it is.
+Invariant: no identity is written, so that none of it counts before `Catalog.adopt` tells the subscription.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
     """Yield the writes that make `content` the data of a subscription with a new id.
 
     Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
-    log. Blocks that were spilled are there already; those that have a place are to be brought later.
+    log. Spilled blocks are there already; those with a place arrive later.
     """
     named = named_blocks(content)
     batch = Batch()
@@ -42,7 +42,8 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
 def named_places(content: Content) -> Places:
     """The places of the blocks that the slices name.
 
-    Another may be of a persist that was cut off: who goes on gives its id to another block.
+    A block that no slice names may come from an interrupted persist: the next owner gives its id to another
+    block.
     """
     named = named_blocks(content)
     return {key: place for key, place in content.places.items() if key in named}

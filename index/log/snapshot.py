@@ -1,16 +1,16 @@
-"""A snapshot: everything that the store has of a subscription, to begin an index log with.
+"""A snapshot: all stored data of a subscription, with which an index log begins.
 
-It is fuzzy: the kinds of keys are looked at one after another while other threads write. Whoever puts it into
-a log adds every write that was noted since before it was begun. Writes are puts and deletions of whole
-values, so what is applied a second time changes nothing, and the sum is what the store has then.
+It is fuzzy: it scans one kind of keys after another while other threads write. So the log also gets every
+write noted since before the snapshot began. Writes are puts and deletions of whole values, so applying one
+twice changes nothing, and the sum is the present content of the store.
 
-Of blocks that lie elsewhere it has the places, and their values are not read. Then the blocks are not looked
-for in the store, which would be to read them: they are those that slices name, and those that are written
-ahead, which the intents name. The intents come first: what is committed after them is named by a slice.
+A snapshot has the places of blocks that lie elsewhere, and does not read their values. It then does not scan
+the store for blocks, which would read them: it takes the blocks that slices name, and those written ahead,
+which the intents name. The intents come first: a block committed after them is named by a slice.
 
-Invariant: no damaged value is in it. A block or a bitmap that is damaged is left out, and told: whoever reads
-the log answers for none of its positions, so that they are read from the topic. Without any other value the
-rest would say something else, so that there is no snapshot before it has been put right.
+Invariant: it has no damaged value. A damaged block or bitmap is left out and reported: the reader of the log
+does not answer for its positions, so that they are read from the topic. If any other value is damaged, the
+rest would mean something else, so no snapshot is made before it has been repaired.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 class Snapshot:
-    """Begun when its first piece is taken; any one thread may take them.
+    """Begins when its first piece is taken; any one thread may take them.
 
-    places: of blocks whose values are not read; None if all are to be. Not to be changed meanwhile.
-    met: the keys, without the subscription id, of those that it has named.
+    places: of blocks whose values are not read; None to read all. Nobody may change it meanwhile.
+    met: the keys, without the subscription id, of the blocks with places that it has named.
     """
 
     def __init__(self, store: Store, subscription_id: int, places: Places | None = None) -> None:
@@ -105,19 +105,19 @@ class Snapshot:
         return True
 
     def _blocks(self, rows: Rows) -> Rows:
-        """All of them, also those that no slice names yet; where the store cannot read on, the named ones."""
+        """All blocks, also those that no slice names yet; only the named ones if the store cannot read on."""
         last = b""
         with contextlib.suppress(StorageError):
             for row in rows:
                 last = row[0]
                 yield row
-            # What is still to come is not in the store.
+            # Absent blocks are not in the store.
             yield from self._values(key for key in self._named if keys.stripped(key) in self._missing())
             return
         yield from self._values(key for key in self._named if key > last)
 
     def _missing(self) -> set[bytes]:
-        """Those with places that were not met."""
+        """The blocks with places that were not met."""
         return self._places.keys() - self.met
 
     def _written_ahead(self) -> list[bytes] | None:
@@ -131,7 +131,7 @@ class Snapshot:
         return found
 
     def _named_blocks(self, ahead: Iterable[bytes]) -> Rows:
-        """Those with a place have no value here."""
+        """The blocks that slices or intents name; those with a place have no value here."""
         yield from self._values(dict.fromkeys([*ahead, *self._named]))
 
     def _values(self, wanted: Iterable[bytes]) -> Rows:

@@ -1,6 +1,6 @@
-"""What waits to be appended to a ledger: writes of the store, in their order, and never more than may wait.
+"""Writes of the store that wait to be appended to a ledger, in their order and up to a limit.
 
-Invariant: once more has come than may wait, nothing is kept any more; since when is.
+Invariant: once the limit was exceeded, no write is kept any more; only their age is.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tidegate.index.tap import Noted, Operation
 
 
 class Waiting:
-    """Writes that wait.
+    """Waiting writes.
 
-    size_bytes: of what waits, at most `max_bytes` and one write. since_ns: when the oldest one was written
-    that is not known to be in the ledger; None if all are. full: whether more has come than may wait.
+    size_bytes: of the waiting writes, at most `max_bytes` and one write. since_ns: time of the oldest write
+    that is not known to be in the ledger; None if all are. full: True once the limit was exceeded.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -32,11 +32,11 @@ class Waiting:
     def since_ns(self) -> int | None:
         """See above."""
         if self._taken_ns is not None:
-            return self._taken_ns  # taken from the front: nothing that waits is older
+            return self._taken_ns  # taken from the front: no waiting write is older
         return self._noted[0].written_ns if self._noted else None
 
     def put(self, noted: Noted) -> None:
-        """One more."""
+        """Add a write."""
         if self.full:
             return
         self._noted.append(noted)
@@ -48,9 +48,10 @@ class Waiting:
             self.size_bytes = 0
 
     def take(self, record_bytes: int, count: int) -> tuple[list[Operation], int]:
-        """The oldest `count` writes, or as many of them as fill a record; what they are, and how many.
+        """The operations of the oldest `count` writes, or of as many as fill a record, and the number of
+        writes.
 
-        They count in `since_ns` until `appended` is called.
+        `since_ns` counts them until `appended` is called.
         """
         operations: list[Operation] = []
         taken = size_bytes = 0
@@ -65,7 +66,7 @@ class Waiting:
         return operations, taken
 
     def appended(self) -> None:
-        """What was taken is in the ledger."""
+        """Note that the taken writes are in the ledger."""
         if not self.full:
             self._taken_ns = None
 

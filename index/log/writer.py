@@ -1,26 +1,28 @@
-"""Writing an index log: one ledger after another, each a snapshot and then what has been written since.
+"""Writes an index log: one ledger after another, each a snapshot and then all writes since.
 
-The caller notes what the store has written (`note`) and calls `ship` from time to time; pauses and retries
-are its business. A ledger that cannot be gone on with, because an append failed or too much waited, is left,
-and the next `ship` begins another one with a snapshot. One that has only grown too long is gone on with until
-the next one counts: the snapshot may take seconds, and whoever took over meanwhile would miss what came.
+The caller notes the writes of the store (`note`) and calls `ship` from time to time; pauses and retries are
+its business. A ledger that cannot continue, because an append failed or too much waited, is abandoned, and
+the next `ship` begins another one with a snapshot. A ledger that is only too long continues until the next
+one
+counts: the snapshot may take seconds, and an owner that took over meanwhile would miss the newest writes.
 
-With many blocks, a log has them in ledgers of their own (`places`): the next log goes on naming what is
-there, so that beginning it costs next to nothing, and so does the next owner's.
+With many blocks, a log has them in ledgers of their own (`places`): the next log names the same places, so
+that it begins at almost no cost, and so does the next owner's.
 
 Invariants:
 
-- what a ledger says up to any record is a state that the store has had, or could have been left in;
+- the content of a ledger up to any record is a state that the store has had, or that a crash could have left;
 - at most one `ship` is under way;
-- the pointer names every ledger that was made here and is not deleted, as soon as it has been made, and
-  every ledger of blocks that the log names places in;
-- a place is appended to the log only when the block has been appended there;
-- a ledger that may count, because the write of a pointer was not answered, is not deleted, nor one of blocks
+- the pointer names every ledger that was made here and is not deleted, as soon as it is made, and every
+  ledger of blocks in which the log names places;
+- a place is appended to the log only after its block;
+- no ledger is deleted that may count because the write of a pointer was not answered, nor a ledger of blocks
   that it names;
-- no pointer to a log is written before the local data says that it has all of that log: after a kill it is
+- before a pointer to a log is written, the local data says that it has all of that log: after a kill it is
   taken for nobody else's;
-- what a former log is given while the next one is begun, it has for itself: nothing of that is in `places`;
-- what waits for a ledger is never more than `queue_bytes` and one write.
+- blocks appended for a former log while the next one begins belong to the former only: they are not in
+  `places`;
+- at most `queue_bytes` and one write wait for a ledger.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Offload(Protocol):
-    """Runs what may block in another thread."""
+    """Runs blocking work in another thread."""
 
     def __call__(self, work: Callable[[], ResultT]) -> Awaitable[ResultT]:
         """The result of `work`."""
@@ -68,12 +70,13 @@ class Offload(Protocol):
 class LogWriter:
     """Writes the index log of one subscription, on behalf of one owner.
 
-    text: the pointer that stands in the cursor. dirty_ns: since when the store may have what no log has, None
-    if it has not. catch_up: has what the store has noted so far brought to `note`. may_count: told a ledger
-    that the pointer may soon name; on return the local data says so for good. chained: told the ledger that
-    has all of the local data, when the pointer says so. damaged: told the keys of stored values that are
-    damaged, and not in the log. block_bytes: how much the blocks of the subscription have. places: where they
-    lie, as far as that is known; changed here. complete: whether all blocks are in the store.
+    text: the pointer that stands in the cursor. dirty_ns: since when the store may have changes that no log
+    has, None if it has none. catch_up: brings all noted writes of the store to `note`. may_count: called with
+    a ledger that the pointer may soon name; on return the local data says so durably. chained: called with
+    the ledger that has all of the local data, once the pointer names it. damaged: called with the keys of
+    damaged stored values, which are not in the log. block_bytes: returns the size of the subscription's
+    blocks. places: of the blocks, as far as known; changed here. complete: tells if all blocks are in the
+    store.
     """
 
     def __init__(
@@ -136,14 +139,14 @@ class LogWriter:
     # ---- what is written
 
     def note(self, noted: Noted) -> None:
-        """The store has written something."""
+        """Take a write of the store."""
         for kind, key, _ in noted.operations:
             if kind == Batch.PUT and key[:1] == keys.BLOCK:
-                self._places.pop(key, None)  # what lies there, if anything, is not this block
+                self._places.pop(key, None)  # the place, if any, has another block
         if self._next_waiting is not None:
             self._next_waiting.put(noted)
         if self._ledger is None:
-            # The snapshot that is to be begun, or has been, will have it.
+            # The coming or present snapshot will have it.
             if self._dirty_ns is None:
                 self._dirty_ns = noted.written_ns
             return
@@ -153,7 +156,7 @@ class LogWriter:
 
     @property
     def since_ns(self) -> int | None:
-        """When the oldest change was written that is not known to be in the log; None if all is."""
+        """Time of the oldest write that is not known to be in the log; None if all are."""
         times = [self._dirty_ns, self._waiting.since_ns]
         if self._may_switch and self._next_waiting is not None:
             times.append(self._next_waiting.since_ns)
@@ -161,7 +164,7 @@ class LogWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait to be appended; what only a snapshot will have is not among them."""
+        """Bytes that wait to be appended, without those that only a snapshot will have."""
         next_bytes = 0 if self._next_waiting is None else self._next_waiting.size_bytes
         return max(self._waiting.size_bytes, next_bytes)
 
@@ -172,18 +175,18 @@ class LogWriter:
 
     @property
     def ledger_bytes(self) -> int:
-        """How much has been appended to the ledger that is being written, 0 if none is."""
+        """Bytes appended to the ledger being written, 0 if there is none."""
         return 0 if self._ledger is None else self._ledger.size_bytes
 
     @property
     def wants_to_ship(self) -> bool:
-        """Whether `ship` has something to do."""
+        """True if `ship` has something to do."""
         unsettled = self._ledger is None and bool(self._unanswered)
         return self.since_ns is not None or self._too_long or unsettled
 
     @property
     def begins(self) -> bool:
-        """Whether the next `ship` begins another ledger, if it has something to do."""
+        """True if the next `ship`, if it has something to do, begins another ledger."""
         return self._ledger is None or self._too_long
 
     @property
@@ -196,14 +199,14 @@ class LogWriter:
         return tail_bytes > max(self._options.tail_bytes, self._options.tail_snapshots * self._snapshot_bytes)
 
     def _leave(self) -> None:
-        """The log is not gone on with: from here on only a snapshot helps, which will have all that waits."""
+        """Abandon the log: only a snapshot, which will have all waiting writes, helps from here on."""
         self._dirty_ns = self.since_ns
         self._ledger = None
         self._blocks = None
         self._waiting = Waiting(self._options.queue_bytes)
 
     def check(self) -> None:
-        """Raise CheckError if an invariant does not hold. Whether a `ship` is under way or not."""
+        """Raise CheckError if an invariant does not hold. May be called during a `ship`."""
         named = self._others | {self._current}
         self._waiting.check()
         if self._next_waiting is not None:
@@ -221,7 +224,8 @@ class LogWriter:
     async def ship(self) -> None:
         """Bring the log up to date.
 
-        Raises HomeError, StorageError, CorruptRecordError, what `may_count` raises: call again later then.
+        Raises HomeError, StorageError, CorruptRecordError, and the errors of `may_count`: call again later
+        then.
         """
         if self._ledger is None or self._too_long:
             if self.wants_to_ship:
@@ -234,10 +238,9 @@ class LogWriter:
             raise
 
     async def follow(self) -> None:
-        """Go on with the log that counts while the next one is begun, or waits to be. If that fails, it is
-        left, no more. Not while `ship` is under way.
+        """Continue the log that counts while the next one begins or waits to begin; a failure abandons it.
 
-        What is put there lies in none of the `places`: the next log has its own.
+        Not during a `ship`. None of the `places` are of blocks put there: the next log has its own.
         """
         if self._ledger is None:
             return
@@ -249,7 +252,7 @@ class LogWriter:
                 raise
 
     async def _begin(self) -> None:
-        """Another ledger, with a snapshot. If that fails, the former one is gone on with where it can be."""
+        """Begin another ledger with a snapshot. If that fails, the former one continues if it can."""
         await self.follow()
         made: list[LedgerWriter] = []
         former = self._current
@@ -275,7 +278,7 @@ class LogWriter:
             self._may_switch = True
             await self._point(ledger.ledger_id, others)
         except BaseException as error:
-            # A ledger of blocks that both logs append to may end in the midst of a record.
+            # A ledger of blocks to which both logs append may end in the midst of a record.
             shared = blocks is not None and blocks is self._blocks and self._next_waiting is not None
             if self._may_switch or shared:
                 self._leave()
@@ -287,11 +290,11 @@ class LogWriter:
         finally:
             self._may_switch, self._next_waiting = False, None
         self._current, self._others = ledger.ledger_id, others
-        self._dirty_ns = None  # not before: until now another ledger counted, which may have had less
+        self._dirty_ns = None  # until now another ledger counted, which may lack writes
         self._ledger, self._blocks, self._waiting = ledger, blocks, waiting
         self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
         if waiting.full:
-            self._leave()  # more came meanwhile than may wait: the next `ship` begins another one
+            self._leave()  # too much came meanwhile: the next `ship` begins another one
         self._chained(ledger.ledger_id)
         kept = ledgers_of(self._places)
         if blocks is not None:
@@ -300,7 +303,7 @@ class LogWriter:
         for ledger_id in sorted(others - kept):
             await self._delete(ledger_id)
         if named - len(self._others) > _DEAD_NAMES_MAX:
-            # An owner that begins no other log would leave them to the next one, and that one its own too.
+            # An owner that begins no other log would leave them to the next owner, who would add its own.
             with contextlib.suppress(AwayError):
                 await self._point(ledger.ledger_id, self._others)
 
@@ -311,9 +314,9 @@ class LogWriter:
         return ledger
 
     def _choose_places(self) -> tuple[bool, set[int]]:
-        """Whether the next log names places of blocks, and the ledgers of blocks that it does not go on with.
+        """Choose whether the next log names places of blocks, and the ledgers of blocks that it stops using.
 
-        What is not in the store cannot be appended anywhere else.
+        A block that is not in the store cannot be appended elsewhere.
         """
         if not self._complete():
             return True, set()
@@ -326,9 +329,10 @@ class LogWriter:
             del self._places[key]
 
     async def _delete(self, ledger_id: int) -> None:
-        """Delete a ledger that does not count, now if that can be, else after the next one has been made.
+        """Delete a ledger that does not count, now if possible, else after the next one has been made.
 
-        The pointer goes on naming it until it is changed the next time, which does no harm; of many, at once.
+        The pointer names it until its next change, which does no harm; with many such ledgers it changes at
+        once.
         """
         if self._may_count(ledger_id):
             return
@@ -350,7 +354,7 @@ class LogWriter:
         self._unanswered.clear()
 
     async def _replace_pointer(self, new: str) -> None:
-        """Write over the pointer that was written last, or over one that may have been."""
+        """Replace the pointer that was written last, or one that may have been written."""
         try:
             await self._home.point(self.pointer_text, new)
         except StalePointerError:
@@ -363,8 +367,8 @@ class LogWriter:
     async def _put_snapshot(
         self, ledger: LedgerWriter, blocks: LedgerWriter | None, wasteful: set[int]
     ) -> Waiting:
-        """Begin the ledger with what the store has; what is to be put behind that waits."""
-        # What was noted until now is in the store, and so in the snapshot; what is noted from now on is kept.
+        """Begin the ledger with the content of the store; later writes wait to follow it."""
+        # All writes noted so far are in the store, and so in the snapshot; later ones are kept.
         self._catch_up()
         self._next_waiting = waiting = Waiting(self._options.queue_bytes)
         for ledger_id in wasteful:
@@ -377,7 +381,7 @@ class LogWriter:
             await self.follow()
         for key in before.keys() - snapshot.met:
             self._places.pop(key, None)  # there is no such block any more
-        # The snapshot has perhaps a part of a write that is not noted yet.
+        # The snapshot may have a part of a write that is not noted yet.
         await self._offload(self._store.drain)
         self._catch_up()
         await self._put_waiting(waiting, ledger, blocks, EntryKind.SNAPSHOT, self._places)
@@ -402,7 +406,7 @@ class LogWriter:
         kind: EntryKind,
         places: Places,
     ) -> None:
-        """Append what waits now. In a snapshot it counts when that has ended."""
+        """Append the writes that wait now. In a snapshot they count when it has ended."""
         left = len(waiting)
         while left:
             operations, taken = waiting.take(self._options.record_bytes, left)
@@ -420,7 +424,7 @@ class LogWriter:
         operations: list[Operation],
         places: Places,
     ) -> None:
-        """Append a record, its blocks to the ledger of blocks if there is one; `places` is told where."""
+        """Append a record, and its blocks to the ledger of blocks if there is one; adds their `places`."""
         if blocks is not None:
             operations = await self._placed(blocks, operations, places)
         before = ledger.size_bytes
@@ -430,7 +434,7 @@ class LogWriter:
     async def _placed(
         self, blocks: LedgerWriter, operations: list[Operation], places: Places
     ) -> list[Operation]:
-        """The same operations, with places instead of blocks, which are appended."""
+        """Append the blocks of these operations; returns the operations with places instead of blocks."""
         found = [each for each in operations if each[0] == Batch.PUT and each[1][:1] == keys.BLOCK]
         if not found:
             return operations
