@@ -165,7 +165,7 @@ class Background:
         if self._running is not None and self._running.future.done():
             self._apply()
         if self._running is None:
-            # A clock that was set back does not prolong the wait.
+            # A clock that went back does not prolong the wait.
             if self._retry_at_ms is None or not 0 < self._retry_at_ms - now_ms <= self._options.retry_ms:
                 self._start(now_ms)
         elif self._running.pause is not None and self._is_ready(self._choice.most_wanted(now_ms)):

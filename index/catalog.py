@@ -184,8 +184,7 @@ class Catalog:
         return subscription_id
 
     def landed(self, subscription_id: int, identity: Identity, absent: Iterable[int] = ()) -> DelayIndex:
-        """The index of a subscription whose data is in the store, without its identity; `adopt` or `abandon`
-        must follow.
+        """The index of a subscription stored without its identity; `adopt` or `abandon` must follow.
 
         absent: ids of blocks that are still to be written there, see `Upkeep.land`.
 

@@ -8,7 +8,7 @@ write slice records. A merged slice that has lost a merged block meanwhile is di
 The commits, one a slice, are not synced, because positions and journal do not change here. A crash takes
 commits from the end, and either the old blocks of a slice are there or the new ones.
 
-Invariants: a slice record names only blocks that are in the store; an entry is left out as dead only if the
+Invariants: a slice record names only blocks that are in the store; an entry is omitted as dead only if the
 `held` bitmaps in the store say so (later additions are in the journal, with their entries); replaced blocks
 stay until the core has heard of their replacement.
 """
@@ -97,8 +97,7 @@ class _MergedBlock:
 class CompactionJob:
     """The compaction of one subscription, number `version` in one row with its persists.
 
-    done: nothing is left to merge or commit. If the store fails, `run` raises StorageError and the job is
-        over.
+    done: nothing is left to merge or commit. `run` raises StorageError if the store fails, and ends the job.
     """
 
     def __init__(
@@ -265,8 +264,7 @@ class CompactionJob:
 
 
 def choose_runs(sizes: Mapping[int, int], runs_max: int) -> frozenset[int]:
-    """Choose the runs of a slice to merge: none below `runs_max`, else two or more small ones of similar
-    size.
+    """Choose the runs of a slice to merge: none below `runs_max`, else two or more of similar small size.
 
     sizes: entries of each run. Merging similar sizes keeps the work logarithmic: a large run is not rewritten
     for each small one.

@@ -282,11 +282,10 @@ class DelayIndex:
         )
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
-        """Set the cursor's persisted mark-delete position; remove everything up to it from held and
-        acknowledged.
+        """Set the cursor's persisted mark-delete position; forget everything up to it.
 
-        The position may go back (a seek): positions above it can then be added again, and no acknowledgement
-        is known any more, because a seek makes the cursor forget them.
+        The position may go back (a seek): positions above it can then be added again, and all
+        acknowledgements are forgotten, because the cursor forgets them in a seek.
         """
         journal, before = self._context.journal, self._positions.mark
         if (ledger_id, entry_id) == before:
@@ -297,8 +296,7 @@ class DelayIndex:
             self.own_journal, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
         )
         if (ledger_id, entry_id) < before:
-            # If it were joined with a later record, nobody would know that it went back and made
-            # acknowledgements forgotten.
+            # Joined with a later record, this one would not show that it went back.
             journal.cut(self.own_journal)
         return token
 
@@ -439,8 +437,7 @@ class DelayIndex:
         )
 
     def outline(self) -> Outline:
-        """The places of everything held, for counting by time. O(blocks), and the next change copies a
-        bitmap.
+        """The places of everything held, for counting by time. O(blocks); the next change copies a bitmap.
 
         Raises BlockAwayError while blocks are absent.
         """

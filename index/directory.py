@@ -27,8 +27,7 @@ ASIDE_NAME = "damaged"
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 _OURS = re.compile(
-    # Files that RocksDB, rocksdict and we make, also when killed while making them, and those that mkfs
-    # makes.
+    # Files of RocksDB, rocksdict, mkfs and our own, also those left by a kill while they were made.
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(log|sst|dbtmp)"
     rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|{ASIDE_NAME}|lost\+found"
 )
@@ -104,8 +103,7 @@ def is_witnessed(path: Path) -> bool:
 
 
 def move_aside(path: Path) -> Path | None:
-    """Move the store in `path` into a folder there, in place of an earlier one; another store can be made
-    then.
+    """Move the store in `path` into a folder there, in place of an earlier one, to make room for another.
 
     Returns the folder; None, and nothing is moved, if no witness says that the store is ours. Nothing of the
     store may be open. Raises StorageError.
@@ -118,8 +116,7 @@ def move_aside(path: Path) -> Path | None:
             shutil.rmtree(aside)
         aside.mkdir(0o700)
         names = [each.name for each in path.iterdir() if _OURS.fullmatch(each.name)]
-        # The witness goes last, to tell the owner until the end; no store may begin beside the former one's
-        # WALs.
+        # The witness goes last: it tells the owner. No store may begin beside the former one's WALs.
         last = {"CURRENT": 1, WITNESS_NAME: 2}
         for name in sorted(set(names) - {ASIDE_NAME, "lost+found"}, key=lambda name: last.get(name, 0)):
             (path / name).rename(aside / name)

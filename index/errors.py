@@ -80,7 +80,7 @@ class DamagedDirectoryError(StorageError):
 
 
 class LostCommitsError(StorageError):
-    """A database lacks writes that it had synced while in use, or its directory was taken away.
+    """A database lacks writes that it had synced while in use, or its directory was removed.
 
     The state in memory builds on the lost writes: the directory must be opened anew.
     """

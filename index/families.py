@@ -177,8 +177,7 @@ def _options() -> Options:
     options, _ = Options.load_latest(str(_OPTIONS))
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    # RocksDB's default, stated because all depends on it: a torn end after a power cut is left out, not
-    # refused.
+    # RocksDB's default, stated because all depends on it: a torn end is ignored, not refused.
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     # Blocks are packed already, and the rest is small or short-lived.
     options.set_compression_type(DBCompressionType.none())

@@ -20,7 +20,7 @@ _LOOSE_MAX = 64
 
 
 class _Part(NamedTuple):
-    """Entries and their positions, so that nothing has to be looked up entry by entry."""
+    """Entries and their positions, so that no look-up goes entry by entry."""
 
     entries: Entries
     positions: PositionSet

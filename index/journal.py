@@ -5,7 +5,7 @@ even if the value is corrupt. `append` changes memory only. The core's thread ta
 thread writes it. A failed commit puts its records back, so no appended record is lost.
 
 The rule for the commit thread: it touches only the records that `begin` has taken. Taken records are not
-joined with later ones, and the superfluous ones were left out when they were taken. So the thread reads
+joined with later ones, and `begin` has already omitted the superfluous ones. So the thread reads
 nothing of a `SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an
 error or none, is in place before any waiter continues.
 
@@ -145,7 +145,7 @@ class Commit:
         except StorageError as error:
             self.error = error
         except BaseException as error:
-            # Whether or not the store knows the error, the commit must never look like a success.
+            # Even an unforeseen error must never look like a success.
             self.error = StorageError(f"the commit was not written: {error!r}")
             if not isinstance(error, Exception):
                 raise

@@ -96,7 +96,7 @@ class JournalReader:
             else:
                 yield record
         if gaps:
-            # If the state is lost, these may be older than the bitmaps, and the records that took them back
+            # If the state is lost, these may predate the bitmaps, and the records that revoked them be
             # deleted.
             yield Replayed(None, None)
 

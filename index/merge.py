@@ -118,11 +118,14 @@ class RunHeap:
 
         accept(taken): called with the consumed parts of runs, which together are the next entries; returns
         the entries to hand out, in order.
+
+        Stops after about `scan_limit` entries: a long stretch of dead ones must not stall.
+        Complexity: O(n log n) in the examined entries, plus a heap operation for each run in the window.
         """
         popped: list[Entries] = []
         need = limit
         scanned = 0
-        # The last few of many are left for the next call: they are not worth another look at all runs.
+        # The next call gets the last few of many: they are not worth another look at all runs.
         left_max = limit // _LEFT_SHARE if limit >= _MANY else 0
         while need > left_max and scanned < scan_limit:
             try:

@@ -2,11 +2,10 @@
 
 A spill adds a run to each slice that it touches, and a compaction removes some: each entry is rewritten a few
 times over its life. Compactions get time in the pauses of spills, the more the more runs the most crowded
-slice
-has: nothing up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The number of
-runs settles low where few rewrites are needed, and higher where many are: each compaction then merges more
-runs at once, and saves more. A spill with many short pauses drains the staging evenly; a whole compaction
-between two spills would be felt.
+slice has: nothing up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The
+number of runs settles low where few rewrites are needed, and higher where many are: each compaction then
+merges more runs at once, and saves more. A spill with many short pauses drains the staging evenly; a whole
+compaction between two spills would be felt.
 """
 
 from __future__ import annotations

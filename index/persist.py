@@ -63,7 +63,7 @@ class PersistPlan:
     held, acknowledged: snapshots, at least of the ledgers that have changed or have carried entries.
     dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
     held_versions, acknowledged_versions: the stored versions of the bitmaps of these ledgers, if there are
-        any; of all ledgers if damage is to be looked for.
+        any; of all ledgers if the persist looks for damage.
     quarantined: blocks known to be corrupt.
     remains: leftovers of other jobs in the store, to be repaired.
     audit: find held positions without a readable entry, though no block is known to be corrupt.

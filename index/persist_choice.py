@@ -128,7 +128,7 @@ class PersistChoice:
             or self._context.journal.size_bytes > self._options.journal_budget_bytes
             or self._has_many_records
             or self._looked_at_ms is None
-            # A clock that was set back does not prolong the wait.
+            # A clock that went back does not prolong the wait.
             or not self._looked_at_ms <= now_ms < self._old_at_ms
             or (self.is_quiet() and self._quiet_token != self._told_token)
         )

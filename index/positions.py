@@ -77,7 +77,7 @@ class PositionSet:
 
     @classmethod
     def of_bitmaps(cls, bitmaps: dict[int, BitMap]) -> PositionSet:
-        """A set from bitmaps of entry ids by ledger id; empty ones are left out."""
+        """A set from bitmaps of entry ids by ledger id; without empty ones."""
         return cls.of_portable(
             (ledger_id, roaring.serialize_bitmap(bitmaps[ledger_id]))
             for ledger_id in sorted(bitmaps)
@@ -267,8 +267,8 @@ class PositionSet:
     def add_new(self, entries: Entries | PositionBatch, known: PositionSet) -> BoolArray:
         """Add positions that are neither here nor in `known`.
 
-        Returns a bool array of the same length: True for each added entry (of a repeated position only the
-        first).
+        Returns a bool array of the same length: True for each added entry (the first one of a repeated
+        position).
         """
         if isinstance(entries, Entries) and len(entries) <= FEW:
             return self._add_few(entries, known)

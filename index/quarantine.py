@@ -34,8 +34,8 @@ class Quarantine:
 
     @property
     def audit(self) -> bool:
-        """True if held positions without a readable entry must be looked for, though no block is known to be
-        corrupt."""
+        """True if a persist must look for held positions without a readable entry, though no block is known
+        to be corrupt."""
         return self._doubts > 0
 
     @property

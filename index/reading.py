@@ -49,7 +49,7 @@ class Reading:
         """About `limit` entries after `key`; memory is bounded by them and the blocks that overlap there.
 
         Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since;
-        if not `strict`, such a block is left out. Raises StorageError.
+        if not `strict`, such a block is skipped. Raises StorageError.
         """
         found = sort_entries(
             Entries.concat(_first(_later(part, key), limit) for part in self._parts), unique=True

@@ -111,16 +111,14 @@ def check_format(store: Store, options: IndexOptions) -> None:
 
 
 def recover(store: Store, options: IndexOptions) -> Recovery:
-    """Read every subscription; delete everything that no commit made count. `options` replace an unreadable
-    width.
+    """Read every subscription; delete everything uncommitted. `options` replace an unreadable width.
 
     The journals are read with their readers; `Recovery.finish` must follow.
     """
     damage = Damage()
     strangers: set[int] = set()
     identities = _identities(store, damage, strangers)
-    # There are many blocks, and none without a slice, except of a log that was being read: that one has a
-    # chain.
+    # There are many blocks, and none without a slice, except of a half-read log: that one has a chain.
     states, carries, chains = (
         {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))}
         for kind in (keys.STATE, keys.CARRY, keys.CHAIN)

@@ -1,5 +1,4 @@
-"""A store in RocksDB; it translates all RocksDB errors. In `index/`, only this and `families` import
-rocksdict.
+"""A store in RocksDB; it translates all its errors. In `index/`, only this and `families` import rocksdict.
 
 A failed write makes RocksDB read-only, so the database is opened again before the next write. Its WAL then
 holds either the whole batch or nothing of it, and both are right, because the index writes the batch once
@@ -222,7 +221,7 @@ class RocksStore:
         bounded.set_iterate_upper_bound(end)
         try:
             # Not Rdict.items: that takes damage for the end. Not Rdict.snapshot: its iterators see later
-            # writes. An iterator sees the state of its creation, so it is made at once.
+            # writes. An iterator sees the state of its creation, so it is created at once.
             rows = family.iter(bounded)
             rows.seek(start)
         except Exception as error:

@@ -97,9 +97,7 @@ class Store(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Free unneeded space, if that is much and the store can. Any thread may call it at any time; it may
-        take long.
-        """
+        """Free unneeded space, if there is much and the store can. Any thread may call it; slow."""
         ...
 
     def compacts(self) -> bool:

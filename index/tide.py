@@ -58,7 +58,7 @@ class Outline:
 
     @property
     def last_ms(self) -> int | None:
-        """The latest due time of any entry; None if there is none."""
+        """An upper bound of the due times; None if there is no entry."""
         times = [block.last_deliver_at_ms for _, block in self._blocks]
         times += [int(part.deliver_at_ms.max()) for part in self._parts if len(part)]
         return max(times, default=None)

@@ -172,7 +172,7 @@ class Upkeep(Generic[IndexT]):
         self._notices.due_changed()
 
     def look_for_lost(self) -> None:
-        """Have the next persist find positions that only blocks had which nobody will bring."""
+        """Have the next persist find the positions of missing blocks that nobody will bring."""
         self._quarantine.doubt()
         self._notices.want_persist()
 

@@ -4,17 +4,13 @@ A WAL, and the manifest, which has the same format, is a row of records in block
 
     record := crc:u32 size:u16 type:u8 data[size]      none begins in the last 6 bytes of a block
 
-- The types 5 to 8 and 11 belong to recycled WALs, which we do not use. RocksDB takes such a record for the
-  remains of an older WAL before it checks the checksum, and then loops for ever: one wrong bit in a type is
-  enough.
+- The types 5 to 8 and 11 belong to recycled WALs, which we do not use. RocksDB takes such a record for a rest
+  of an older WAL before it checks the checksum, and then loops for ever: one wrong bit in a type is enough.
 - Size and type 0 mean "nothing more in this block": RocksDB continues with the next one. Zeros that a disk
   returns in place of a page hide its content.
 
 This module changes either into a record with a wrong checksum, so that RocksDB stops there as at any damage.
 Everything after a stop is lost; the witness knows if it had been durable.
-
-Either is changed here into a record with a wrong checksum, so that RocksDB stops at it as at any damage.
-Everything after a stop is lost, and whether it had been durable is known by the witness.
 
 The blocks are checked side by side: a WAL of 64 MiB takes milliseconds.
 """

@@ -13,8 +13,7 @@ Invariants:
 - a loss stays in the file until it is settled, and is synced before anything else is written. So a crash in
   between does not hide it.
 
-No clock is used: the file is synced after a number of commits, when the store tidies up, and when it is
-closed.
+No clock is used: the file is synced after a number of commits, in the store's `tidy`, and when it is closed.
 """
 
 from __future__ import annotations

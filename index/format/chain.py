@@ -34,7 +34,7 @@ class Chain(NamedTuple):
 
     def may_become(self, ledger_id: int) -> Chain:
         """This chain, while the log in another ledger, written from this data, may come to count."""
-        # The oldest are left out: the only cost is that a log is read in vain.
+        # The oldest are dropped: the only cost is that a log is read in vain.
         return self._replace(also=(*self.also, ledger_id)[-_ALSO_MAX:])
 
     def encode(self) -> bytes:

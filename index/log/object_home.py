@@ -216,8 +216,7 @@ class ObjectHome:
     async def delete_all(self) -> None:
         """Delete every ledger of this incarnation. Nothing can be made here any more."""
         self._over = True
-        # The caller of a running operation may have given up, its thread has not: its object would be left
-        # behind.
+        # A caller may have given up and its thread not: the object that it makes would be left behind.
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
         await self._do(lambda store: store.remove(folder_of(self._about.identity)))

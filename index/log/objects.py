@@ -40,7 +40,7 @@ class Objects(Protocol):
 
 
 class FolderObjects:
-    """Files below an existing folder: an unmounted folder must not be taken for an empty one.
+    """Files below an existing folder: an unmounted folder must not pass for an empty one.
 
     A file is written under another name, synced, and linked to its own name: it is there whole or not at all.
     """

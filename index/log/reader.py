@@ -148,7 +148,7 @@ def _require_place(key: bytes, value: bytes) -> None:
 
 @dataclass(frozen=True)
 class LogText:
-    """A log that has been read. `damage` says why its end is missing, empty if it is not."""
+    """A log that has been read. `damage` tells what is missing at its end, empty if nothing is."""
 
     content: Content
     entries: int
@@ -160,6 +160,7 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
     """Open and read the log in a ledger; this fences its former writer.
 
     spill: takes the blocks, so that memory has no more of them than an open index has; None keeps them.
+    Raises UnreadableLogError if nothing of it can be used, AwayError if the home does not answer.
     """
     parser = LogParser(identity, spill)
     damage = ""

@@ -1,7 +1,7 @@
 """The records of a log ledger, as the bytes of its entries. The grammar is in docs/format.md.
 
 A record is a list of operations on the keys of one subscription, without its id. A record longer than an
-entry continues in the next one. An entry has its chain and its own number, so that no foreign bytes are taken
+entry continues in the next one. An entry has its chain and its own number, so that foreign bytes do not pass
 for it. Instead of a block, an operation may have the place of the block.
 """
 

@@ -19,7 +19,7 @@ from tidegate.index.tap import LOGGED_KINDS
 def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Iterator[Batch]:
     """Yield the writes that make `content` the data of a subscription with a new id.
 
-    Blocks that no slice names are left out: a persist had written them ahead, and its commit is not in the
+    Blocks that no slice names are omitted: a persist had written them ahead, and its commit is not in the
     log. Spilled blocks are there already; those with a place arrive later.
     """
     named = named_blocks(content)
@@ -42,8 +42,7 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
 def named_places(content: Content) -> Places:
     """The places of the blocks that the slices name.
 
-    A block that no slice names may come from an interrupted persist: the next owner gives its id to another
-    block.
+    Another block may come from an interrupted persist: the next owner gives its id to another block.
     """
     named = named_blocks(content)
     return {key: place for key, place in content.places.items() if key in named}

@@ -8,7 +8,7 @@ A snapshot has the places of blocks that lie elsewhere, and does not read their 
 the store for blocks, which would read them: it takes the blocks that slices name, and those written ahead,
 which the intents name. The intents come first: a block committed after them is named by a slice.
 
-Invariant: it has no damaged value. A damaged block or bitmap is left out and reported: the reader of the log
+Invariant: it has no damaged value. A damaged block or bitmap is omitted and reported: the reader of the log
 does not answer for its positions, so that they are read from the topic. If any other value is damaged, the
 rest would mean something else, so no snapshot is made before it has been repaired.
 """

@@ -48,8 +48,7 @@ class Waiting:
             self.size_bytes = 0
 
     def take(self, record_bytes: int, count: int) -> tuple[list[Operation], int]:
-        """The operations of the oldest `count` writes, or of as many as fill a record, and the number of
-        writes.
+        """The operations of the oldest `count` writes, or of as many as fill a record; also their number.
 
         `since_ns` counts them until `appended` is called.
         """

@@ -3,8 +3,7 @@
 The caller notes the writes of the store (`note`) and calls `ship` from time to time; pauses and retries are
 its business. A ledger that cannot continue, because an append failed or too much waited, is abandoned, and
 the next `ship` begins another one with a snapshot. A ledger that is only too long continues until the next
-one
-counts: the snapshot may take seconds, and an owner that took over meanwhile would miss the newest writes.
+one counts: the snapshot may take seconds, and an owner that took over meanwhile would miss the newest writes.
 
 With many blocks, a log has them in ledgers of their own (`places`): the next log names the same places, so
 that it begins at almost no cost, and so does the next owner's.
@@ -19,7 +18,7 @@ Invariants:
 - no ledger is deleted that may count because the write of a pointer was not answered, nor a ledger of blocks
   that it names;
 - before a pointer to a log is written, the local data says that it has all of that log: after a kill it is
-  taken for nobody else's;
+  known as this data's own;
 - blocks appended for a former log while the next one begins belong to the former only: they are not in
   `places`;
 - at most `queue_bytes` and one write wait for a ledger.
@@ -224,7 +223,7 @@ class LogWriter:
     async def ship(self) -> None:
         """Bring the log up to date.
 
-        Raises HomeError, StorageError, CorruptRecordError, and the errors of `may_count`: call again later
+        Raises HomeError, StorageError, CorruptRecordError, and the errors of `may_count`. Call again later
         then.
         """
         if self._ledger is None or self._too_long:
@@ -331,7 +330,7 @@ class LogWriter:
     async def _delete(self, ledger_id: int) -> None:
         """Delete a ledger that does not count, now if possible, else after the next one has been made.
 
-        The pointer names it until its next change, which does no harm; with many such ledgers it changes at
+        The pointer names it until its next change, which does no harm; many such ledgers cause a change at
         once.
         """
         if self._may_count(ledger_id):
